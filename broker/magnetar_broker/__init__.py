@@ -1,0 +1,1 @@
+"""Partitions, sidecar transaction buffers, subscriptions and groups."""

@@ -1,0 +1,142 @@
+"""The broker: what its process owns, how it starts, runs and stops.
+
+Decisions lie in the modules below (partition, subscription, ...); here are the store, the group
+commit, the timers and the tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.environment import Environment
+from magnetar_broker.incarnations import Incarnations
+from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.recovery import Recovery
+from magnetar_broker.retention import trim_partition
+from magnetar_broker.service import BrokerServer
+from magnetar_broker.topics import Topics
+from magnetar_broker.watermark import Watermarks
+from magnetar_core.clock import Clock
+from magnetar_storage.disk_reserve import DiskReserve
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import Store, StoreFailed, WriteBatch
+
+
+class Broker:
+    """One broker on one store.
+
+    Args:
+        on_fatal: called once when the store failed; the process must end at once (rule b).
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        clock: Clock,
+        random: Random,
+        on_fatal: Callable[[BaseException], None],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._store = store
+        self._on_fatal = on_fatal
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._retention_timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self.metrics = BrokerMetrics(registry)
+        commits = GroupCommit(store, on_failure=on_fatal, observe=self.metrics.observe_group)
+        commits.before_seal(self._write_deferred_rows)
+        self.environment = Environment(
+            config, store, commits, clock, Watermarks(), self.metrics, self._spawn, {}
+        )
+        self.topics = Topics(self.environment)
+        self.incarnations = Incarnations(self.environment)
+        self.server = BrokerServer(
+            self.environment,
+            self.topics,
+            self.incarnations,
+            DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
+            random,
+        )
+
+    async def start(self) -> None:
+        """Recover, then be ready to answer. Raises StoreFailed."""
+        await Recovery(self._store, self.topics, self.environment.watermarks).run()
+        await self.incarnations.recover()
+        self.metrics.open_txns.set(
+            sum(
+                len(partition.index.open)
+                + sum(len(one.index.open) for one in partition.subscriptions.values())
+                for partition in self.topics.partitions()
+            )
+        )
+        await self.environment.commits.start()
+        self._schedule_retention()
+
+    async def close(self) -> None:
+        """Make everything durable and stop. The store stays open."""
+        self._closing = True
+        if self._retention_timer is not None:
+            self._retention_timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        await self.environment.commits.close()
+
+    def check(self) -> None:
+        """Every invariant of every part; for tests."""
+        for partition in self.topics.partitions():
+            partition.log.check()
+            partition.index.check()
+            for subscription in partition.subscriptions.values():
+                subscription.index.check()
+                subscription.cursor.check()
+                subscription.dispatcher.check()
+
+    def _write_deferred_rows(self, batch: WriteBatch) -> None:
+        owners = list(self.environment.deferred_rows)
+        self.environment.deferred_rows.clear()
+        for owner in owners:
+            owner.write_deferred_rows(batch)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if task.cancelled() or task.exception() is None:
+            return
+        error = task.exception()
+        assert error is not None
+        if isinstance(error, StoreFailed):
+            self._on_fatal(error)
+            return
+        task.get_loop().call_exception_handler(
+            {"message": "a broker task failed", "exception": error, "task": task}
+        )
+
+    def _schedule_retention(self) -> None:
+        if not self._closing:
+            interval_ms = self.environment.config.retention_check_interval_ms
+            self._retention_timer = asyncio.get_running_loop().call_later(
+                interval_ms / 1000, lambda: self._spawn(self._retain())
+            )
+
+    async def _retain(self) -> None:
+        now_ms = self.environment.clock.wall_ms()
+        for topic in self.topics.all():
+            for partition in topic.partitions:
+                await trim_partition(self.environment, topic, partition)
+                partition.forget_idle_producers(
+                    now_ms - self.environment.config.producer_idle_ms_max
+                )
+        self._schedule_retention()

@@ -1,0 +1,69 @@
+"""A broker's settings. Each field states its unit and what it trades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from magnetar_core.config import InvalidConfig
+from magnetar_core.frames import FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAddress:
+    """A server as clients reach it."""
+
+    name: str
+    address: str
+    tcid: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """Settings of one broker."""
+
+    name: str = "broker-0"
+    # What clients are told to connect to.
+    address: str = "127.0.0.1:6650"
+    coordinators: tuple[MemberAddress, ...] = field(
+        default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
+    )
+    membership_version: int = 1
+    # Of the membership; empty: peers are not checked.
+    cluster_hash: str = ""
+
+    # A larger batch is refused. Raising it lets one client hold up the others for longer.
+    batch_bytes_max: int = 5 * 1024 * 1024
+    topics_max: int = 10_000
+    partitions_max: int = 1_024
+    # Producers (or consumers) that write in one transaction at one participant.
+    txn_writers_max: int = 10_000
+    # Transactions open at one participant.
+    open_txns_max: int = 100_000
+
+    # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
+    tail_bytes_max: int = 4 * 1024 * 1024
+    # Read from the log at once for one subscription.
+    dispatch_bytes_max: int = 1024 * 1024
+
+    # Below this much free space, sends and new topics get DiskFull; ends, acks and deletes go on.
+    free_space_floor_bytes: int = 256 * 1024 * 1024
+    retention_check_interval_ms: int = 5_000
+    # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
+    producer_idle_ms_max: int = 24 * 60 * 60 * 1000
+
+    def __post_init__(self) -> None:
+        if self.batch_bytes_max > FRAME_BYTES_MAX // 2:
+            raise InvalidConfig(
+                f"batch_bytes_max must be at most {FRAME_BYTES_MAX // 2}, half of a frame"
+            )
+        for name in (
+            "batch_bytes_max",
+            "topics_max",
+            "partitions_max",
+            "txn_writers_max",
+            "open_txns_max",
+            "retention_check_interval_ms",
+            "producer_idle_ms_max",
+        ):
+            if getattr(self, name) <= 0:
+                raise InvalidConfig(f"{name} must be positive")

@@ -1,0 +1,262 @@
+"""Who gets which message: consumers, permits, what they hold, what goes out again.
+
+One dispatcher a subscription and partition. It reads nothing and sends nothing: it is told what
+lies in the log, and says what to deliver to whom.
+
+Every offset at or above the cursor's floor that is PENDING is in exactly one of these: not read
+yet (at or above `read_offset`), held by a consumer, in `replay`, or for a moment in `withheld`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from magnetar_broker.acknowledgements import Acknowledgements
+from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
+from magnetar_core.errors import ConsumerBusy, SubscriptionExists
+
+REDELIVERY_COUNT_MAX = 255
+
+
+class SubscriptionType(IntEnum):
+    """As on the wire."""
+
+    EXCLUSIVE = 0
+    SHARED = 1
+    FAILOVER = 2
+
+
+@dataclass(slots=True)
+class Consumer:
+    """One attachment of a consumer."""
+
+    consumer_id: int
+    name: str
+    attach_epoch: int
+    permits: int = 0
+    # Delivered to it and still PENDING.
+    held: OffsetSet = field(default_factory=OffsetSet)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A stored batch goes to a consumer, except these of its offsets."""
+
+    consumer: Consumer
+    excluded: tuple[Range, ...]
+    redelivery_count: int
+
+
+class RedeliveryCounts:
+    """How often offsets went out again: level k holds those that did more than k times."""
+
+    def __init__(self) -> None:
+        self._levels: list[OffsetSet] = []
+
+    def raise_for(self, offsets: OffsetSet) -> None:
+        carry = offsets.copy()
+        for level in self._levels:
+            already = level.intersection(carry)
+            level.update(carry)
+            carry = already
+            if not carry:
+                return
+        if len(self._levels) < REDELIVERY_COUNT_MAX:
+            self._levels.append(carry)
+
+    def forget(self, first: int, last: int) -> None:
+        for level in self._levels:
+            level.discard(first, last)
+        while self._levels and not self._levels[-1]:
+            self._levels.pop()
+
+    def highest(self, first: int, last: int) -> int:
+        """The highest count within a range."""
+        count = 0
+        while count < len(self._levels) and self._levels[count].intersects(first, last):
+            count += 1
+        return count
+
+
+class Dispatcher:
+    """Dispatch state of one subscription on one partition."""
+
+    def __init__(self, cursor: Acknowledgements, partition_number: int) -> None:
+        self.cursor = cursor
+        self.type = SubscriptionType.EXCLUSIVE
+        self.consumers: list[Consumer] = []
+        self.active: Consumer | None = None
+        self.read_offset = cursor.floor
+        self.replay = OffsetSet()
+        # PENDING again in memory, but the record of that is not durable yet.
+        self.withheld = OffsetSet()
+        self.redeliveries = RedeliveryCounts()
+        self._partition_number = partition_number
+        self._turn = 0
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise."""
+        seen = self.replay.copy()
+        for consumer in self.consumers:
+            assert not seen.intersection(consumer.held)
+            seen.update(consumer.held)
+        assert not seen.intersection(self.cursor.pending)
+        assert not seen.intersection(self.cursor.deleted)
+
+    def attach(self, consumer: Consumer, subscription_type: SubscriptionType) -> None:
+        """A consumer joins.
+
+        Raises:
+            ConsumerBusy: an exclusive subscription has one.
+            SubscriptionExists: consumers of another type are attached.
+        """
+        if self.consumers and subscription_type is not self.type:
+            raise SubscriptionExists(
+                f"consumers of type {self.type.name} are attached; close them to use"
+                f" {subscription_type.name}"
+            )
+        if self.consumers and subscription_type is SubscriptionType.EXCLUSIVE:
+            raise ConsumerBusy()
+        self.type = subscription_type
+        self.consumers.append(consumer)
+        self._choose_active()
+
+    def detach(self, consumer: Consumer) -> None:
+        """A consumer leaves; what it holds goes back."""
+        if consumer not in self.consumers:
+            return
+        self.consumers.remove(consumer)
+        self._give_back(consumer.held.copy())
+        consumer.held.clear()
+        self._choose_active()
+
+    def acknowledged(self, ranges: Iterable[Range]) -> None:
+        """These are DELETED: nobody holds them, nothing counts them."""
+        for first, last in ranges:
+            self._take_out(first, last)
+            self.redeliveries.forget(first, last)
+
+    def pend(self, ranges: Iterable[Range]) -> None:
+        """These are PENDING_ACK: out of everybody's hands until their transaction ends."""
+        for first, last in ranges:
+            self._take_out(first, last)
+
+    def withhold(self, offsets: OffsetSet) -> None:
+        """These are PENDING again, but go out only when release() says so."""
+        self.withheld.update(offsets)
+
+    def release(self, offsets: OffsetSet) -> None:
+        """What was withheld, and is still PENDING, goes out again."""
+        released = offsets.intersection(self.withheld)
+        self.withheld.difference_update(released)
+        self._give_back(released)
+
+    def nack(self, consumer: Consumer, ranges: Iterable[Range]) -> None:
+        """Of what the consumer holds, these go out again."""
+        returned = OffsetSet(ranges).intersection(consumer.held)
+        consumer.held.difference_update(returned)
+        self._give_back(returned)
+
+    def restart(self) -> None:
+        """The cursor moved: start over at its floor."""
+        self.read_offset = self.cursor.floor
+        self.replay.clear()
+        self.withheld.clear()
+        self.redeliveries = RedeliveryCounts()
+        for consumer in self.consumers:
+            consumer.held.clear()
+
+    def skip_to(self, first_offset: int) -> None:
+        """Retention removed what lies below."""
+        self.read_offset = max(self.read_offset, first_offset)
+        if first_offset:
+            self.acknowledged([(0, first_offset - 1)])
+
+    def next_offset(self, end_offset: int) -> int | None:
+        """Where to read next; None when nobody wants anything or nothing is there."""
+        if not any(consumer.permits > 0 for consumer in self._receivers()):
+            return None
+        if self.replay:
+            return self.replay.first()
+        if self.read_offset < end_offset:
+            return self.read_offset
+        return None
+
+    def assign(self, first: int, count: int, visible_count: int) -> Assignment | None:
+        """Give a stored batch, `count` offsets from `first`, to a consumer with permits.
+
+        Of the batch, only `visible_count` offsets belong to the log: a selective or surplus-free
+        commit may end within a batch. Returns None when nothing of it is to go out; call it only
+        when next_offset() named an offset in the batch.
+        """
+        last = first + visible_count - 1
+        wanted = self.replay.mask(first, last)
+        if last >= self.read_offset:
+            # Not read yet: all from read_offset that is PENDING.
+            skip = max(0, self.read_offset - first)
+            fresh = ((1 << visible_count) - 1) >> skip << skip
+            unavailable = self.cursor.unavailable_mask(first, last)
+            wanted |= fresh & ~unavailable & ~self.withheld.mask(first, last)
+            self.read_offset = last + 1
+        if not wanted:
+            return None
+        consumer = self._next_receiver()
+        for part_first, part_last in ranges_of_mask(wanted, first):
+            self.replay.discard(part_first, part_last)
+            consumer.held.add(part_first, part_last)
+        consumer.permits -= wanted.bit_count()
+        excluded = ~wanted & ((1 << count) - 1)
+        return Assignment(
+            consumer,
+            tuple(ranges_of_mask(excluded, first)),
+            self.redeliveries.highest(first, last),
+        )
+
+    @property
+    def held_count(self) -> int:
+        return sum(len(consumer.held) for consumer in self.consumers)
+
+    def _receivers(self) -> list[Consumer]:
+        if self.type is SubscriptionType.SHARED:
+            return self.consumers
+        return [self.active] if self.active is not None else []
+
+    def _next_receiver(self) -> Consumer:
+        receivers = self._receivers()
+        for step in range(len(receivers)):
+            consumer = receivers[(self._turn + step) % len(receivers)]
+            if consumer.permits > 0:
+                self._turn = (self._turn + step + 1) % len(receivers)
+                return consumer
+        raise AssertionError("assign() without a consumer that has permits")
+
+    def _choose_active(self) -> None:
+        self._turn = 0
+        if not self.consumers or self.type is SubscriptionType.SHARED:
+            self.active = None
+            return
+        in_order = sorted(self.consumers, key=lambda one: (one.name, one.consumer_id))
+        active = in_order[self._partition_number % len(in_order)]
+        if self.active is not None and self.active is not active:
+            # The new one starts where the old one has acknowledged to.
+            held = self.active.held.copy()
+            self.active.held.clear()
+            self._give_back(held)
+        self.active = active
+
+    def _take_out(self, first: int, last: int) -> None:
+        self.replay.discard(first, last)
+        self.withheld.discard(first, last)
+        for consumer in self.consumers:
+            consumer.held.discard(first, last)
+
+    def _give_back(self, offsets: OffsetSet) -> None:
+        """PENDING offsets go out again; those not read yet will come by themselves."""
+        if not offsets:
+            return
+        self.redeliveries.raise_for(offsets)
+        for first, last in offsets.ranges():
+            if first < self.read_offset:
+                self.replay.add(first, min(last, self.read_offset - 1))

@@ -1,0 +1,102 @@
+"""Entries of a partition log: a DATA batch, or a TXN_COMMIT marker.
+
+A marker says whose messages make up the transaction, in which order, and how many; its messages lie
+in the txnlog under its TxnID. An entry's id is the offset of its first message, and it spans as
+many offsets as it has messages.
+Source: PIP-31, Broker - Transaction Buffer, Message.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import record_pb2 as records
+
+DATA = 0
+TXN_COMMIT = 1
+
+# kind, count of messages, append time
+_HEADER = struct.Struct("<BIq")
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerWriter:
+    """One producer's part of a committed transaction."""
+
+    ordinal: int
+    producer_id: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataEntry:
+    """A batch of plain messages."""
+
+    entry_id: int
+    count: int
+    append_time_ms: int
+    batch: bytes
+
+    @property
+    def end(self) -> int:
+        return self.entry_id + self.count
+
+    @property
+    def retained_bytes(self) -> int:
+        return len(self.batch)
+
+    def to_bytes(self) -> bytes:
+        return _HEADER.pack(DATA, self.count, self.append_time_ms) + self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerEntry:
+    """The place of a committed transaction in the partition's order."""
+
+    entry_id: int
+    count: int
+    append_time_ms: int
+    txn_id: TxnID
+    writers: tuple[MarkerWriter, ...]
+    stored_bytes: int
+
+    @property
+    def end(self) -> int:
+        return self.entry_id + self.count
+
+    @property
+    def retained_bytes(self) -> int:
+        return self.stored_bytes
+
+    def to_bytes(self) -> bytes:
+        marker = records.CommitMarker(
+            txn_id=self.txn_id.to_wire(),
+            writers=[
+                records.MarkerWriter(
+                    ordinal=writer.ordinal, producer_id=writer.producer_id, count=writer.count
+                )
+                for writer in self.writers
+            ],
+            stored_bytes=self.stored_bytes,
+        )
+        header = _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms)
+        return header + marker.SerializeToString()
+
+
+Entry = DataEntry | MarkerEntry
+
+
+def parse_entry(entry_id: int, data: bytes) -> Entry:
+    """Read what to_bytes() wrote."""
+    kind, count, append_time_ms = _HEADER.unpack_from(data)
+    body = data[_HEADER.size :]
+    if kind == DATA:
+        return DataEntry(entry_id, count, append_time_ms, body)
+    marker = records.CommitMarker.FromString(body)
+    writers = tuple(
+        MarkerWriter(writer.ordinal, writer.producer_id, writer.count) for writer in marker.writers
+    )
+    txn_id = TxnID.from_wire(marker.txn_id)
+    return MarkerEntry(entry_id, count, append_time_ms, txn_id, writers, marker.stored_bytes)

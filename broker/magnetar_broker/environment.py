@@ -1,0 +1,43 @@
+"""What every part of a broker needs from its process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.watermark import Watermarks
+from magnetar_core.clock import Clock
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Handed down from the broker to partitions and subscriptions.
+
+    Attributes:
+        spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
+        deferred_rows: who has rows to add when the open group is sealed; insertion order.
+    """
+
+    config: BrokerConfig
+    store: Store
+    commits: GroupCommit
+    clock: Clock
+    watermarks: Watermarks
+    metrics: BrokerMetrics
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    deferred_rows: dict[Any, None]
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call back once everything applied so far is durable."""
+        self.commits.when_durable(self.commits.position(), callback)
+
+    def defer_rows(self, owner: Any) -> None:
+        """Have owner.write_deferred_rows(batch) called when the open group is sealed."""
+        if owner not in self.deferred_rows:
+            self.deferred_rows[owner] = None
+            self.commits.mark_deferred()

@@ -1,0 +1,51 @@
+"""Incarnations of coordinators' stores: a durable counter for each TCID.
+
+A coordinator takes one whenever it makes a store, before its first TxnID, so that no TxnID is ever
+issued twice, also when its disk was lost. Part of the metadata seam, as topics are.
+"""
+
+from __future__ import annotations
+
+from magnetar_broker import keys
+from magnetar_broker.environment import Environment
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import TCID_MAX
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import end_of_prefix
+
+
+class Incarnations:
+    """The newest incarnation of each coordinator."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._rows: dict[int, records.IncarnationRow] = {}
+
+    async def recover(self) -> None:
+        """Raises StoreFailed."""
+        start = keys.META_INCARNATION
+        for key, value in await self._environment.store.scan(
+            keys.META, start, end_of_prefix(start), rows_max=TCID_MAX + 1
+        ):
+            tcid = int.from_bytes(key[-2:], "big")
+            self._rows[tcid] = records.IncarnationRow.FromString(value)
+
+    def take(self, tcid: int, store_token: str) -> int:
+        """The next one; the same one again for the same store.
+
+        Raises:
+            InvalidArgument: no token, or a TCID that does not fit.
+        """
+        if not store_token or tcid > TCID_MAX:
+            raise InvalidArgument("a store token and a TCID of 16 bits are needed")
+        row = self._rows.get(tcid)
+        if row is not None and row.store_token == store_token:
+            return row.incarnation
+        taken = records.IncarnationRow(
+            incarnation=(row.incarnation if row is not None else 0) + 1, store_token=store_token
+        )
+        self._rows[tcid] = taken
+        self._environment.commits.batch.put(
+            keys.META, keys.incarnation(tcid), taken.SerializeToString()
+        )
+        return taken.incarnation

@@ -1,0 +1,72 @@
+"""Rows of a participant's transaction index: written as the index changes, read at recovery."""
+
+from __future__ import annotations
+
+from magnetar_broker import keys
+from magnetar_broker.transaction_index import (
+    EndedTransaction,
+    OpenTransaction,
+    Outcome,
+    TransactionIndex,
+    Writer,
+)
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import WriteBatch
+
+_STATUS = {Outcome.COMMITTED: common.COMMITTED, Outcome.ABORTED: common.ABORTED}
+_OUTCOME = {status: outcome for outcome, status in _STATUS.items()}
+
+
+def put_open(batch: WriteBatch, key: bytes, *, start_time_ms: int) -> None:
+    row = records.TransactionIndexRow(status=common.OPEN, start_time_ms=start_time_ms)
+    batch.put(keys.TXNINDEX, key, row.SerializeToString())
+
+
+def put_writer(batch: WriteBatch, key: bytes, writer: Writer) -> None:
+    row = records.TransactionWriterRow(
+        writer_id=writer.writer_id,
+        next_index=writer.next_index,
+        follows_txn_id=writer.follows.to_wire() if writer.follows is not None else None,
+    )
+    batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row.SerializeToString())
+
+
+def put_ended(
+    batch: WriteBatch,
+    key: bytes,
+    ended: EndedTransaction,
+    transaction: OpenTransaction | None,
+    *,
+    marker_entry_id: int | None,
+) -> None:
+    """The transaction's status, in place of the writers' rows."""
+    row = records.TransactionIndexRow(
+        status=_STATUS[ended.outcome],
+        start_time_ms=transaction.start_time_ms if transaction is not None else 0,
+        has_marker=marker_entry_id is not None,
+        marker_entry_id=marker_entry_id or 0,
+        selection_digest=ended.selection_digest,
+    )
+    batch.put(keys.TXNINDEX, key, row.SerializeToString())
+    for writer in transaction.writers.values() if transaction is not None else ():
+        batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal))
+
+
+def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: bytes) -> None:
+    """Take one row back; a transaction's own row comes before its writers'."""
+    if ordinal is not None:
+        writer = records.TransactionWriterRow.FromString(value)
+        follows = (
+            TxnID.from_wire(writer.follows_txn_id) if writer.HasField("follows_txn_id") else None
+        )
+        index.open[txn_id].writers[writer.writer_id] = Writer(
+            ordinal, writer.writer_id, writer.next_index, follows
+        )
+        return
+    row = records.TransactionIndexRow.FromString(value)
+    if row.status == common.OPEN:
+        index.open[txn_id] = OpenTransaction(txn_id, row.start_time_ms)
+    else:
+        index.ended[txn_id] = EndedTransaction(_OUTCOME[row.status], row.selection_digest)

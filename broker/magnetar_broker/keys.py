@@ -1,0 +1,147 @@
+"""Families and keys of the broker's store. Big-endian, so that scans come in order.
+
+    topics         topic id                                             TopicRecord
+    partitions     topic id, partition                                  PartitionRow
+    log            topic id, partition, entry id                        an entry, see entries.py
+    txnlog         topic id, partition, TxnID, producer ordinal, index  a batch
+    txnindex       TxnID, topic id, partition, subscription id          TransactionIndexRow
+                   ... and writer ordinal                               TransactionWriterRow
+    producers      topic id, partition, producer id                     ProducerRow
+    subscriptions  topic id, partition, subscription id                 SubscriptionRecord
+    cursors        topic id, partition, subscription id, chunk          512 bytes of acked bits
+    pendingacks    topic id, partition, subscription id, TxnID, consumer ordinal, ack sequence
+                                                                        PendingAckRow
+    meta           a name                                               counters, watermarks
+
+A partition's own index rows have the subscription id 0. The lowest row of a cursor is where its
+mark-delete lies: everything below that chunk is acknowledged.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from magnetar_core.ids import TxnID
+
+TOPICS = "topics"
+PARTITIONS = "partitions"
+LOG = "log"
+TXNLOG = "txnlog"
+TXNINDEX = "txnindex"
+PRODUCERS = "producers"
+SUBSCRIPTIONS = "subscriptions"
+CURSORS = "cursors"
+PENDINGACKS = "pendingacks"
+META = "meta"
+
+FAMILIES = (
+    TOPICS,
+    PARTITIONS,
+    LOG,
+    TXNLOG,
+    TXNINDEX,
+    PRODUCERS,
+    SUBSCRIPTIONS,
+    CURSORS,
+    PENDINGACKS,
+    META,
+)
+PAYLOAD_FAMILIES = (LOG, TXNLOG)
+
+META_NEXT_TOPIC_ID = b"next_topic_id"
+META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
+META_CLUSTER_ID = b"cluster_id"
+META_CLUSTER_HASH = b"cluster_hash"
+META_INCARNATION = b"incarnation/"
+META_WATERMARK = b"watermark/"
+
+_U16 = struct.Struct(">H")
+_U64 = struct.Struct(">Q")
+_PARTITION = struct.Struct(">QI")
+_PARTITION_AND_U64 = struct.Struct(">QIQ")
+_SUBSCRIPTION_CHUNK = struct.Struct(">QIQQ")
+_ORDINAL_AND_INDEX = struct.Struct(">IQ")
+_ORDINAL = struct.Struct(">I")
+
+PARTITION_BYTES = _PARTITION.size
+TXN_ID_BYTES = 16
+
+
+def topic(topic_id: int) -> bytes:
+    return _U64.pack(topic_id)
+
+
+def partition(topic_id: int, number: int) -> bytes:
+    """The prefix of all that belongs to a partition."""
+    return _PARTITION.pack(topic_id, number)
+
+
+def in_partition(topic_id: int, number: int, key: int) -> bytes:
+    """log, producers, subscriptions: a partition and one number."""
+    return _PARTITION_AND_U64.pack(topic_id, number, key)
+
+
+def last_u64(key: bytes) -> int:
+    """The number at a key's end."""
+    return int(_U64.unpack_from(key, len(key) - 8)[0])
+
+
+def txnlog(prefix: bytes, txn_id: TxnID, ordinal: int, index: int) -> bytes:
+    return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, index)
+
+
+def txnlog_place(key: bytes) -> tuple[TxnID, int, int]:
+    """TxnID, producer ordinal and index of a txnlog key."""
+    txn_id = TxnID.from_bytes(key[PARTITION_BYTES : PARTITION_BYTES + TXN_ID_BYTES])
+    ordinal, index = _ORDINAL_AND_INDEX.unpack_from(key, PARTITION_BYTES + TXN_ID_BYTES)
+    return txn_id, ordinal, index
+
+
+def txnindex(txn_id: TxnID, topic_id: int, number: int, subscription_id: int = 0) -> bytes:
+    return txn_id.to_bytes() + _PARTITION_AND_U64.pack(topic_id, number, subscription_id)
+
+
+def txnindex_writer(index_key: bytes, ordinal: int) -> bytes:
+    return index_key + _ORDINAL.pack(ordinal)
+
+
+def txnindex_place(key: bytes) -> tuple[TxnID, int, int, int, int | None]:
+    """TxnID, topic id, partition, subscription id, and a writer row's ordinal."""
+    txn_id = TxnID.from_bytes(key[:TXN_ID_BYTES])
+    topic_id, number, subscription_id = _PARTITION_AND_U64.unpack_from(key, TXN_ID_BYTES)
+    at = TXN_ID_BYTES + _PARTITION_AND_U64.size
+    ordinal = _ORDINAL.unpack_from(key, at)[0] if len(key) > at else None
+    return txn_id, topic_id, number, subscription_id, ordinal
+
+
+def cursor_chunk(topic_id: int, number: int, subscription_id: int, chunk: int) -> bytes:
+    return _SUBSCRIPTION_CHUNK.pack(topic_id, number, subscription_id, chunk)
+
+
+def pending_ack(prefix: bytes, txn_id: TxnID, ordinal: int, ack_sequence: int) -> bytes:
+    """`prefix` is in_partition(topic id, partition, subscription id)."""
+    return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, ack_sequence)
+
+
+def pending_ack_place(key: bytes) -> tuple[TxnID, int, int]:
+    """TxnID, consumer ordinal and ack sequence of a pendingacks key."""
+    at = _PARTITION_AND_U64.size
+    txn_id = TxnID.from_bytes(key[at : at + TXN_ID_BYTES])
+    ordinal, ack_sequence = _ORDINAL_AND_INDEX.unpack_from(key, at + TXN_ID_BYTES)
+    return txn_id, ordinal, ack_sequence
+
+
+def incarnation(tcid: int) -> bytes:
+    return META_INCARNATION + _U16.pack(tcid)
+
+
+def watermark(tcid: int) -> bytes:
+    return META_WATERMARK + _U16.pack(tcid)
+
+
+def u64(value: int) -> bytes:
+    return _U64.pack(value)
+
+
+def read_u64(value: bytes) -> int:
+    return int(_U64.unpack(value)[0])

@@ -1,0 +1,209 @@
+"""Reading a partition: entries from tail or store, markers resolved into their messages.
+
+A transaction's messages lie together in the txnlog, whatever was interleaved while it was open: the
+marker's counts lead from an offset to its batch by one ordered scan.
+Source: PIP-31, Broker Dispatching; DESIGN, section 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar_broker import keys
+from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, parse_entry
+from magnetar_broker.partition_log import PartitionLog
+from magnetar_core.batch import read_header
+from magnetar_core.errors import DataLoss, OutOfRange
+from magnetar_core.ids import TxnID
+from magnetar_storage.store import Store
+
+ENTRIES_MAX = 512
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch and its place; of its `count` messages, the first `visible_count` belong here."""
+
+    entry_id: int
+    first_index: int
+    count: int
+    visible_count: int
+    append_time_ms: int
+    batch: bytes
+    txn_id: TxnID | None = None
+
+    @property
+    def first_offset(self) -> int:
+        return self.entry_id + self.first_index
+
+    @property
+    def end(self) -> int:
+        return self.first_offset + self.visible_count
+
+
+class LogReader:
+    """Reads one partition's committed messages."""
+
+    def __init__(self, store: Store, log: PartitionLog, topic_id: int, number: int) -> None:
+        self._store = store
+        self._log = log
+        self._topic_id = topic_id
+        self._number = number
+        self._prefix = keys.partition(topic_id, number)
+
+    async def read(self, offset: int, *, bytes_max: int) -> list[StoredBatch]:
+        """Batches in order from the one that holds `offset`, until bytes_max; at least one.
+
+        Empty at the durable end.
+
+        Raises:
+            OutOfRange: retention has removed the offset, or it lies beyond the end.
+            DataLoss: rows are missing.
+        """
+        log = self._log
+        if not log.first_offset <= offset <= log.durable_end:
+            raise OutOfRange(
+                f"offset {offset} is outside of {log.first_offset} to {log.durable_end}",
+                first_offset=log.first_offset,
+                end_offset=log.durable_end,
+            )
+        batches: list[StoredBatch] = []
+        gathered = 0
+        pin = log.pin(offset)
+        try:
+            while offset < log.durable_end:
+                entries = await self._entries_from(offset, bytes_max)
+                for entry in entries:
+                    if isinstance(entry, DataEntry):
+                        batches.append(_plain(entry))
+                        gathered += len(entry.batch)
+                    else:
+                        resolved = await self._resolve(
+                            entry, offset - entry.entry_id, bytes_max - gathered
+                        )
+                        batches += resolved
+                        gathered += sum(len(batch.batch) for batch in resolved)
+                    offset = entry.end
+                    if gathered >= bytes_max:
+                        return batches
+        finally:
+            log.unpin(pin)
+        return batches
+
+    async def entry_at(self, offset: int) -> Entry | None:
+        """The entry that holds `offset`, or the first one after it."""
+        entries = await self._entries_from(offset, 1) if offset < self._log.durable_end else []
+        return entries[0] if entries else None
+
+    async def first_offset_at_time(self, append_time_ms: int) -> int:
+        """Offset of the first entry appended at or after a time; the durable end if none was.
+
+        Bisects over offsets: append times rise with them, but for jumps of the wall clock.
+        """
+        low, high = self._log.first_offset, self._log.durable_end
+        while low < high:
+            middle = (low + high) // 2
+            entry = await self.entry_at(middle)
+            if entry is None or entry.append_time_ms >= append_time_ms:
+                high = middle if entry is None else min(middle, entry.entry_id)
+            else:
+                low = entry.end
+        return low
+
+    async def _entries_from(self, offset: int, bytes_max: int) -> list[Entry]:
+        tail = self._log.tail_from(offset, entries_max=ENTRIES_MAX)
+        if tail:
+            return tail
+        end = keys.in_partition(self._topic_id, self._number, self._log.durable_end)
+        rows = await self._store.scan(
+            keys.LOG,
+            keys.in_partition(self._topic_id, self._number, offset),
+            end,
+            rows_max=ENTRIES_MAX,
+            bytes_max=bytes_max,
+        )
+        if not rows or keys.last_u64(rows[0][0]) != offset:
+            # The offset lies within an entry.
+            rows = await self._store.scan(
+                keys.LOG,
+                self._prefix,
+                keys.in_partition(self._topic_id, self._number, offset + 1),
+                rows_max=1,
+                reverse=True,
+            )
+        entries = [parse_entry(keys.last_u64(key), value) for key, value in rows]
+        if not entries or not entries[0].entry_id <= offset < entries[0].end:
+            raise DataLoss(f"the log holds no entry for offset {offset}", offset=offset)
+        return entries
+
+    async def _resolve(self, marker: MarkerEntry, index: int, bytes_max: int) -> list[StoredBatch]:
+        """The transaction's batches, from the one that holds its `index`-th message."""
+        batches: list[StoredBatch] = []
+        gathered = 0
+        base = 0
+        for writer in marker.writers:
+            place = max(index - base, 0)
+            if place < writer.count and gathered < bytes_max:
+                rows = await self._batches_of(
+                    marker.txn_id, writer.ordinal, place, writer.count, bytes_max - gathered
+                )
+                for start, count, batch in rows:
+                    batches.append(
+                        StoredBatch(
+                            entry_id=marker.entry_id,
+                            first_index=base + start,
+                            count=count,
+                            visible_count=min(count, writer.count - start),
+                            append_time_ms=marker.append_time_ms,
+                            batch=batch,
+                            txn_id=marker.txn_id,
+                        )
+                    )
+                    gathered += len(batch)
+            base += writer.count
+        return batches
+
+    async def _batches_of(
+        self, txn_id: TxnID, ordinal: int, place: int, count: int, bytes_max: int
+    ) -> list[tuple[int, int, bytes]]:
+        """One producer's batches in a transaction: index of the first message, count, bytes."""
+        start = keys.txnlog(self._prefix, txn_id, ordinal, 0)
+        end = keys.txnlog(self._prefix, txn_id, ordinal, count)
+        if place:
+            before = await self._store.scan(
+                keys.TXNLOG,
+                start,
+                keys.txnlog(self._prefix, txn_id, ordinal, place + 1),
+                rows_max=1,
+                reverse=True,
+            )
+            start = before[0][0] if before else end
+        batches: list[tuple[int, int, bytes]] = []
+        gathered = 0
+        expected = keys.last_u64(start)
+        while expected < count and gathered < bytes_max:
+            rows = await self._store.scan(
+                keys.TXNLOG, start, end, rows_max=ENTRIES_MAX, bytes_max=bytes_max - gathered
+            )
+            for key, batch in rows:
+                at = keys.last_u64(key)
+                if at != expected:
+                    break
+                expected += read_header(batch, verify=False).count
+                batches.append((at, expected - at, batch))
+                gathered += len(batch)
+            start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
+            if not rows or not batches:
+                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
+        return batches
+
+
+def _plain(entry: DataEntry) -> StoredBatch:
+    return StoredBatch(
+        entry_id=entry.entry_id,
+        first_index=0,
+        count=entry.count,
+        visible_count=entry.count,
+        append_time_ms=entry.append_time_ms,
+        batch=entry.batch,
+    )

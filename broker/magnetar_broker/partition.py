@@ -1,0 +1,364 @@
+"""One partition: its log, its sidecar transaction buffer, its producers and subscriptions.
+
+Every method decides and applies at once; what it returns may leave only when the group commit's
+position at that moment is durable.
+Source: PIP-31, Broker - Transaction Buffer; DESIGN, sections 5, 6 and 14.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar_broker import index_rows, keys
+from magnetar_broker.acknowledgements import Acknowledgements
+from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
+from magnetar_broker.environment import Environment
+from magnetar_broker.log_reader import LogReader
+from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.producers import Producers
+from magnetar_broker.subscription import Subscription
+from magnetar_broker.transaction_index import End, EndPlan, Outcome, TransactionIndex
+from magnetar_core.errors import QuotaExceeded, ResourceInUse, SubscriptionNotFound
+from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import WriteBatch, end_of_prefix
+
+# Beyond this, a range takes the place of single deletes.
+DELETES_BY_KEY_MAX = 4_096
+
+
+class Accepted:
+    """Where a batch went. `message_id` is None for a repeat whose place is no longer known."""
+
+    __slots__ = ("duplicate", "message_id")
+
+    def __init__(self, message_id: MessageId | None, *, duplicate: bool) -> None:
+        self.message_id = message_id
+        self.duplicate = duplicate
+
+
+class Partition:
+    """Everything that one partition keeps."""
+
+    def __init__(
+        self, environment: Environment, name: PartitionName, row: records.PartitionRow
+    ) -> None:
+        self.name = name
+        self.log = PartitionLog(
+            first_offset=row.first_offset,
+            end_offset=row.end_offset,
+            retained_bytes=row.retained_bytes,
+            tail_bytes_max=environment.config.tail_bytes_max,
+        )
+        self.reader = LogReader(environment.store, self.log, name.topic_id, name.partition)
+        self.producers = Producers()
+        self.index = TransactionIndex(
+            environment.watermarks.covers, environment.watermarks.is_superseded
+        )
+        self.subscriptions: dict[str, Subscription] = {}
+        # Whether the sidecar txnlog was ever used: until then it does not exist.
+        self.has_txnlog = False
+        self.ledger_id = 1
+        self._environment = environment
+        self._prefix = keys.partition(name.topic_id, name.partition)
+        # Calls that wait for a transaction to end here (rule k), by the one that they wait for.
+        self._parked: dict[TxnID, list[Callable[[], None]]] = {}
+
+    # Sends
+
+    def is_open(self, txn_id: TxnID) -> bool:
+        return txn_id in self.index.open
+
+    def park(self, txn_id: TxnID, call: Callable[[], None]) -> None:
+        """Make the call when the transaction has ended here."""
+        self._parked.setdefault(txn_id, []).append(call)
+
+    def send(self, producer_id: int, sequence_id: int, count: int, batch: bytes) -> Accepted:
+        """Append a plain batch.
+
+        Raises:
+            SequenceGap, InvalidArgument: as check_sequence.
+        """
+        if self.producers.check(producer_id, sequence_id, count):
+            entry_id = self.producers.entry_of(producer_id, sequence_id)
+            place = None if entry_id is None else self._message_id(entry_id)
+            return Accepted(place, duplicate=True)
+        now_ms = self._environment.clock.wall_ms()
+        entry = DataEntry(self.log.end_offset, count, now_ms, batch)
+        self.producers.accept(producer_id, sequence_id, count, entry.entry_id, now_ms=now_ms)
+        self._append(entry)
+        return Accepted(self._message_id(entry.entry_id), duplicate=False)
+
+    def send_in(
+        self,
+        txn_id: TxnID,
+        producer_id: int,
+        sequence_id: int,
+        count: int,
+        batch: bytes,
+        *,
+        follows: TxnID | None,
+    ) -> Accepted:
+        """Store a batch of an open transaction in the sidecar txnlog.
+
+        Raises:
+            InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
+        """
+        config = self._environment.config
+        place = MessageId(0, 0, sequence_id, self.name.partition)
+        if self.index.check_write(
+            txn_id, producer_id, sequence_id, count, writers_max=config.txn_writers_max
+        ):
+            return Accepted(place, duplicate=True)
+        if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
+            raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
+        now_ms = self._environment.clock.wall_ms()
+        writer, is_new = self.index.record_write(
+            txn_id, producer_id, count, follows=follows, now_ms=now_ms
+        )
+        writer.stored_bytes += len(batch)
+        self.has_txnlog = True
+        rows = self._environment.commits.batch
+        rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
+        key = self._index_key(txn_id)
+        if is_new:
+            index_rows.put_open(rows, key, start_time_ms=now_ms)
+            self._environment.metrics.open_txns.inc()
+        index_rows.put_writer(rows, key, writer)
+        return Accepted(place, duplicate=False)
+
+    # Ends
+
+    def end(self, end: End, done: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        """CommandEndTxnOnPartition: calls done() when applied, perhaps later (rule k).
+
+        Raises:
+            InvalidTxnState, TxnIncomplete: as TransactionIndex.plan_end.
+        """
+        plan = self.index.plan_end(end)
+        if plan.already_ended:
+            done()
+            return
+        awaited = self.index.follows_open(plan) if end.outcome is Outcome.COMMITTED else None
+        if awaited is not None:
+
+            def retry() -> None:
+                try:
+                    self.end(end, done, failed)
+                except Exception as error:
+                    failed(error)
+
+            self.park(awaited, retry)
+            return
+        if end.outcome is Outcome.COMMITTED:
+            self._commit(end, plan)
+        else:
+            self._abort(end, plan)
+        if plan.transaction is not None:
+            self._environment.metrics.open_txns.dec()
+        done()
+        for call in self._parked.pop(end.txn_id, []):
+            call()
+
+    def _commit(self, end: End, plan: EndPlan) -> None:
+        """The marker and COMMITTED, in one batch: no window between them."""
+        batch = self._environment.commits.batch
+        marker: MarkerEntry | None = None
+        if plan.total:
+            kept = [one for one in plan.writers if one.kept]
+            marker = MarkerEntry(
+                self.log.end_offset,
+                plan.total,
+                self._environment.clock.wall_ms(),
+                end.txn_id,
+                tuple(
+                    MarkerWriter(one.writer.ordinal, one.writer.writer_id, one.kept) for one in kept
+                ),
+                sum(one.writer.stored_bytes for one in kept),
+            )
+        for one in plan.writers:
+            self._delete_batches(
+                batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=one.kept
+            )
+        self.index.record_end(end)
+        index_rows.put_ended(
+            batch,
+            self._index_key(end.txn_id),
+            self.index.ended[end.txn_id],
+            plan.transaction,
+            marker_entry_id=marker.entry_id if marker is not None else None,
+        )
+        if marker is not None:
+            self._append(marker)
+
+    def _abort(self, end: End, plan: EndPlan) -> None:
+        batch = self._environment.commits.batch
+        for one in plan.writers:
+            self._delete_batches(
+                batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=0
+            )
+        self.index.record_end(end)
+        index_rows.put_ended(
+            batch,
+            self._index_key(end.txn_id),
+            self.index.ended[end.txn_id],
+            plan.transaction,
+            marker_entry_id=None,
+        )
+
+    def _delete_batches(
+        self, batch: WriteBatch, txn_id: TxnID, ordinal: int, starts: list[int], *, from_index: int
+    ) -> None:
+        doomed = [start for start in starts if start >= from_index]
+        if len(doomed) > DELETES_BY_KEY_MAX:
+            batch.delete_range(
+                keys.TXNLOG,
+                keys.txnlog(self._prefix, txn_id, ordinal, doomed[0]),
+                keys.txnlog(self._prefix, txn_id, ordinal, doomed[-1] + 1),
+            )
+            return
+        for start in doomed:
+            batch.delete(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, ordinal, start))
+
+    # Subscriptions
+
+    def subscription(self, name: str) -> Subscription:
+        """Raises SubscriptionNotFound."""
+        found = self.subscriptions.get(name)
+        if found is None:
+            raise SubscriptionNotFound(f"{self.name} has no subscription {name!r}: subscribe first")
+        return found
+
+    def create_subscription(self, name: str, subscription_id: int, offset: int) -> Subscription:
+        """A new cursor at an offset."""
+        created = self.restore_subscription(name, subscription_id, Acknowledgements(offset))
+        created.write_new_rows(self._environment.commits.batch)
+        return created
+
+    def restore_subscription(
+        self, name: str, subscription_id: int, cursor: Acknowledgements
+    ) -> Subscription:
+        full_name = SubscriptionName(*self.name, name)
+        restored = Subscription(
+            self._environment, full_name, subscription_id, cursor, self.log, self.reader
+        )
+        self.subscriptions[name] = restored
+        return restored
+
+    def delete_subscription(self, name: str) -> None:
+        """Raises SubscriptionNotFound; ResourceInUse while acks pend."""
+        doomed = self.subscription(name)
+        doomed.refuse_deletion()
+        doomed.delete(self._environment.commits.batch)
+        del self.subscriptions[name]
+
+    # Retention and deletion
+
+    def refuse_deletion(self) -> None:
+        """Raises ResourceInUse while transactions are open or acks pend."""
+        if self.index.open:
+            raise ResourceInUse(
+                f"{len(self.index.open)} transactions are open on {self.name}: end them first",
+                open_txns=" ".join(str(txn_id) for txn_id in list(self.index.open)[:100]),
+            )
+        for subscription in self.subscriptions.values():
+            subscription.refuse_deletion()
+
+    def delete(self) -> None:
+        """Remove every row."""
+        batch = self._environment.commits.batch
+        for subscription in self.subscriptions.values():
+            subscription.delete(batch)
+        self.subscriptions.clear()
+        end = end_of_prefix(self._prefix)
+        for family in (keys.LOG, keys.TXNLOG, keys.PRODUCERS):
+            batch.delete_range(family, self._prefix, end)
+        batch.delete(keys.PARTITIONS, self._prefix)
+        for txn_id in self.index.ended:
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+        self._environment.deferred_rows.pop(self, None)
+
+    def trim(self, entries: list[Entry]) -> None:
+        """Remove the log's first entries, with the transactions behind their markers."""
+        batch = self._environment.commits.batch
+        for entry in entries:
+            batch.delete(
+                keys.LOG,
+                keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
+            )
+            if isinstance(entry, MarkerEntry):
+                start = self._prefix + entry.txn_id.to_bytes()
+                batch.delete_range(keys.TXNLOG, start, end_of_prefix(start))
+        self.log.trim(entries[-1].end, sum(entry.retained_bytes for entry in entries))
+        for subscription in self.subscriptions.values():
+            subscription.trimmed(self.log.first_offset)
+        self._environment.defer_rows(self)
+
+    @property
+    def lowest_needed_offset(self) -> int:
+        """Everything below is acknowledged by every subscription."""
+        floors = [one.cursor.floor for one in self.subscriptions.values()]
+        return min(floors, default=self.log.durable_end)
+
+    def forget_covered(self) -> None:
+        """Drop from the index what watermarks cover."""
+        batch = self._environment.commits.batch
+        for txn_id in self.index.forget_covered():
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+        for subscription in self.subscriptions.values():
+            subscription.forget_covered(batch)
+
+    def write_new_rows(self) -> None:
+        """The rows of a partition that was just created."""
+        self._environment.defer_rows(self)
+
+    def write_deferred_rows(self, batch: WriteBatch) -> None:
+        """Rows that change with every batch, written once a group."""
+        row = records.PartitionRow(
+            first_offset=self.log.first_offset,
+            end_offset=self.log.end_offset,
+            retained_bytes=max(0, self.log.retained_bytes),
+        )
+        batch.put(keys.PARTITIONS, self._prefix, row.SerializeToString())
+        for producer_id in self.producers.dirty:
+            producer = self.producers.get(producer_id)
+            assert producer is not None
+            sequence_id, entry_id = producer.recent[-1]
+            producer_row = records.ProducerRow(
+                next_sequence_id=producer.next_sequence_id,
+                last_time_ms=producer.last_time_ms,
+                last_sequence_id=sequence_id,
+                last_entry_id=entry_id,
+            )
+            key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
+            batch.put(keys.PRODUCERS, key, producer_row.SerializeToString())
+        self.producers.dirty.clear()
+
+    def forget_idle_producers(self, before_ms: int) -> None:
+        batch = self._environment.commits.batch
+        for producer_id in self.producers.idle_since(before_ms):
+            self.producers.forget(producer_id)
+            key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
+            batch.delete(keys.PRODUCERS, key)
+
+    def _append(self, entry: Entry) -> None:
+        self._environment.commits.batch.put(
+            keys.LOG,
+            keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
+            entry.to_bytes(),
+        )
+        self.log.append(entry)
+        self._environment.defer_rows(self)
+        end = entry.end
+        self._environment.when_durable(lambda: self._advance(end))
+
+    def _advance(self, durable_end: int) -> None:
+        self.log.advance(durable_end)
+        for subscription in self.subscriptions.values():
+            subscription.wake()
+
+    def _message_id(self, entry_id: int) -> MessageId:
+        return MessageId(self.ledger_id, entry_id, 0, self.name.partition)
+
+    def _index_key(self, txn_id: TxnID) -> bytes:
+        return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)

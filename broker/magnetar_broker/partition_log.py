@@ -1,0 +1,95 @@
+"""A partition's log in memory: where it begins and ends, and its newest entries.
+
+The log runs ahead of the store: `end_offset` counts what was applied, `durable_end` what may be
+shown to anyone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from magnetar_broker.entries import Entry
+
+
+class PartitionLog:
+    """Offsets and tail of one partition.
+
+    Args:
+        tail_bytes_max: payload bytes of the newest entries to keep.
+    """
+
+    def __init__(
+        self,
+        *,
+        first_offset: int = 0,
+        end_offset: int = 0,
+        retained_bytes: int = 0,
+        tail_bytes_max: int,
+    ) -> None:
+        self.first_offset = first_offset
+        self.end_offset = end_offset
+        self.durable_end = end_offset
+        self.retained_bytes = retained_bytes
+        self._tail_bytes_max = tail_bytes_max
+        self._tail: list[Entry] = []
+        self._tail_start = 0
+        self._tail_bytes = 0
+        # Offsets from which somebody is reading; trimming stops before them.
+        self._pins: dict[int, int] = {}
+        self._next_pin = 0
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise."""
+        assert self.first_offset <= self.durable_end <= self.end_offset
+
+    def append(self, entry: Entry) -> None:
+        assert entry.entry_id == self.end_offset
+        self.end_offset = entry.end
+        self.retained_bytes += entry.retained_bytes
+        self._tail.append(entry)
+        self._tail_bytes += self._tail_cost(entry)
+        while self._tail_bytes > self._tail_bytes_max:
+            self._tail_bytes -= self._tail_cost(self._tail[self._tail_start])
+            self._tail_start += 1
+        if self._tail_start > 1000 and self._tail_start * 2 > len(self._tail):
+            del self._tail[: self._tail_start]
+            self._tail_start = 0
+
+    def advance(self, durable_end: int) -> None:
+        """The records up to here are durable."""
+        self.durable_end = max(self.durable_end, durable_end)
+
+    def tail_from(self, offset: int, *, entries_max: int) -> list[Entry]:
+        """Durable entries from the one that holds `offset`; empty when it is not in the tail."""
+        at = bisect_right(self._tail, offset, lo=self._tail_start, key=_entry_id) - 1
+        if at < self._tail_start:
+            return []
+        entries = self._tail[at : at + entries_max]
+        return [entry for entry in entries if entry.end <= self.durable_end]
+
+    def pin(self, offset: int) -> int:
+        """Somebody reads from here; returns a handle for unpin()."""
+        self._next_pin += 1
+        self._pins[self._next_pin] = offset
+        return self._next_pin
+
+    def unpin(self, handle: int) -> None:
+        del self._pins[handle]
+
+    @property
+    def lowest_pin(self) -> int | None:
+        return min(self._pins.values(), default=None)
+
+    def trim(self, first_offset: int, trimmed_bytes: int) -> None:
+        """Retention removed what lies below."""
+        self.first_offset = first_offset
+        self.retained_bytes -= trimmed_bytes
+
+    @staticmethod
+    def _tail_cost(entry: Entry) -> int:
+        # A marker's messages are not in the tail; the constant stands for the objects.
+        return 200 + (len(entry.batch) if hasattr(entry, "batch") else 0)
+
+
+def _entry_id(entry: Entry) -> int:
+    return entry.entry_id

@@ -1,0 +1,103 @@
+"""Sequences of plain sends: what makes a repeated send harmless.
+
+Sequences count messages, from 0 without gaps, per (producer, partition).
+Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; DESIGN, rule l.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from magnetar_core.errors import InvalidArgument, SequenceGap
+
+# Answers remembered for repeats of batches that were under way together.
+RECENT_BATCHES_MAX = 16
+
+
+def check_sequence(next_expected: int, sequence_id: int, count: int) -> bool:
+    """Hold a batch against what is expected next.
+
+    Returns:
+        Whether it is a repeat of what was accepted before.
+    Raises:
+        SequenceGap: messages before it are missing.
+        InvalidArgument: partly accepted before: not a repeat of any batch that was sent.
+    """
+    if sequence_id == next_expected:
+        return False
+    if sequence_id > next_expected:
+        raise SequenceGap(
+            f"sequence {sequence_id} came where {next_expected} is next",
+            expected=next_expected,
+        )
+    if sequence_id + count <= next_expected:
+        return True
+    raise InvalidArgument(
+        f"messages {sequence_id} to {sequence_id + count - 1} were accepted in part before:"
+        " resend batches as they were"
+    )
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer's sequence on one partition."""
+
+    next_sequence_id: int = 0
+    last_time_ms: int = 0
+    # (sequence of the first message, entry id) of the newest batches.
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES_MAX))
+
+
+class Producers:
+    """All producers of one partition that sent plainly."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        # Changed since the last group was sealed; insertion order.
+        self.dirty: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def restore(self, producer_id: int, producer: Producer) -> None:
+        self._producers[producer_id] = producer
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    def check(self, producer_id: int, sequence_id: int, count: int) -> bool:
+        """Whether it is a repeat; raises as check_sequence. An unknown producer starts at 0."""
+        producer = self._producers.get(producer_id)
+        expected = producer.next_sequence_id if producer is not None else 0
+        return check_sequence(expected, sequence_id, count)
+
+    def entry_of(self, producer_id: int, sequence_id: int) -> int | None:
+        """Where a repeated batch lies, if that is still remembered."""
+        producer = self._producers.get(producer_id)
+        if producer is not None:
+            for first, entry_id in producer.recent:
+                if first == sequence_id:
+                    return entry_id
+        return None
+
+    def accept(
+        self, producer_id: int, sequence_id: int, count: int, entry_id: int, *, now_ms: int
+    ) -> None:
+        producer = self._producers.setdefault(producer_id, Producer())
+        producer.next_sequence_id = sequence_id + count
+        producer.last_time_ms = now_ms
+        producer.recent.append((sequence_id, entry_id))
+        self.dirty[producer_id] = None
+
+    def idle_since(self, before_ms: int) -> list[int]:
+        """Producers whose last batch is older."""
+        return [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.last_time_ms < before_ms
+        ]
+
+    def forget(self, producer_id: int) -> None:
+        self._producers.pop(producer_id, None)
+        self.dirty.pop(producer_id, None)

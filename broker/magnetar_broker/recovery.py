@@ -1,0 +1,203 @@
+"""What a broker reads at its start. The time depends on what is open, not on how long logs are.
+
+Topics, cursors and producers are read whole; of the transaction index only what watermarks do not
+cover, by seeking to each gap; of the txnlog only the keys of open transactions.
+Source: DESIGN, section 6; PIP-31, Partition Loading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from magnetar_broker import index_rows, keys
+from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.partition import Partition
+from magnetar_broker.producers import Producer
+from magnetar_broker.subscription import Subscription
+from magnetar_broker.topics import Topics
+from magnetar_broker.transaction_index import TransactionIndex
+from magnetar_broker.watermark import Watermark, Watermarks
+from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import KEY_END, Store, end_of_prefix
+
+PAGE_ROWS = 4_096
+PAGE_BYTES = 4 * 1024 * 1024
+
+Row = tuple[bytes, bytes]
+
+
+async def pages(store: Store, family: str, start: bytes, end: bytes) -> AsyncIterator[list[Row]]:
+    """All rows of a range, page by page."""
+    while True:
+        rows = await store.scan(family, start, end, rows_max=PAGE_ROWS, bytes_max=PAGE_BYTES)
+        if not rows:
+            return
+        yield rows
+        start = rows[-1][0] + b"\x00"
+
+
+class Recovery:
+    """Fills a broker's memory from its store."""
+
+    def __init__(self, store: Store, topics: Topics, watermarks: Watermarks) -> None:
+        self._store = store
+        self._topics = topics
+        self._watermarks = watermarks
+        self._orphans: dict[int, list[int]] = {}
+        self._partitions: dict[tuple[int, int], Partition] = {}
+        self._subscriptions: dict[tuple[int, int, int], Subscription] = {}
+
+    async def run(self) -> None:
+        """Raises StoreFailed."""
+        await self._read_meta()
+        await self._read_topics()
+        await self._read_producers()
+        await self._read_subscriptions()
+        await self._read_index()
+        await self._read_open_transactions()
+        await self._read_pending_acks()
+
+    async def _read_meta(self) -> None:
+        next_topic_id = await self._store.get(keys.META, keys.META_NEXT_TOPIC_ID)
+        if next_topic_id is not None:
+            self._topics.next_topic_id = keys.read_u64(next_topic_id)
+        next_subscription_id = await self._store.get(keys.META, keys.META_NEXT_SUBSCRIPTION_ID)
+        if next_subscription_id is not None:
+            self._topics.next_subscription_id = keys.read_u64(next_subscription_id)
+        start = keys.META_WATERMARK
+        async for rows in pages(self._store, keys.META, start, end_of_prefix(start)):
+            for key, value in rows:
+                row = records.WatermarkRow.FromString(value)
+                tcid = int.from_bytes(key[-2:], "big")
+                live = tuple((one.first, one.last) for one in row.live)
+                self._watermarks.set(tcid, Watermark(row.incarnation, row.low_watermark, live))
+                self._orphans[tcid] = list(row.orphans)
+
+    async def _read_topics(self) -> None:
+        partition_rows: dict[int, dict[int, records.PartitionRow]] = {}
+        async for rows in pages(self._store, keys.PARTITIONS, b"", KEY_END):
+            for key, value in rows:
+                topic_id = int.from_bytes(key[:8], "big")
+                number = int.from_bytes(key[8:12], "big")
+                partition_rows.setdefault(topic_id, {})[number] = records.PartitionRow.FromString(
+                    value
+                )
+        async for rows in pages(self._store, keys.TOPICS, b"", KEY_END):
+            for _, value in rows:
+                record = records.TopicRecord.FromString(value)
+                topic = self._topics.restore(record, partition_rows.get(record.topic_id, {}))
+                for partition in topic.partitions:
+                    name = partition.name
+                    self._partitions[name.topic_id, name.partition] = partition
+                    prefix = keys.partition(name.topic_id, name.partition)
+                    txnlog = await self._store.scan(
+                        keys.TXNLOG, prefix, end_of_prefix(prefix), rows_max=1
+                    )
+                    partition.has_txnlog = bool(txnlog)
+
+    async def _read_producers(self) -> None:
+        async for rows in pages(self._store, keys.PRODUCERS, b"", KEY_END):
+            for key, value in rows:
+                partition = self._partitions.get(_partition_of(key))
+                if partition is None:
+                    continue
+                row = records.ProducerRow.FromString(value)
+                producer = Producer(row.next_sequence_id, row.last_time_ms)
+                producer.recent.append((row.last_sequence_id, row.last_entry_id))
+                partition.producers.restore(keys.last_u64(key), producer)
+
+    async def _read_subscriptions(self) -> None:
+        cursors: dict[tuple[int, int, int], list[tuple[int, bytes]]] = {}
+        async for rows in pages(self._store, keys.CURSORS, b"", KEY_END):
+            for key, value in rows:
+                place = (*_partition_of(key), int.from_bytes(key[12:20], "big"))
+                cursors.setdefault(place, []).append((keys.last_u64(key), value))
+        async for rows in pages(self._store, keys.SUBSCRIPTIONS, b"", KEY_END):
+            for _, value in rows:
+                record = records.SubscriptionRecord.FromString(value)
+                place = (record.topic_id, record.partition, record.subscription_id)
+                partition = self._partitions.get(place[:2])
+                if partition is None:
+                    continue
+                cursor = Acknowledgements.restored(cursors.get(place, []))
+                self._subscriptions[place] = partition.restore_subscription(
+                    record.subscription, record.subscription_id, cursor
+                )
+
+    async def _read_index(self) -> None:
+        for start, end in self._uncovered_ranges():
+            async for rows in pages(self._store, keys.TXNINDEX, start, end):
+                for key, value in rows:
+                    txn_id, topic_id, number, subscription_id, ordinal = keys.txnindex_place(key)
+                    index = self._index_of(topic_id, number, subscription_id)
+                    if index is not None:
+                        index_rows.restore(index, txn_id, ordinal, value)
+
+    def _index_of(
+        self, topic_id: int, number: int, subscription_id: int
+    ) -> TransactionIndex | None:
+        if subscription_id:
+            subscription = self._subscriptions.get((topic_id, number, subscription_id))
+            return subscription.index if subscription is not None else None
+        partition = self._partitions.get((topic_id, number))
+        return partition.index if partition is not None else None
+
+    def _uncovered_ranges(self) -> list[tuple[bytes, bytes]]:
+        """Key ranges of the index outside of what watermarks cover, in order."""
+        ranges: list[tuple[bytes, bytes]] = []
+        start = b""
+        for tcid, watermark in self._watermarks.known():
+            if not watermark.low_watermark:
+                continue
+            inc = watermark.incarnation
+            ranges.append((start, TxnID.of(tcid, inc, 0).to_bytes()))
+            live = list(watermark.live) + [(one, one) for one in self._orphans.get(tcid, [])]
+            for first, last in sorted(live):
+                ranges.append(
+                    (TxnID.of(tcid, inc, first).to_bytes(), _after(TxnID.of(tcid, inc, last)))
+                )
+            start = TxnID.of(tcid, inc, watermark.low_watermark).to_bytes()
+        ranges.append((start, KEY_END))
+        return ranges
+
+    async def _read_open_transactions(self) -> None:
+        """Where the batches of open transactions begin."""
+        for partition in self._partitions.values():
+            prefix = keys.partition(partition.name.topic_id, partition.name.partition)
+            for txn_id, transaction in partition.index.open.items():
+                by_ordinal = {one.ordinal: one for one in transaction.writers.values()}
+                start = prefix + txn_id.to_bytes()
+                async for rows in pages(self._store, keys.TXNLOG, start, end_of_prefix(start)):
+                    for key, value in rows:
+                        _, ordinal, index = keys.txnlog_place(key)
+                        writer = by_ordinal[ordinal]
+                        writer.batch_starts.append(index)
+                        writer.stored_bytes += len(value)
+
+    async def _read_pending_acks(self) -> None:
+        async for rows in pages(self._store, keys.PENDINGACKS, b"", KEY_END):
+            for key, value in rows:
+                place = (*_partition_of(key), int.from_bytes(key[12:20], "big"))
+                subscription = self._subscriptions.get(place)
+                if subscription is None:
+                    continue
+                txn_id, ordinal, ack_sequence = keys.pending_ack_place(key)
+                row = records.PendingAckRow.FromString(value)
+                ranges = tuple((one.first, one.last) for one in row.ranges)
+                subscription.cursor.acknowledge_in(
+                    txn_id, PendingAck(ordinal, ack_sequence, ranges)
+                )
+
+
+def _partition_of(key: bytes) -> tuple[int, int]:
+    return int.from_bytes(key[:8], "big"), int.from_bytes(key[8:12], "big")
+
+
+def _after(txn_id: TxnID) -> bytes:
+    """The smallest key above all of a transaction's."""
+    if txn_id.counter < COUNTER_MAX:
+        return TxnID(txn_id.most_bits, txn_id.counter + 1).to_bytes()
+    if txn_id.most_bits < (TCID_MAX << 48 | INCARNATION_MAX):
+        return TxnID(txn_id.most_bits + 1, 0).to_bytes()
+    return KEY_END

@@ -1,0 +1,54 @@
+"""Retention: what may leave the front of a partition's log.
+
+By time and by size, never past the slowest subscription unless the topic says so, and never into
+what somebody is reading (rule m). The messages behind a trimmed marker go with it.
+"""
+
+from __future__ import annotations
+
+from magnetar_broker import keys
+from magnetar_broker.entries import Entry, parse_entry
+from magnetar_broker.environment import Environment
+from magnetar_broker.partition import Partition
+from magnetar_broker.topics import Topic
+from magnetar_core.wire import topic_pb2 as wire
+
+ENTRIES_AT_ONCE = 1_000
+
+
+async def trim_partition(environment: Environment, topic: Topic, partition: Partition) -> int:
+    """Trim once.
+
+    Returns:
+        How many entries went.
+    """
+    record, log = topic.record, partition.log
+    if not record.retention_ms and not record.retention_bytes:
+        return 0
+    rows = await environment.store.scan(
+        keys.LOG,
+        keys.in_partition(topic.topic_id, partition.name.partition, log.first_offset),
+        keys.in_partition(topic.topic_id, partition.name.partition, log.durable_end),
+        rows_max=ENTRIES_AT_ONCE,
+        bytes_max=16 * 1024 * 1024,
+    )
+    limit = log.durable_end
+    if record.retain_unconsumed == wire.YES:
+        limit = min(limit, partition.lowest_needed_offset)
+    if log.lowest_pin is not None:
+        limit = min(limit, log.lowest_pin)
+    oldest_kept_ms = environment.clock.wall_ms() - record.retention_ms
+    excess = log.retained_bytes - record.retention_bytes if record.retention_bytes else 0
+    doomed: list[Entry] = []
+    for key, value in rows:
+        entry = parse_entry(keys.last_u64(key), value)
+        too_old = bool(record.retention_ms) and entry.append_time_ms < oldest_kept_ms
+        if entry.entry_id < log.first_offset:
+            continue
+        if entry.end > limit or not (too_old or excess > 0):
+            break
+        excess -= entry.retained_bytes
+        doomed.append(entry)
+    if doomed:
+        partition.trim(doomed)
+    return len(doomed)

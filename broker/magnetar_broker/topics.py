@@ -1,0 +1,155 @@
+"""Topics of this broker: names, ids that are never reused, their partitions.
+
+This is the small metadata seam: embedded in this broker, and to be replaced where several brokers
+share one description of the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from magnetar_broker import keys
+from magnetar_broker.environment import Environment
+from magnetar_broker.partition import Partition
+from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, TopicExists, TopicNotFound
+from magnetar_core.ids import PartitionName
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import topic_pb2 as wire
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic and its partitions, all of them on this broker."""
+
+    record: records.TopicRecord
+    partitions: tuple[Partition, ...]
+
+    @property
+    def topic_id(self) -> int:
+        return self.record.topic_id
+
+    @property
+    def name(self) -> str:
+        return self.record.topic
+
+
+class Topics:
+    """All topics, by name."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._topics: dict[str, Topic] = {}
+        self.next_topic_id = 1
+        self.next_subscription_id = 1
+
+    def all(self) -> list[Topic]:
+        return list(self._topics.values())
+
+    def partitions(self) -> list[Partition]:
+        return [one for topic in self._topics.values() for one in topic.partitions]
+
+    def get(self, name: str) -> Topic:
+        """Raises TopicNotFound."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+        return topic
+
+    def partition(self, name: str, number: int, topic_id: int) -> Partition:
+        """One partition; topic_id 0 means whichever topic bears the name now.
+
+        Raises:
+            TopicNotFound: no such topic or partition.
+            Gone: the name belongs to another incarnation of the topic now, or to none.
+        """
+        topic = self._topics.get(name)
+        if topic is None or (topic_id and topic.topic_id != topic_id):
+            if topic_id:
+                raise Gone(f"topic {name!r} with id {topic_id} was deleted")
+            raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+        if number >= len(topic.partitions):
+            raise TopicNotFound(
+                f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}, not {number}"
+            )
+        return topic.partitions[number]
+
+    def create(self, command: wire.CommandCreateTopic) -> Topic:
+        """A new topic.
+
+        Raises:
+            InvalidArgument: the name, or the number of partitions.
+            TopicExists: the name is taken.
+            QuotaExceeded: too many topics.
+        """
+        config = self._environment.config
+        if TOPIC_NAME.fullmatch(command.topic) is None:
+            raise InvalidArgument(
+                f"{command.topic!r} is no topic name: 1 to 200 letters, digits, '.', '_', '-', '/',"
+                " beginning with a letter or digit"
+            )
+        if command.topic in self._topics:
+            raise TopicExists(f"topic {command.topic!r} exists")
+        partitions = command.partitions or 1
+        if partitions > config.partitions_max:
+            raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
+        if len(self._topics) >= config.topics_max:
+            raise QuotaExceeded(f"this broker has its {config.topics_max} topics")
+        record = records.TopicRecord(
+            topic_id=self.next_topic_id,
+            topic=command.topic,
+            partitions=partitions,
+            retention_ms=command.retention_ms,
+            retention_bytes=command.retention_bytes,
+            retain_unconsumed=command.retain_unconsumed,
+            ledger_id=1,
+            created_at_ms=self._environment.clock.wall_ms(),
+        )
+        self.next_topic_id += 1
+        batch = self._environment.commits.batch
+        batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(self.next_topic_id))
+        batch.put(keys.TOPICS, keys.topic(record.topic_id), record.SerializeToString())
+        topic = self.restore(record, {})
+        for partition in topic.partitions:
+            partition.write_new_rows()
+        return topic
+
+    def restore(self, record: records.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
+        """Build a topic from its rows."""
+        partitions = tuple(
+            Partition(
+                self._environment,
+                PartitionName(record.topic, number, record.topic_id),
+                rows.get(number, records.PartitionRow()),
+            )
+            for number in range(record.partitions)
+        )
+        topic = Topic(record, partitions)
+        self._topics[record.topic] = topic
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Remove a topic and all that it holds.
+
+        Raises:
+            TopicNotFound: no such topic.
+            ResourceInUse: transactions are open or acks pend there.
+        """
+        topic = self.get(name)
+        for partition in topic.partitions:
+            partition.refuse_deletion()
+        for partition in topic.partitions:
+            partition.delete()
+        self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
+        del self._topics[name]
+
+    def take_subscription_id(self) -> int:
+        """A new id; never reused."""
+        taken = self.next_subscription_id
+        self.next_subscription_id += 1
+        self._environment.commits.batch.put(
+            keys.META, keys.META_NEXT_SUBSCRIPTION_ID, keys.u64(self.next_subscription_id)
+        )
+        return taken

@@ -1,0 +1,254 @@
+"""Which transactions are open, or have ended, at one participant: a partition or a subscription.
+
+Both keep the same books. A writer is a producer with its messages, or a consumer with its ack
+commands; either numbers what it writes from 0 without gaps, so that a count says which of it is
+meant. All rules about what an end may do are here, and nothing of what it does to messages or acks.
+
+    (unknown) --write--> OPEN --end--> COMMITTED or ABORTED --covered--> (forgotten)
+        \\_________________end__________________/
+
+Source: PIP-31, Broker - Transaction Buffer, Transaction Index; DESIGN, rules c to h.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from magnetar_broker.producers import check_sequence
+from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
+from magnetar_core.ids import TxnID
+
+
+class Outcome(Enum):
+    """How a transaction ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(slots=True)
+class Writer:
+    """One producer's or consumer's part of an open transaction."""
+
+    ordinal: int
+    writer_id: int
+    next_index: int = 0
+    follows: TxnID | None = None
+    # Index of the first message of each batch: the keys of its rows.
+    batch_starts: list[int] = field(default_factory=list)
+    stored_bytes: int = 0
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction that has written here and has not ended."""
+
+    txn_id: TxnID
+    start_time_ms: int
+    writers: dict[int, Writer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """Kept until the coordinator's watermark covers it, so that late-comers are refused."""
+
+    outcome: Outcome
+    selection_digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """What a coordinator asks of a participant."""
+
+    txn_id: TxnID
+    outcome: Outcome
+    # Confirmed writes by writer id; None: not checked.
+    counts: Mapping[int, int] | None = None
+    # The writers that count; None: all.
+    selection: frozenset[int] | None = None
+    loss_accepted: bool = False
+
+    @property
+    def selection_digest(self) -> bytes:
+        return digest_of_selection(self.selection)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWriter:
+    """A writer and how much of it a commit keeps; 0: all of it is discarded."""
+
+    writer: Writer
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndPlan:
+    """What an end will do. `already_ended`: nothing."""
+
+    already_ended: bool
+    transaction: OpenTransaction | None = None
+    writers: tuple[KeptWriter, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return sum(kept.kept for kept in self.writers)
+
+
+def digest_of_selection(selection: Iterable[int] | None) -> bytes:
+    """Compares selections without keeping them; empty when everybody counts."""
+    if selection is None:
+        return b""
+    text = ",".join(str(writer_id) for writer_id in sorted(selection))
+    return hashlib.sha256(text.encode()).digest()
+
+
+class TransactionIndex:
+    """One participant's transactions.
+
+    Args:
+        covers: whether the coordinator's watermark covers a TxnID.
+        is_superseded: whether a TxnID is of an incarnation that its coordinator has left behind.
+    """
+
+    def __init__(
+        self, covers: Callable[[TxnID], bool], is_superseded: Callable[[TxnID], bool]
+    ) -> None:
+        self._covers = covers
+        self._is_superseded = is_superseded
+        self.open: dict[TxnID, OpenTransaction] = {}
+        self.ended: dict[TxnID, EndedTransaction] = {}
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise."""
+        assert not self.open.keys() & self.ended.keys()
+        for transaction in self.open.values():
+            ordinals = [writer.ordinal for writer in transaction.writers.values()]
+            assert ordinals == list(range(len(ordinals)))
+
+    def check_write(
+        self, txn_id: TxnID, writer_id: int, sequence_id: int, count: int, *, writers_max: int
+    ) -> bool:
+        """Whether a write is a repeat.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, here or for its coordinator.
+            SequenceGap, InvalidArgument: as check_sequence.
+            QuotaExceeded: too many writers in one transaction.
+        """
+        transaction = self.open.get(txn_id)
+        if transaction is None:
+            if txn_id in self.ended or self._covers(txn_id):
+                raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
+            if self._is_superseded(txn_id):
+                raise InvalidTxnState(
+                    f"transaction {txn_id} is of a coordinator's store that was replaced"
+                )
+            return check_sequence(0, sequence_id, count)
+        writer = transaction.writers.get(writer_id)
+        if writer is None:
+            if len(transaction.writers) >= writers_max:
+                raise QuotaExceeded(f"a transaction has {writers_max} writers a participant")
+            return check_sequence(0, sequence_id, count)
+        return check_sequence(writer.next_index, sequence_id, count)
+
+    def record_write(
+        self, txn_id: TxnID, writer_id: int, count: int, *, follows: TxnID | None, now_ms: int
+    ) -> tuple[Writer, bool]:
+        """Count a write that check_write let pass.
+
+        Returns:
+            The writer, and whether the transaction is new here.
+        """
+        transaction = self.open.get(txn_id)
+        is_new = transaction is None
+        if transaction is None:
+            transaction = self.open[txn_id] = OpenTransaction(txn_id, now_ms)
+        writer = transaction.writers.get(writer_id)
+        if writer is None:
+            writer = Writer(len(transaction.writers), writer_id, follows=follows)
+            transaction.writers[writer_id] = writer
+        writer.batch_starts.append(writer.next_index)
+        writer.next_index += count
+        return writer, is_new
+
+    def plan_end(self, end: End) -> EndPlan:
+        """Hold an end against what is here. Changes nothing.
+
+        Raises:
+            InvalidTxnState: it has ended here otherwise.
+            TxnIncomplete: less is here than the client had confirmed.
+        """
+        ended = self.ended.get(end.txn_id)
+        if ended is not None:
+            same_selection = (
+                end.outcome is Outcome.ABORTED
+                or end.selection is None
+                or ended.selection_digest == end.selection_digest
+            )
+            if ended.outcome is not end.outcome or not same_selection:
+                raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")
+            return EndPlan(already_ended=True)
+        transaction = self.open.get(end.txn_id)
+        if transaction is None and self._covers(end.txn_id):
+            return EndPlan(already_ended=True)
+        writers = transaction.writers if transaction is not None else {}
+        if end.outcome is Outcome.ABORTED:
+            discarded = tuple(KeptWriter(writer, 0) for writer in writers.values())
+            return EndPlan(False, transaction, discarded)
+        if not end.loss_accepted:
+            self._check_complete(end, writers)
+        kept = tuple(KeptWriter(writer, _kept(end, writer)) for writer in writers.values())
+        return EndPlan(False, transaction, kept)
+
+    def record_end(self, end: End) -> None:
+        """The transaction has ended as planned."""
+        self.open.pop(end.txn_id, None)
+        self.ended[end.txn_id] = EndedTransaction(end.outcome, end.selection_digest)
+
+    def follows_open(self, plan: EndPlan) -> TxnID | None:
+        """An open transaction whose end must come before this one's marker (rule k)."""
+        for kept in plan.writers:
+            follows = kept.writer.follows
+            if kept.kept and follows is not None and follows in self.open:
+                if plan.transaction is not None and follows == plan.transaction.txn_id:
+                    continue
+                return follows
+        return None
+
+    def forget_covered(self) -> list[TxnID]:
+        """Drop what the watermark covers; returns what was dropped."""
+        forgotten = [txn_id for txn_id in self.ended if self._covers(txn_id)]
+        for txn_id in forgotten:
+            del self.ended[txn_id]
+        return forgotten
+
+    def orphans(self) -> list[TxnID]:
+        """What is open here although its coordinator has ended it."""
+        return [txn_id for txn_id in self.open if self._covers(txn_id)]
+
+    @staticmethod
+    def _check_complete(end: End, writers: Mapping[int, Writer]) -> None:
+        for writer_id, confirmed in (end.counts or {}).items():
+            if end.selection is not None and writer_id not in end.selection:
+                continue
+            writer = writers.get(writer_id)
+            present = writer.next_index if writer is not None else 0
+            if present < confirmed:
+                raise TxnIncomplete(
+                    f"transaction {end.txn_id}: writer {writer_id} had {confirmed} confirmed,"
+                    f" {present} are here; an administrator must accept the loss",
+                    writer_id=writer_id,
+                    confirmed=confirmed,
+                    present=present,
+                )
+
+
+def _kept(end: End, writer: Writer) -> int:
+    if end.selection is not None and writer.writer_id not in end.selection:
+        return 0
+    if end.counts is None:
+        return writer.next_index
+    return min(end.counts.get(writer.writer_id, 0), writer.next_index)

@@ -1,0 +1,77 @@
+"""What people are shown: topics described, batches opened into messages."""
+
+from __future__ import annotations
+
+from magnetar_broker.topics import Topic
+from magnetar_core import batch as columnar
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
+
+TXNS_SHOWN_MAX = 1_000
+
+
+def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribeTopicResponse:
+    """A topic with its partitions and their subscriptions."""
+    record = topic.record
+    return topic_wire.CommandDescribeTopicResponse(
+        topic=record.topic,
+        topic_id=record.topic_id,
+        retention_ms=record.retention_ms,
+        retention_bytes=record.retention_bytes,
+        retain_unconsumed=record.retain_unconsumed,
+        partitions=[
+            topic_wire.PartitionDescription(
+                partition=partition.name.partition,
+                broker_name=broker_name,
+                ledger_id=partition.ledger_id,
+                first_offset=partition.log.first_offset,
+                end_offset=partition.log.durable_end,
+                has_txnlog=partition.has_txnlog,
+                open_txns=[one.to_wire() for one in list(partition.index.open)[:TXNS_SHOWN_MAX]],
+                subscriptions=[
+                    topic_wire.SubscriptionDescription(
+                        subscription=name,
+                        mark_delete_offset=subscription.cursor.floor,
+                        backlog=subscription.backlog,
+                        pending_ack_count=len(subscription.cursor.pending),
+                        pending_txns=[
+                            one.to_wire() for one in list(subscription.index.open)[:TXNS_SHOWN_MAX]
+                        ],
+                        consumers=subscription.consumer_names,
+                        unacked_count=subscription.dispatcher.held_count,
+                    )
+                    for name, subscription in sorted(partition.subscriptions.items())
+                ],
+            )
+            for partition in topic.partitions
+        ],
+    )
+
+
+def messages_of(read: wire.CommandReadResponse) -> list[wire.Message]:
+    """The messages of what was read, without those that are excluded."""
+    messages: list[wire.Message] = []
+    for stored in read.batches:
+        columns = columnar.decode(stored.batch)
+        keys, properties = columns.keys(), columns.properties()
+        excluded = {offset for one in stored.excluded for offset in range(one.first, one.last + 1)}
+        for place, value in enumerate(columns.values()):
+            index = stored.first_index + place
+            if stored.entry_id + index in excluded:
+                continue
+            messages.append(
+                wire.Message(
+                    key=keys[place] if keys is not None else b"",
+                    value=value,
+                    event_time_ms=(
+                        columns.event_times_ms[place] if columns.event_times_ms is not None else 0
+                    ),
+                    properties=properties[place] if properties is not None else {},
+                    message_id=common.MessageIdData(
+                        ledger_id=read.ledger_id, entry_id=stored.entry_id, index=index
+                    ),
+                    append_time_ms=stored.append_time_ms,
+                )
+            )
+    return messages

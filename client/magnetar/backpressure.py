@@ -1,0 +1,55 @@
+"""How much a client's producers may hold unacknowledged, and who waits for room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class PendingBudget:
+    """Bytes and messages in closed batches that are not acknowledged yet.
+
+    Counted per batch, asked for per message: so it is exceeded by open batches at most.
+    """
+
+    __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_waiters", "full")
+
+    def __init__(self, bytes_max: int, messages_max: int) -> None:
+        self.full = False
+        self._bytes_max = bytes_max
+        self._messages_max = messages_max
+        self._bytes = 0
+        self._messages = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def pending_messages(self) -> int:
+        return self._messages
+
+    def take(self, size: int, count: int) -> None:
+        self._bytes += size
+        self._messages += count
+        self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
+
+    def give_back(self, size: int, count: int) -> None:
+        self._bytes -= size
+        self._messages -= count
+        assert self._bytes >= 0
+        assert self._messages >= 0
+        self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
+        if not self.full:
+            while self._waiters:
+                waiter = self._waiters.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def room(self) -> None:
+        """Wait until there is room."""
+        while self.full:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter

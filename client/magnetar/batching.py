@@ -1,0 +1,129 @@
+"""A batch while it grows, and how many values at once are cut into batches. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+
+import google_crc32c
+
+from magnetar_core.batch import Codec, encode
+
+# What one message costs in a batch's columns besides its own bytes: two int32 offsets, event time.
+MESSAGE_OVERHEAD_BYTES = 16
+
+Properties = Mapping[str, str]
+
+
+class OpenBatch:
+    """Columns that grow. A column appears with the first message that needs it."""
+
+    __slots__ = ("count", "event_times_ms", "keys", "properties", "size", "values")
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.keys: list[bytes] | None = None
+        self.event_times_ms: list[int] | None = None
+        self.properties: list[Properties | None] | None = None
+        # Bytes, roughly, before compression.
+        self.size = 0
+        self.count = 0
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        properties: Properties | None = None,
+        event_time_ms: int | None = None,
+    ) -> None:
+        """Append a message. Absent keys are stored as empty, absent event times as 0."""
+        size = len(value) + MESSAGE_OVERHEAD_BYTES
+        if key is not None:
+            size += len(key)
+            if self.keys is None:
+                self.keys = [b""] * self.count
+            self.keys.append(key)
+        elif self.keys is not None:
+            self.keys.append(b"")
+        if event_time_ms is not None:
+            if self.event_times_ms is None:
+                self.event_times_ms = [0] * self.count
+            self.event_times_ms.append(event_time_ms)
+        elif self.event_times_ms is not None:
+            self.event_times_ms.append(0)
+        if properties:
+            size += size_of(properties)
+            if self.properties is None:
+                self.properties = [None] * self.count
+            self.properties.append(properties)
+        elif self.properties is not None:
+            self.properties.append(None)
+        self.values.append(value)
+        self.count += 1
+        self.size += size
+
+    def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
+        """Append many. `size` is what they add, as `cut` counts it."""
+        if keys is not None:
+            if self.keys is None:
+                self.keys = [b""] * self.count
+            self.keys += keys
+        elif self.keys is not None:
+            self.keys += [b""] * len(values)
+        if self.event_times_ms is not None:
+            self.event_times_ms += [0] * len(values)
+        if self.properties is not None:
+            self.properties += [None] * len(values)
+        self.values += values
+        self.count += len(values)
+        self.size += size
+
+    def encode(self, codec: Codec) -> bytes:
+        return encode(
+            self.values,
+            self.keys,
+            event_times_ms=self.event_times_ms,
+            properties=self.properties,
+            codec=codec,
+        )
+
+
+def size_of(properties: Properties) -> int:
+    """Bytes that properties take as JSON, roughly."""
+    return sum(len(name) + len(text) + 8 for name, text in properties.items())
+
+
+def cut(
+    values: Sequence[bytes],
+    keys: Sequence[bytes] | None,
+    *,
+    room_bytes: int,
+    room_messages: int,
+    batch_bytes_max: int,
+    batch_messages_max: int,
+) -> Iterator[tuple[int, int, int]]:
+    """Cut values into batches: (start, stop, size) of each.
+
+    The first one fills the room that an open batch has left, and is empty when its first value
+    does not fit there.
+    """
+    sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, map(len, values))
+    if keys is not None:
+        sizes = map(int.__add__, sizes, map(len, keys))
+    ends = list(accumulate(sizes))
+    start, done = 0, 0
+    room_is_whole = room_bytes >= batch_bytes_max and room_messages > 0
+    while start < len(values):
+        stop = min(bisect_right(ends, done + room_bytes, start), start + room_messages)
+        if stop == start and room_is_whole:
+            stop = start + 1  # A value larger than a batch makes a batch of its own.
+        end = ends[stop - 1] if stop > start else done
+        yield start, stop, end - done
+        start, done = stop, end
+        room_bytes, room_messages, room_is_whole = batch_bytes_max, batch_messages_max, True
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    """The partition of a key: the same for ever, in every client."""
+    return int(google_crc32c.value(key)) % partition_count

@@ -1,0 +1,85 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from magnetar_core.ids import TxnID
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(_plain(value), indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """Aligned columns; numbers to the right. A pipe gets the same text, never wrapped."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        print(empty, file=sys.stderr)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        numeric = all(isinstance(row[place], int) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 1_000
+    console.print(table)
+
+
+def print_facts(facts: Sequence[tuple[str, object]]) -> None:
+    """Names and values, one a line."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        print(f"{name:<{width}}  {_text(value)}")
+
+
+def duration(ms: int) -> str:
+    """Milliseconds as a person reads them: 350ms, 2.5s, 12m03s, 5h20m, 3d04h."""
+    if ms < 1_000:
+        return f"{ms}ms"
+    if ms < 60_000:
+        return f"{ms / 1_000:.1f}s"
+    minutes, seconds = divmod(ms // 1_000, 60)
+    if minutes < 60:
+        return f"{minutes}m{seconds:02}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h{minutes:02}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02}h"
+
+
+def _text(cell: object) -> str:
+    if cell is None or cell == "" or cell == ():
+        return "-"
+    if isinstance(cell, tuple) and not hasattr(cell, "_fields"):
+        return " ".join(str(one) for one in cell)
+    return str(cell)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, TxnID):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.name
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value

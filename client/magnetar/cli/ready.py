@@ -1,0 +1,30 @@
+"""How a server tells that it serves: to people as a line, to programs as a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a server tells once it serves; `metrics` is empty without an endpoint."""
+
+    kind: str
+    name: str
+    pid: int
+    address: str
+    metrics: str
+
+    def line(self) -> str:
+        text = f"ready: {self.kind} {self.name} at {self.address}"
+        return f"{text}, metrics at {self.metrics}" if self.metrics else text
+
+
+def write_ready_file(path: Path, content: dict[str, Any]) -> None:
+    """Readers see the whole content or none."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content) + "\n")
+    part.replace(path)

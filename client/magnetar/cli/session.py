@@ -1,0 +1,62 @@
+"""A client for the length of one command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from magnetar import Client
+    from magnetar_core.grpc_transport import GrpcTransport
+
+Result = TypeVar("Result")
+
+# A person waits for these, and servers that are down are better named than waited for.
+OPERATION_TIMEOUT_MS = 10_000
+# A server may be on its way up, but a person should hear soon that there is none.
+FIND_ATTEMPTS = 5
+FIND_PERIOD_S = 0.2
+
+
+def with_client(
+    work: Callable[[Client], Awaitable[Result]], *, broker: str | None = None
+) -> Result:
+    """Connect to the broker of --broker, do the work, and disconnect."""
+    from magnetar import ClientConfig, connect
+    from magnetar_core.config import split_address
+    from magnetar_core.grpc_transport import GrpcTransport
+
+    address = broker if broker is not None else click.get_current_context().find_root().obj
+    split_address(address)
+    config = ClientConfig(client_name="magnetar-cli", operation_timeout_ms=OPERATION_TIMEOUT_MS)
+
+    async def run() -> Result:
+        transport = GrpcTransport()
+        try:
+            await _find(transport, address)
+        except BaseException:
+            await transport.close()
+            raise
+        async with await connect(address, transport=transport, config=config) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+async def _find(transport: GrpcTransport, address: str) -> None:
+    """See that somebody is there: the client itself would try for long before it says why not."""
+    from magnetar_core.transport import LinkClosed
+
+    for attempt in range(FIND_ATTEMPTS):
+        try:
+            link = await transport.connect(address, "Broker", lambda frame: None, lambda: None)
+        except LinkClosed:
+            if attempt + 1 == FIND_ATTEMPTS:
+                raise
+            await asyncio.sleep(FIND_PERIOD_S)
+        else:
+            link.close()
+            return

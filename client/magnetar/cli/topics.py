@@ -1,0 +1,144 @@
+"""`magnetar topics`: create, list, describe, delete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magnetar.cli.types import Duration, Size, json_option
+
+if TYPE_CHECKING:
+    from magnetar import Client
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--retention", type=Duration(), default=0, help="As 7d; without it: for ever.")
+@click.option("--retention-bytes", type=Size(), default=0, help="Per partition, as 10GiB.")
+@click.option(
+    "--drop-unconsumed", is_flag=True, help="Retention removes what a subscription still needs too."
+)
+def create(
+    topic: str, partitions: int, retention: int, retention_bytes: int, drop_unconsumed: bool
+) -> None:
+    """Create TOPIC."""
+    from magnetar.cli.session import with_client
+
+    async def work(client: Client) -> int:
+        return await client.create_topic(
+            topic,
+            partitions=partitions,
+            retention_ms=retention,
+            retention_bytes=retention_bytes,
+            retain_unconsumed=not drop_unconsumed,
+        )
+
+    topic_id = with_client(work)
+    print(f"created {topic}: {partitions} partition{'s' * (partitions > 1)}, id {topic_id}")
+
+
+@topics.command(name="list")
+@json_option
+def list_topics(as_json: bool) -> None:
+    """List all topics."""
+    from magnetar.cli.output import print_json, print_table
+    from magnetar.cli.session import with_client
+
+    found = sorted(with_client(lambda client: client.list_topics()), key=lambda one: one.topic)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("TOPIC", "ID", "PARTITIONS"),
+        [(one.topic, one.topic_id, one.partitions) for one in found],
+        empty="no topics; create one: magnetar topics create NAME",
+    )
+
+
+@topics.command()
+@click.argument("topic")
+@json_option
+def describe(topic: str, as_json: bool) -> None:
+    """Show TOPIC's partitions, subscriptions and open transactions."""
+    from magnetar.cli.output import duration, print_facts, print_json, print_table
+    from magnetar.cli.session import with_client
+
+    found = with_client(lambda client: client.describe_topic(topic))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("topic", found.topic),
+            ("id", found.topic_id),
+            ("retention", duration(found.retention_ms) if found.retention_ms else "for ever"),
+            ("retention bytes", found.retention_bytes or "without limit"),
+            ("unconsumed", "kept" if found.retain_unconsumed else "removed too"),
+        )
+    )
+    print()
+    print_table(
+        ("PARTITION", "BROKER", "LEDGER", "FIRST", "END", "OPEN TRANSACTIONS"),
+        [
+            (
+                one.partition,
+                one.broker_name,
+                one.ledger_id,
+                one.first_offset,
+                one.end_offset,
+                one.open_txns,
+            )
+            for one in found.partitions
+        ],
+        empty="no partitions",
+    )
+    rows = subscription_rows(found.partitions)
+    if rows:
+        print()
+        print_table(SUBSCRIPTION_COLUMNS, rows, empty="")
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--force", is_flag=True, help="Abort the transactions that are open there first.")
+def delete(topic: str, force: bool) -> None:
+    """Delete TOPIC with all its messages and subscriptions."""
+    from magnetar.cli.session import with_client
+
+    with_client(lambda client: client.delete_topic(topic, force=force))
+    print(f"deleted {topic}")
+
+
+SUBSCRIPTION_COLUMNS = (
+    "SUBSCRIPTION",
+    "PARTITION",
+    "MARK DELETE",
+    "BACKLOG",
+    "UNACKED",
+    "PENDING",
+    "CONSUMERS",
+)
+
+
+def subscription_rows(partitions: Any) -> list[tuple[object, ...]]:
+    """Of a topic's description, by name and partition."""
+    return sorted(
+        (
+            one.subscription,
+            partition.partition,
+            one.mark_delete_offset,
+            one.backlog,
+            one.unacked_count,
+            one.pending_ack_count,
+            one.consumers,
+        )
+        for partition in partitions
+        for one in partition.subscriptions
+    )

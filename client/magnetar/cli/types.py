@@ -1,0 +1,61 @@
+"""Parameters that several commands take."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_BYTES = {"": 1, "k": 10**3, "ki": 1 << 10, "m": 10**6, "mi": 1 << 20}
+_UNITS_BYTES |= {"g": 10**9, "gi": 1 << 30, "t": 10**12, "ti": 1 << 40}
+
+
+class Duration(click.ParamType[int]):
+    """A number with a unit, as milliseconds: 500ms, 30s, 15m, 12h, 7d."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 15m, 12h or 7d", param, ctx)
+        return round(float(match[1]) * _UNITS_MS[match[2]])
+
+
+class Size(click.ParamType[int]):
+    """A number with an optional unit, as bytes: 500M, 2GiB."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]i?|)b?", str(value).strip().lower())
+        if match is None:
+            self.fail(f"{value!r} is not a size; write 1000, 500M or 2GiB", param, ctx)
+        return round(float(match[1]) * _UNITS_BYTES[match[2]])
+
+
+class TxnIdType(click.ParamType[str]):
+    """A TxnID as the tables show it; stays text, so that nothing is imported for --help."""
+
+    name = "txnid"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        from magnetar_core.ids import TxnID
+
+        try:
+            return str(TxnID.parse(str(value)))
+        except ValueError as error:
+            self.fail(f"{error}; `magnetar transactions list` shows those that are open")

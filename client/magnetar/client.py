@@ -1,0 +1,327 @@
+"""The client: begins everything, and closes everything that it began."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from random import Random
+
+from magnetar.administration import Administration
+from magnetar.backpressure import PendingBudget
+from magnetar.cluster import Cluster
+from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
+from magnetar.consumer import Consumer
+from magnetar.errors import ClientClosed
+from magnetar.message import Message, MessageColumns
+from magnetar.model import InitialPosition, SubscriptionType
+from magnetar.producer import Producer
+from magnetar.reader import read_columns
+from magnetar.runtime import Runtime
+from magnetar.transaction import Transaction, TransactionScope
+from magnetar_core.batch import Codec
+from magnetar_core.clock import Clock, SystemClock
+from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import Transport
+from magnetar_core.wire import transaction_pb2
+
+log = logging.getLogger("magnetar")
+
+
+class Client(Administration):
+    """Made by `connect`. Belongs to the event loop in which it was made."""
+
+    def __init__(self, address: str, runtime: Runtime) -> None:
+        super().__init__(Cluster(address, runtime))
+        self._runtime = runtime
+        config = runtime.config
+        self._budget = PendingBudget(config.pending_bytes_max, config.pending_messages_max)
+        self._closed = False
+        self._producers: dict[int, Producer] = {}
+        self._consumers: dict[int, Consumer] = {}
+        self._transactions: dict[TxnID, Transaction] = {}
+        self._coordinator_turn = 0
+
+    @property
+    def config(self) -> ClientConfig:
+        return self._runtime.config
+
+    async def create_producer(
+        self,
+        topic: str,
+        *,
+        codec: Codec | str = Codec.NONE,
+        linger_ms: float | None = None,
+        batch_bytes_max: int | None = None,
+        batch_messages_max: int | None = None,
+        in_flight_batches_max: int | None = None,
+    ) -> Producer:
+        """Make a producer for a topic. See ProducerConfig for the settings.
+
+        Args:
+            codec: "none", "zstd" or "lz4".
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: a setting makes no sense.
+        """
+        self._require_open()
+        given = {
+            "linger_ms": linger_ms,
+            "batch_bytes_max": batch_bytes_max,
+            "batch_messages_max": batch_messages_max,
+            "in_flight_batches_max": in_flight_batches_max,
+        }
+        config = ProducerConfig(
+            codec=_codec(codec),
+            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        )
+        route = await self._cluster.route(topic)
+        producer = Producer(self._runtime, route, config, self._budget, self._forget_producer)
+        self._producers[producer.producer_id] = producer
+        return producer
+
+    async def subscribe(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
+        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        partitions: Sequence[int] | None = None,
+        consumer_name: str = "",
+        receiver_queue_messages: int | None = None,
+        ack_linger_ms: float | None = None,
+        nack_delay_ms: float | None = None,
+        nack_delay_ms_max: float | None = None,
+    ) -> Consumer:
+        """Attach a consumer, creating the subscription when it is absent.
+
+        Args:
+            type: "exclusive", "shared" or "failover".
+            initial_position: where a new subscription begins, "earliest" or "latest".
+            partitions: only these; all of the topic otherwise.
+            consumer_name: FAILOVER puts consumers in the order of their names. Random unless given.
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConsumerBusy: the exclusive subscription has a consumer, still after the operation
+                timeout.
+            SubscriptionExists: of another type.
+        """
+        self._require_open()
+        given = {
+            "receiver_queue_messages": receiver_queue_messages,
+            "ack_linger_ms": ack_linger_ms,
+            "nack_delay_ms": nack_delay_ms,
+            "nack_delay_ms_max": nack_delay_ms_max,
+        }
+        config = ConsumerConfig(
+            **{name: value for name, value in given.items() if value is not None}  # type: ignore[arg-type]
+        )
+        if isinstance(type, str):
+            try:
+                type = SubscriptionType[type.upper()]
+            except KeyError:
+                raise InvalidArgument(f"{type!r} is not a type of subscription") from None
+        route = await self._cluster.route(topic)
+        wanted = tuple(range(route.partition_count) if partitions is None else partitions)
+        if not wanted or not all(0 <= one < route.partition_count for one in wanted):
+            raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
+        consumer = Consumer(
+            self._runtime,
+            route,
+            subscription,
+            wanted,
+            type,
+            InitialPosition.of(initial_position),
+            consumer_name,
+            config,
+            self._forget_consumer,
+        )
+        self._consumers[consumer.consumer_id] = consumer
+        try:
+            await consumer.started()
+        except BaseException:
+            await consumer.close()
+            raise
+        return consumer
+
+    async def begin_transaction(self, timeout_s: float = 60.0) -> Transaction:
+        """Open a transaction at any live coordinator.
+
+        Args:
+            timeout_s: seconds until the coordinator aborts it by itself.
+        Raises:
+            LogUnavailable: no coordinator answers. No effect.
+            InvalidArgument, QuotaExceeded: longer than the coordinator allows, or too many.
+        Source: PIP-31, Public APIs, TransactionBuilder#build.
+        """
+        self._require_open()
+        coordinators = await self._cluster.coordinators()
+        command = transaction_pb2.CommandNewTxn(txn_timeout_ms=int(timeout_s * 1000))
+        timeout_ms = self._runtime.config.operation_timeout_ms / len(coordinators)
+        last: MagnetarError = LogUnavailable("no coordinator answers")
+        for _ in coordinators:
+            coordinator = coordinators[self._coordinator_turn % len(coordinators)]
+            self._coordinator_turn += 1
+            try:
+                reply = await coordinator.request(command, timeout_ms=timeout_ms)
+            except (LogUnavailable, OutcomeUnknown) as error:
+                # Where it did begin, it expires without having touched anything.
+                last = error
+                continue
+            txn = Transaction(
+                self._runtime,
+                TxnID.from_wire(reply.txn_id),
+                reply.txn_timeout_ms or int(timeout_s * 1000),
+                coordinator,
+                self._forget_transaction,
+            )
+            self._transactions[txn.txn_id] = txn
+            return txn
+        raise last
+
+    def transaction(self, timeout_s: float = 60.0) -> TransactionScope:
+        """`async with client.transaction() as txn`: commits on exit, aborts on an exception."""
+        return TransactionScope(lambda: self.begin_transaction(timeout_s))
+
+    async def read(
+        self,
+        topic: str,
+        partition: int = 0,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        follow_period_s: float | None = None,
+    ) -> AsyncGenerator[Message, None]:
+        """Committed messages from one offset to another, without a subscription.
+
+        Args:
+            end: the first offset that is not wanted; None reads to the end that the partition has
+                when the reader gets there.
+            follow_period_s: wait at the end for more, asking so often.
+        Raises:
+            TopicNotFound: there is no such topic.
+            OutOfRange: retention removed what lies at `start`.
+        """
+        pieces = self.read_columns(topic, partition, start, end, follow_period_s=follow_period_s)
+        async for columns in pieces:
+            for message in columns:
+                yield message
+
+    async def read_columns(
+        self,
+        topic: str,
+        partition: int = 0,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        follow_period_s: float | None = None,
+        messages_max: int = 10_000,
+        bytes_max: int = 4 << 20,
+    ) -> AsyncGenerator[MessageColumns, None]:
+        """As read, without an object per message: for bulk work."""
+        self._require_open()
+        route = await self._cluster.route(topic)
+        pieces = read_columns(
+            route,
+            partition,
+            start,
+            end,
+            follow_period_s=follow_period_s,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+        )
+        async for columns in pieces:
+            yield columns
+
+    async def close(self) -> None:
+        """Flush producers, abort what is open, leave subscriptions, end all links.
+
+        Bounded by close_timeout_ms for each of them; failures are logged.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._close_all()
+        finally:
+            self._cluster.close()
+            await self._runtime.cancel_all()
+            await self._runtime.transport.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _close_all(self) -> None:
+        for txn in list(self._transactions.values()):
+            try:
+                async with asyncio.timeout(self.config.close_timeout_ms / 1000):
+                    await txn.close()
+            except (MagnetarError, TimeoutError) as error:
+                log.info("closing: %s was not aborted: %s", txn.txn_id, error)
+        for producer in list(self._producers.values()):
+            try:
+                await producer.close()
+            except MagnetarError as error:
+                log.warning("closing: messages to %s failed: %s", producer.topic, error)
+        for consumer in list(self._consumers.values()):
+            await consumer.close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("the client is closed")
+
+    def _forget_producer(self, producer: Producer) -> None:
+        self._producers.pop(producer.producer_id, None)
+
+    def _forget_consumer(self, consumer: Consumer) -> None:
+        self._consumers.pop(consumer.consumer_id, None)
+
+    def _forget_transaction(self, txn: Transaction) -> None:
+        self._transactions.pop(txn.txn_id, None)
+
+
+async def connect(
+    address: str,
+    *,
+    transport: Transport | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    config: ClientConfig | None = None,
+) -> Client:
+    """Connect to a cluster through one of its brokers, "host:port".
+
+    Args:
+        transport: owned by the client from now on; gRPC unless given.
+        clock, random: the machine's unless given.
+    Raises:
+        LogUnavailable: nobody answers there in time.
+        ClusterMismatch: it does not want this client.
+    """
+    if transport is None:
+        from magnetar_core.grpc_transport import GrpcTransport
+
+        transport = GrpcTransport()
+    runtime = Runtime(
+        transport, clock or SystemClock(), random or Random(), config or ClientConfig()
+    )
+    client = Client(address, runtime)
+    try:
+        await client.cluster_info()
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+def _codec(codec: Codec | str) -> Codec:
+    if isinstance(codec, Codec):
+        return codec
+    try:
+        return Codec[codec.upper()]
+    except KeyError:
+        raise InvalidArgument(f"{codec!r} is not a codec") from None

@@ -1,0 +1,210 @@
+"""A lasting connection to one server: a link when one is needed, another when that one breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from magnetar.errors import ClientClosed
+from magnetar.link_session import LinkSession
+from magnetar.runtime import Runtime
+from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.transport import LinkClosed
+
+log = logging.getLogger("magnetar")
+
+OnSession = Callable[[LinkSession | MagnetarError], None]
+# Pushes for one consumer's partition: the session it came on, the command's name, its message.
+OnPush = Callable[[LinkSession, str, Any], None]
+
+
+class Connection:
+    """Requests to one service at one address, repeated over as many links as it takes."""
+
+    def __init__(self, address: str, service: str, runtime: Runtime) -> None:
+        self.address = address
+        self._service = service
+        self._runtime = runtime
+        self._session: LinkSession | None = None
+        self._waiters: dict[int, OnSession] = {}
+        self._waiter_count = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._backoff = runtime.backoff()
+        self._closed = False
+        self._receivers: dict[tuple[int, int], OnPush] = {}
+
+    def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
+        """Route what servers push to this consumer."""
+        self._receivers[consumer_id, partition] = on_push
+
+    def unregister(self, consumer_id: int, partition: int) -> None:
+        self._receivers.pop((consumer_id, partition), None)
+
+    @property
+    def live_session(self) -> LinkSession | None:
+        """The present link, if there is one."""
+        session = self._session
+        return None if session is None or session.closed else session
+
+    def when_connected(self, on_session: OnSession) -> int:
+        """Call back with a session, or with what makes one impossible. At once if there is one.
+
+        Returns a number for `forget`.
+        """
+        self._waiter_count += 1
+        number = self._waiter_count
+        session = self.live_session
+        if session is not None:
+            on_session(session)
+            return number
+        if self._closed:
+            on_session(ClientClosed())
+            return number
+        self._waiters[number] = on_session
+        if self._connecting is None:
+            self._connecting = self._runtime.spawn(self._connect(), f"connect {self.address}")
+        return number
+
+    def forget(self, number: int) -> None:
+        """The caller of `when_connected` does not wait any more."""
+        self._waiters.pop(number, None)
+
+    async def session(self) -> LinkSession:
+        """A live session. Waits as long as it takes.
+
+        Raises:
+            MagnetarError: the server will not have us, or the client is closed.
+        """
+        future: asyncio.Future[LinkSession] = asyncio.get_running_loop().create_future()
+
+        def on_session(result: LinkSession | MagnetarError) -> None:
+            if future.done():
+                return
+            if isinstance(result, MagnetarError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        number = self.when_connected(on_session)
+        try:
+            return await future
+        finally:
+            self.forget(number)
+
+    async def request(
+        self, body: Any, *, timeout_ms: float | None = None, patient: bool = False
+    ) -> Any:
+        """Ask until there is an answer. Every command may be repeated, see docs/design/protocol.md.
+
+        Args:
+            timeout_ms: until giving up; the configured operation timeout unless given.
+            patient: the server may park this request for long.
+        Raises:
+            OutcomeUnknown: it was sent, and no answer came in time. It may have happened.
+            LogUnavailable: it was never sent. No effect.
+            MagnetarError: what the server answered, when asking again cannot help or time is up.
+        """
+        if timeout_ms is None:
+            timeout_ms = self._runtime.config.operation_timeout_ms
+        backoff = self._runtime.backoff()
+        # Sent, and perhaps never answered.
+        in_doubt = False
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while True:
+                    session = await self.session()
+                    was_in_doubt, in_doubt = in_doubt, True
+                    try:
+                        return await session.call(body, patient=patient)
+                    except LinkClosed as error:
+                        last = error
+                    except MagnetarError as error:
+                        if not error.retriable:
+                            raise
+                        in_doubt = was_in_doubt
+                        last = error
+                        await asyncio.sleep(backoff.next_ms() / 1000)
+        except TimeoutError:
+            name = body.DESCRIPTOR.name
+            if in_doubt:
+                raise OutcomeUnknown(
+                    f"no answer to {name} from {self.address} within {timeout_ms:.0f} ms; "
+                    "it may have happened, ask again to know"
+                ) from last
+            if isinstance(last, MagnetarError):
+                raise last from None
+            raise LogUnavailable(
+                f"no link to {self.address} within {timeout_ms:.0f} ms; {name} was not sent"
+            ) from last
+
+    def close(self) -> None:
+        """Close the link; whoever waits hears ClientClosed."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._session is not None:
+            self._session.close("the client is closing")
+        self._tell_waiters(ClientClosed())
+
+    async def _connect(self) -> None:
+        try:
+            while self._waiters and not self._closed:
+                if self._backoff.failures:
+                    # A first repeat goes at once, later ones wait.
+                    await asyncio.sleep(self._backoff.next_ms() / 1000)
+                try:
+                    session = await self._attempt()
+                except (LinkClosed, TimeoutError) as error:
+                    log.info("cannot reach %s: %s", self.address, error)
+                    self._backoff.failures = max(1, self._backoff.failures)
+                    continue
+                except MagnetarError as error:
+                    self._backoff.failures = max(1, self._backoff.failures)
+                    if error.retriable:
+                        continue
+                    self._tell_waiters(error)
+                    return
+                self._session = session
+                session.on_close(partial(self._on_closed, session))
+                if not session.closed:
+                    self._tell_waiters(session)
+        finally:
+            self._connecting = None
+
+    async def _attempt(self) -> LinkSession:
+        session = LinkSession(self.address, self._runtime, self._on_push)
+        try:
+            async with asyncio.timeout(self._runtime.config.connect_timeout_ms / 1000):
+                link = await self._runtime.transport.connect(
+                    self.address, self._service, session.on_frame, session.on_link_closed
+                )
+                await session.handshake(link)
+        except BaseException:
+            session.close(f"no handshake with {self.address}")
+            raise
+        return session
+
+    def _on_closed(self, session: LinkSession) -> None:
+        # A link that never answered anything counts as a failed attempt.
+        if session.useful:
+            self._backoff.reset()
+        else:
+            self._backoff.failures = max(1, self._backoff.failures)
+
+    def _tell_waiters(self, result: LinkSession | MagnetarError) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for on_session in waiters.values():
+            on_session(result)
+
+    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+        if session is not self._session or name not in ("deliver", "consumer_change"):
+            return
+        session.useful = True
+        receiver = self._receivers.get((body.consumer_id, body.partition))
+        if receiver is not None:
+            receiver(session, name, body)

@@ -1,0 +1,86 @@
+"""A set of offsets, kept as sorted ranges: small however many offsets lie side by side. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+# First to last, both included, as on the wire.
+Range = tuple[int, int]
+
+
+class IntervalSet:
+    """Disjoint ranges that do not touch, in ascending order."""
+
+    __slots__ = ("_firsts", "_lasts")
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        for first, last in ranges:
+            self.add(first, last)
+
+    def __bool__(self) -> bool:
+        return bool(self._firsts)
+
+    def __len__(self) -> int:
+        """How many offsets."""
+        return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
+
+    def __iter__(self) -> Iterator[Range]:
+        return zip(self._firsts, self._lasts, strict=True)
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._firsts, offset) - 1
+        return at >= 0 and offset <= self._lasts[at]
+
+    def add(self, first: int, last: int) -> None:
+        assert first <= last
+        firsts, lasts = self._firsts, self._lasts
+        if not lasts or first > lasts[-1] + 1:
+            firsts.append(first)
+            lasts.append(last)
+            return
+        begin = bisect_left(lasts, first - 1)
+        end = bisect_right(firsts, last + 1)
+        if begin < end:
+            first = min(first, firsts[begin])
+            last = max(last, lasts[end - 1])
+        firsts[begin:end] = [first]
+        lasts[begin:end] = [last]
+
+    def remove(self, first: int, last: int) -> None:
+        firsts, lasts = self._firsts, self._lasts
+        begin = bisect_left(lasts, first)
+        end = bisect_right(firsts, last)
+        if begin >= end:
+            return
+        new_firsts, new_lasts = [], []
+        if firsts[begin] < first:
+            new_firsts.append(firsts[begin])
+            new_lasts.append(first - 1)
+        if lasts[end - 1] > last:
+            new_firsts.append(last + 1)
+            new_lasts.append(lasts[end - 1])
+        firsts[begin:end] = new_firsts
+        lasts[begin:end] = new_lasts
+
+    def add_all(self, ranges: Iterable[Range]) -> None:
+        for first, last in ranges:
+            self.add(first, last)
+
+    def remove_all(self, ranges: Iterable[Range]) -> None:
+        for first, last in ranges:
+            self.remove(first, last)
+
+    def within(self, first: int, last: int) -> list[Range]:
+        """The part of the set that lies in a range."""
+        begin = bisect_left(self._lasts, first)
+        end = bisect_right(self._firsts, last)
+        return [
+            (max(first, self._firsts[at]), min(last, self._lasts[at])) for at in range(begin, end)
+        ]
+
+    def clear(self) -> None:
+        self._firsts.clear()
+        self._lasts.clear()

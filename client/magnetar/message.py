@@ -1,0 +1,244 @@
+"""What was received: batches as columns, and messages as light views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from magnetar.interval_set import IntervalSet, Range
+from magnetar_core.batch import Columns, decode
+from magnetar_core.ids import MessageId, TxnID
+from magnetar_core.wire import broker_pb2
+
+
+class ReceivedBatch:
+    """A stored batch as it came; decoded once, when it is first looked into."""
+
+    __slots__ = (
+        "_columns",
+        "_keys",
+        "_properties",
+        "_values",
+        "append_time_ms",
+        "data",
+        "entry_id",
+        "first_index",
+        "ledger_id",
+        "num_messages",
+        "partition",
+        "redelivery_count",
+        "topic",
+        "txn_id",
+    )
+
+    def __init__(
+        self, topic: str, partition: int, ledger_id: int, wire: broker_pb2.DeliveredBatch
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.ledger_id = ledger_id
+        self.entry_id = wire.entry_id
+        self.first_index = wire.first_index
+        self.num_messages = wire.num_messages
+        self.data = wire.batch
+        self.redelivery_count = wire.redelivery_count
+        self.append_time_ms = wire.append_time_ms
+        self.txn_id = TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None
+        self._columns: Columns | None = None
+        self._values: list[bytes] | None = None
+        self._keys: list[bytes] | None = None
+        self._properties: list[dict[str, str]] | None = None
+
+    @property
+    def first_offset(self) -> int:
+        return self.entry_id + self.first_index
+
+    @property
+    def last_offset(self) -> int:
+        return self.first_offset + self.num_messages - 1
+
+    @property
+    def columns(self) -> Columns:
+        """The batch's columns.
+
+        Raises:
+            ChecksumMismatch, InvalidArgument: damaged.
+        """
+        if self._columns is None:
+            self._columns = decode(self.data)
+        return self._columns
+
+    @property
+    def values(self) -> list[bytes]:
+        if self._values is None:
+            self._values = self.columns.values()
+        return self._values
+
+    @property
+    def keys(self) -> list[bytes] | None:
+        if self._keys is None:
+            self._keys = self.columns.keys()
+        return self._keys
+
+    @property
+    def properties(self) -> list[dict[str, str]] | None:
+        if self._properties is None:
+            self._properties = self.columns.properties()
+        return self._properties
+
+
+class Message:
+    """One received message: a place in a batch."""
+
+    __slots__ = ("_at", "_batch")
+
+    def __init__(self, batch: ReceivedBatch, at: int) -> None:
+        self._batch = batch
+        self._at = at
+
+    @property
+    def value(self) -> bytes:
+        return self._batch.values[self._at]
+
+    @property
+    def key(self) -> bytes | None:
+        """None without a key; an empty key counts as none."""
+        keys = self._batch.keys
+        return None if keys is None else keys[self._at] or None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        properties = self._batch.properties
+        return {} if properties is None else properties[self._at]
+
+    @property
+    def event_time_ms(self) -> int | None:
+        """The application's time, milliseconds since the Unix epoch; None when none was given."""
+        times = self._batch.columns.event_times_ms
+        return None if times is None else times[self._at] or None
+
+    @property
+    def append_time_ms(self) -> int:
+        """When the broker stored it; for a transaction's message, its commit marker."""
+        return self._batch.append_time_ms
+
+    @property
+    def topic(self) -> str:
+        return self._batch.topic
+
+    @property
+    def partition(self) -> int:
+        return self._batch.partition
+
+    @property
+    def offset(self) -> int:
+        return self._batch.first_offset + self._at
+
+    @property
+    def message_id(self) -> MessageId:
+        batch = self._batch
+        return MessageId(
+            batch.ledger_id, batch.entry_id, batch.first_index + self._at, batch.partition
+        )
+
+    @property
+    def redelivery_count(self) -> int:
+        return self._batch.redelivery_count
+
+    @property
+    def txn_id(self) -> TxnID | None:
+        """The transaction that it was sent in."""
+        return self._batch.txn_id
+
+    def __repr__(self) -> str:
+        return f"<Message {self.topic} {self.message_id}, {len(self.value)} bytes>"
+
+
+class MessageColumns:
+    """Messages of one batch that lie side by side, without an object for each.
+
+    Attributes:
+        start, stop: their places in `columns`, whose other messages are not to be looked at.
+    """
+
+    __slots__ = ("batch", "start", "stop")
+
+    def __init__(self, batch: ReceivedBatch, start: int, stop: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.stop = stop
+
+    @property
+    def columns(self) -> Columns:
+        """The whole batch, laid out as Arrow does; see magnetar_core.batch."""
+        return self.batch.columns
+
+    @property
+    def topic(self) -> str:
+        return self.batch.topic
+
+    @property
+    def partition(self) -> int:
+        return self.batch.partition
+
+    @property
+    def ledger_id(self) -> int:
+        return self.batch.ledger_id
+
+    @property
+    def append_time_ms(self) -> int:
+        return self.batch.append_time_ms
+
+    @property
+    def redelivery_count(self) -> int:
+        return self.batch.redelivery_count
+
+    @property
+    def txn_id(self) -> TxnID | None:
+        return self.batch.txn_id
+
+    @property
+    def first_offset(self) -> int:
+        return self.batch.first_offset + self.start
+
+    @property
+    def last_offset(self) -> int:
+        return self.batch.first_offset + self.stop - 1
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[Message]:
+        return (Message(self.batch, at) for at in range(self.start, self.stop))
+
+    def values(self) -> list[bytes]:
+        return self.batch.values[self.start : self.stop]
+
+    def keys(self) -> list[bytes] | None:
+        keys = self.batch.keys
+        return None if keys is None else keys[self.start : self.stop]
+
+
+class BatchCursor:
+    """A received batch and what of it is still to be handed out, in offsets."""
+
+    __slots__ = ("batch", "ranges")
+
+    def __init__(self, batch: ReceivedBatch, ranges: list[Range]) -> None:
+        self.batch = batch
+        # In descending order: the next one is at the end.
+        self.ranges = ranges[::-1]
+
+    def remove(self, ranges: Iterable[Range]) -> None:
+        """Hand these out no more."""
+        kept = IntervalSet(self.ranges)
+        kept.remove_all(ranges)
+        self.ranges = list(kept)[::-1]
+
+    def take(self, count_max: int) -> MessageColumns:
+        """The next messages that lie side by side; there must be some."""
+        first, last = self.ranges.pop()
+        stop = min(last, first + count_max - 1)
+        if stop < last:
+            self.ranges.append((stop + 1, last))
+        base = self.batch.first_offset
+        return MessageColumns(self.batch, first - base, stop - base + 1)

@@ -1,0 +1,199 @@
+"""What the public API speaks of: choices, and descriptions of topics and transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
+
+
+class SubscriptionType(IntEnum):
+    """How the consumers of one subscription share a partition."""
+
+    EXCLUSIVE = broker_pb2.EXCLUSIVE
+    SHARED = broker_pb2.SHARED
+    FAILOVER = broker_pb2.FAILOVER
+
+
+class InitialPosition(IntEnum):
+    """Where a new subscription begins."""
+
+    LATEST = broker_pb2.LATEST
+    EARLIEST = broker_pb2.EARLIEST
+
+    @classmethod
+    def of(cls, choice: InitialPosition | str) -> InitialPosition:
+        """Read "earliest" or "latest".
+
+        Raises:
+            InvalidArgument: neither.
+        """
+        if isinstance(choice, InitialPosition):
+            return choice
+        try:
+            return cls[choice.upper()]
+        except KeyError:
+            raise InvalidArgument(f'{choice!r} is neither "earliest" nor "latest"') from None
+
+
+class TransactionStatus(IntEnum):
+    """Source: PIP-31, Concepts, TxnStatus."""
+
+    OPEN = common_pb2.OPEN
+    COMMITTING = common_pb2.COMMITTING
+    COMMITTED = common_pb2.COMMITTED
+    ABORTING = common_pb2.ABORTING
+    ABORTED = common_pb2.ABORTED
+
+
+class TransactionAction(IntEnum):
+    """How a transaction ends."""
+
+    COMMIT = common_pb2.COMMIT
+    ABORT = common_pb2.ABORT
+
+
+@dataclass(frozen=True, slots=True)
+class TxnSend:
+    """A transactional send that its broker holds durably.
+
+    It has no MessageId yet: ledger and entry are the commit marker's (PIP-31, Message ID).
+
+    Attributes:
+        index: place among the producer's messages in this transaction and partition, from 0.
+    """
+
+    txn_id: TxnID
+    partition: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    topic: str
+    topic_id: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDescription:
+    """A subscription on one partition.
+
+    Attributes:
+        mark_delete_offset: everything below it is acknowledged.
+        backlog: messages not acknowledged, those pending in transactions included.
+    """
+
+    subscription: str
+    mark_delete_offset: int
+    backlog: int
+    pending_ack_count: int
+    pending_txns: tuple[TxnID, ...]
+    consumers: tuple[str, ...]
+    unacked_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    partition: int
+    broker_name: str
+    ledger_id: int
+    first_offset: int
+    end_offset: int
+    has_txnlog: bool
+    open_txns: tuple[TxnID, ...]
+    subscriptions: tuple[SubscriptionDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    topic: str
+    topic_id: int
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @classmethod
+    def from_wire(cls, wire: topic_pb2.CommandDescribeTopicResponse) -> TopicDescription:
+        return cls(
+            wire.topic,
+            wire.topic_id,
+            wire.retention_ms,
+            wire.retention_bytes,
+            wire.retain_unconsumed == topic_pb2.YES,
+            tuple(_partition(one) for one in wire.partitions),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedParticipant:
+    """A participant that has not answered the end yet; `last_error` says why it refuses, if so."""
+
+    partition: PartitionName
+    subscription: str | None
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transaction as its coordinator sees it.
+
+    Attributes:
+        age_ms: run time of the coordinator since the transaction was opened, downtime excluded.
+        opened_at_ms: milliseconds since the Unix epoch.
+    """
+
+    txn_id: TxnID
+    status: TransactionStatus
+    timeout_ms: int
+    age_ms: int
+    opened_at_ms: int
+    partitions: tuple[PartitionName, ...]
+    subscriptions: tuple[SubscriptionName, ...]
+    unfinished: tuple[UnfinishedParticipant, ...]
+
+    @classmethod
+    def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:
+        return cls(
+            TxnID.from_wire(wire.txn_id),
+            TransactionStatus(wire.status),
+            wire.txn_timeout_ms,
+            wire.age_ms,
+            wire.opened_at_ms,
+            tuple(PartitionName.from_wire(one) for one in wire.partitions),
+            tuple(SubscriptionName.from_wire(one) for one in wire.subscriptions),
+            tuple(
+                UnfinishedParticipant(
+                    PartitionName.from_wire(one.partition), one.subscription or None, one.last_error
+                )
+                for one in wire.unfinished
+            ),
+        )
+
+
+def _partition(wire: topic_pb2.PartitionDescription) -> PartitionDescription:
+    return PartitionDescription(
+        wire.partition,
+        wire.broker_name,
+        wire.ledger_id,
+        wire.first_offset,
+        wire.end_offset,
+        wire.has_txnlog,
+        tuple(TxnID.from_wire(one) for one in wire.open_txns),
+        tuple(
+            SubscriptionDescription(
+                one.subscription,
+                one.mark_delete_offset,
+                one.backlog,
+                one.pending_ack_count,
+                tuple(TxnID.from_wire(txn) for txn in one.pending_txns),
+                tuple(one.consumers),
+                one.unacked_count,
+            )
+            for one in wire.subscriptions
+        ),
+    )

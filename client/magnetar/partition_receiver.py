@@ -1,0 +1,439 @@
+"""One consumer on one partition: attached to its broker again and again, fetching ahead.
+
+Source: docs/design/protocol.md, Subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
+from magnetar.cluster import TopicRoute
+from magnetar.config import ConsumerConfig
+from magnetar.errors import ClientClosed
+from magnetar.holdings import Holdings
+from magnetar.interval_set import IntervalSet, Range
+from magnetar.link_session import LinkSession, Result
+from magnetar.message import BatchCursor, MessageColumns, ReceivedBatch
+from magnetar.model import InitialPosition, SubscriptionType
+from magnetar.runtime import Runtime
+from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange, PartitionMoved
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import broker_pb2
+
+if TYPE_CHECKING:
+    from magnetar.transaction import Transaction
+
+log = logging.getLogger("magnetar")
+
+# Nacks that fall due within one such span travel together.
+NACK_TICK_MS = 20
+
+
+class PartitionReceiver:
+    """Subscribes, tops up permits, keeps what was received, and knows what the client holds."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        route: TopicRoute,
+        partition: int,
+        subscription: str,
+        consumer_id: int,
+        consumer_name: str,
+        subscription_type: SubscriptionType,
+        initial_position: InitialPosition,
+        config: ConsumerConfig,
+        on_change: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            on_change: something can be received now, or never again.
+        """
+        self.name = route.subscription_name(partition, subscription)
+        self.holdings = Holdings()
+        self.ledger_id = 0
+        # FAILOVER: whether this consumer is the one that gets messages here.
+        self.active = False
+        self.failure: MagnetarError | None = None
+        # Raised when the cursor moved, and all that was delivered before became void.
+        self.resets = 0
+        self.ready: deque[BatchCursor] = deque()
+        self._runtime = runtime
+        self._route = route
+        self._consumer_id = consumer_id
+        self._consumer_name = consumer_name
+        self._type = subscription_type
+        self._initial_position = initial_position
+        self._config = config
+        self._on_change = on_change
+        self._attached: LinkSession | None = None
+        # Raised with each attempt: the broker refuses late copies of earlier ones.
+        self._attach_epoch = 0
+        self._detached = asyncio.Event()
+        self._permits_used = 0
+        self._last_refusal: MagnetarError | None = None
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started.add_done_callback(_retrieve)
+        self._nacks: dict[int, IntervalSet] = {}
+        self._nack_timers: dict[int, asyncio.TimerHandle] = {}
+        self._closing = False
+        self.acks = PlainAcks(
+            runtime,
+            route,
+            self.name,
+            consumer_id,
+            linger_ms=config.ack_linger_ms,
+            ledger_id=lambda: self.ledger_id,
+            on_confirmed=self.holdings.ack_confirmed,
+            on_failed=self.holdings.ack_failed,
+        )
+        self._transactional: dict[TxnID, TransactionAcks] = {}
+        self._connection = route.connection(partition)
+        self._connection.register(consumer_id, partition, self._on_push)
+        self._task = runtime.spawn(self._run(), f"receive {self.name}")
+
+    async def started(self) -> None:
+        """Wait for the first attachment.
+
+        Raises:
+            MagnetarError: the broker refuses, or nobody answers in time.
+        """
+        timeout_ms = self._runtime.config.operation_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._started)
+        except TimeoutError:
+            if self._last_refusal is not None:
+                raise self._last_refusal from None
+            raise LogUnavailable(
+                f"no broker took the subscription {self.name} within {timeout_ms:.0f} ms"
+            ) from None
+
+    def take(self, count_max: int) -> MessageColumns:
+        """Hand out messages that lie side by side; there must be some.
+
+        Raises:
+            ChecksumMismatch, InvalidArgument: the batch is damaged; it is asked for again.
+        """
+        cursor = self.ready[0]
+        try:
+            _ = cursor.batch.columns
+        except MagnetarError:
+            self.ready.popleft()
+            self._give_back_damaged(cursor)
+            raise
+        taken = cursor.take(count_max)
+        if not cursor.ranges:
+            self.ready.popleft()
+        self.holdings.hand_out(taken.first_offset, taken.last_offset)
+        self._use_permits(len(taken))
+        return taken
+
+    def check_ledger(self, ledger_id: int) -> None:
+        """Raises: OutOfRange for a message of another incarnation of the log."""
+        if ledger_id and self.ledger_id and ledger_id != self.ledger_id:
+            raise OutOfRange(
+                f"{self.name} is in ledger {self.ledger_id}; the message is of {ledger_id}"
+            )
+
+    def ack_nowait(self, ranges: Sequence[Range]) -> None:
+        self._claim(ranges)
+        self.holdings.ack_begins(ranges)
+        self.acks.add(ranges)
+
+    async def ack(self, ranges: Sequence[Range]) -> None:
+        self._claim(ranges)
+        self.holdings.ack_begins(ranges)
+        await self.acks.acknowledge(ranges)
+
+    async def ack_up_to(self, offset: int) -> None:
+        self._claim([(0, offset)])
+        ranges = self.holdings.held_up_to(offset)
+        self.holdings.ack_begins(ranges)
+        await self.acks.acknowledge_up_to(offset, ranges)
+
+    def ack_in_transaction(
+        self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool = False
+    ) -> asyncio.Future[None]:
+        """Acknowledge as part of a transaction; the future tells what the broker says of it.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+        """
+        txn.require_open()
+        acks = self._transactional.get(txn.txn_id)
+        if acks is None:
+            acks = self._enroll(txn)
+        receipt = acks.add(ranges, cumulative=cumulative, ledger_id=self.ledger_id)
+        self._claim(ranges)
+        self.holdings.ack_in_transaction(txn.txn_id, ranges)
+        return receipt
+
+    def nack(self, ranges: Iterable[Range], redelivery_count: int) -> None:
+        """Give messages back after the configured delay, if they are held."""
+        given_back = self.holdings.nack_begins(ranges)
+        if not given_back:
+            return
+        now_ms = self._runtime.now_ms()
+        due_ms = now_ms + self._config.nack_delay_of(redelivery_count)
+        tick = math.ceil(due_ms / NACK_TICK_MS)
+        waiting = self._nacks.get(tick)
+        if waiting is None:
+            waiting = self._nacks[tick] = IntervalSet()
+            delay_s = max(0.0, tick * NACK_TICK_MS - now_ms) / 1000
+            loop = asyncio.get_running_loop()
+            self._nack_timers[tick] = loop.call_later(delay_s, self._nack_due, tick)
+        waiting.add_all(given_back)
+
+    def reset(self) -> None:
+        """The cursor moved: what was delivered before is void; attach again."""
+        self.resets += 1
+        self.holdings.reset()
+        self._cancel_nacks()
+        self._detach()
+
+    async def close(self) -> None:
+        """Confirm acks, leave the subscription. What is held goes to others."""
+        self._closing = True
+        try:
+            async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
+                await self.acks.flush()
+                if self._attached is not None:
+                    await self._attached.call(
+                        broker_pb2.CommandCloseConsumer(
+                            subscription=self.name.to_wire(), consumer_id=self._consumer_id
+                        )
+                    )
+        except (MagnetarError, LinkClosed, TimeoutError) as error:
+            log.info("closing %s: %s", self.name, error)
+        finally:
+            self._stop(ClientClosed("the consumer is closed"))
+
+    def _stop(self, error: MagnetarError) -> None:
+        self.failure = error
+        self._task.cancel()
+        self._connection.unregister(self._consumer_id, self.name.partition)
+        self._cancel_nacks()
+        self._attached = None
+        self.ready.clear()
+        if not self._started.done():
+            self._started.set_exception(error)
+        self._on_change()
+
+    async def _run(self) -> None:
+        backoff = self._runtime.backoff()
+        while True:
+            try:
+                session = await self._connection.session()
+                self._detached.clear()
+                await self._attach(session)
+            except LinkClosed:
+                continue
+            except MagnetarError as error:
+                if not error.retriable:
+                    log.warning("%s: %s", self.name, error)
+                    self._stop(error)
+                    return
+                self._last_refusal = error
+                if isinstance(error, PartitionMoved):
+                    self._move()
+                await asyncio.sleep(backoff.next_ms() / 1000)
+                continue
+            backoff.reset()
+            if not self._started.done():
+                self._started.set_result(None)
+            await self._detached.wait()
+
+    async def _attach(self, session: LinkSession) -> None:
+        """Subscribe on this link. Whatever an earlier attachment still brings is ignored."""
+        self._forget_queue()
+        self._attach_epoch += 1
+        reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        # At once, and not when the task runs again: a push may follow the reply in its frame.
+        def on_reply(result: Result) -> None:
+            if isinstance(result, Exception):
+                if not reply.done():
+                    reply.set_exception(result)
+                return
+            self._on_subscribed(session, result)
+            if not reply.done():
+                reply.set_result(None)
+
+        session.request(
+            broker_pb2.CommandSubscribe(
+                subscription=self.name.to_wire(),
+                consumer_id=self._consumer_id,
+                type=int(self._type),  # type: ignore[arg-type]
+                initial_position=int(self._initial_position),  # type: ignore[arg-type]
+                consumer_name=self._consumer_name,
+                attach_epoch=self._attach_epoch,
+            ),
+            on_reply,
+        )
+        await reply
+
+    def _on_subscribed(
+        self, session: LinkSession, reply: broker_pb2.CommandSubscribeResponse
+    ) -> None:
+        if self._closing:
+            return
+        if self.ledger_id and reply.ledger_id != self.ledger_id:
+            self.resets += 1
+            self.holdings.reset()
+        self.ledger_id = reply.ledger_id
+        self.active = reply.active
+        self._attached = session
+        self._permits_used = 0
+        session.on_close(lambda: self._on_session_closed(session))
+        self._flow(self._config.receiver_queue_messages)
+
+    def _on_session_closed(self, session: LinkSession) -> None:
+        if session is self._attached:
+            self._detach()
+
+    def _detach(self) -> None:
+        self._attached = None
+        self.active = False
+        self._forget_queue()
+        self._detached.set()
+
+    def _forget_queue(self) -> None:
+        self.ready.clear()
+        self.holdings.detach()
+
+    def _move(self) -> None:
+        self._route.refresh_soon()
+        connection = self._route.connection(self.name.partition)
+        if connection is not self._connection:
+            self._connection.unregister(self._consumer_id, self.name.partition)
+            self._connection = connection
+            connection.register(self._consumer_id, self.name.partition, self._on_push)
+
+    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+        if session is not self._attached:
+            return
+        if name == "deliver":
+            self._on_deliver(body)
+        elif body.closed:
+            log.info("%s: the broker closed this consumer; attaching again", self.name)
+            self.reset()
+        else:
+            self.active = body.active
+
+    def _on_deliver(self, deliver: broker_pb2.CommandDeliver) -> None:
+        for wire in deliver.batches:
+            batch = ReceivedBatch(
+                self.name.topic, self.name.partition, deliver.ledger_id or self.ledger_id, wire
+            )
+            meant = IntervalSet([(batch.first_offset, batch.last_offset)])
+            meant.remove_all((one.first, one.last) for one in wire.excluded)
+            new = self.holdings.arrive(meant)
+            copies_count = len(meant) - sum(last - first + 1 for first, last in new)
+            if copies_count:
+                log.debug("%s: dropped %d copies", self.name, copies_count)
+                self._use_permits(copies_count)
+            if new:
+                self.ready.append(BatchCursor(batch, new))
+        if self.ready:
+            self._on_change()
+
+    def _claim(self, ranges: Sequence[Range]) -> None:
+        """An earlier copy of them is being acknowledged: do not hand out another."""
+        claimed = self.holdings.claim(ranges)
+        if claimed:
+            for cursor in self.ready:
+                cursor.remove(claimed)
+            self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
+            self._use_permits(sum(last - first + 1 for first, last in claimed))
+
+    def _use_permits(self, count: int) -> None:
+        """Top up at half of the queue."""
+        self._permits_used += count
+        if self._permits_used >= max(1, self._config.receiver_queue_messages // 2):
+            permits, self._permits_used = self._permits_used, 0
+            self._flow(permits)
+
+    def _flow(self, permits: int) -> None:
+        if self._attached is not None:
+            self._attached.post(
+                broker_pb2.CommandFlow(
+                    subscription=self.name.to_wire(),
+                    consumer_id=self._consumer_id,
+                    permits=permits,
+                )
+            )
+
+    def _give_back_damaged(self, cursor: BatchCursor) -> None:
+        ranges = cursor.ranges[::-1]
+        for first, last in ranges:
+            self.holdings.hand_out(first, last)
+            self._use_permits(last - first + 1)
+        self.nack(ranges, cursor.batch.redelivery_count)
+
+    def _enroll(self, txn: Transaction) -> TransactionAcks:
+        txn_id = txn.txn_id
+        acks = TransactionAcks(
+            self._runtime,
+            self._route,
+            self.name,
+            self._consumer_id,
+            txn_id,
+            on_confirmed=lambda ranges: self.holdings.ack_in_transaction_confirmed(txn_id, ranges),
+            on_failed=txn.doom,
+            on_ended=lambda committed: self._on_transaction_ended(txn_id, committed),
+        )
+        self._transactional[txn_id] = acks
+        txn.add_acks(acks)
+        return acks
+
+    def _on_transaction_ended(self, txn_id: TxnID, committed: bool) -> None:
+        self._transactional.pop(txn_id, None)
+        self._ask_again(self.holdings.end_transaction(txn_id, committed=committed))
+
+    def _nack_due(self, tick: int) -> None:
+        self._nack_timers.pop(tick, None)
+        ranges = self._nacks.pop(tick, None)
+        if ranges is not None:
+            self._ask_again(self.holdings.nack_due(ranges))
+
+    def _cancel_nacks(self) -> None:
+        for timer in self._nack_timers.values():
+            timer.cancel()
+        self._nack_timers.clear()
+        self._nacks.clear()
+
+    def _ask_again(self, ranges: list[Range]) -> None:
+        """Nack, if attached: another attachment brings all that is unacknowledged by itself."""
+        session = self._attached
+        if session is None or not ranges:
+            return
+
+        def on_reply(result: Result) -> None:
+            if isinstance(result, MagnetarError):
+                if result.retriable and session is self._attached:
+                    delay_s = self._runtime.config.backoff_ms_max / 1000
+                    asyncio.get_running_loop().call_later(delay_s, self._ask_again, ranges)
+                else:
+                    log.info("%s: a nack failed: %s", self.name, result)
+
+        session.request(
+            broker_pb2.CommandNack(
+                subscription=self.name.to_wire(),
+                consumer_id=self._consumer_id,
+                ranges=ranges_to_wire(ranges),
+            ),
+            on_reply,
+        )
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()

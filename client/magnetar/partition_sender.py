@@ -1,0 +1,367 @@
+"""One producer's batches to one partition: plain ones, or those of one transaction.
+
+Sequences count messages from 0 without gaps, per (producer, partition) for plain sends and per
+(TxnID, producer, partition) for transactional ones, and are given when a batch is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from magnetar.backpressure import PendingBudget
+from magnetar.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, Properties, cut
+from magnetar.cluster import TopicRoute
+from magnetar.config import ProducerConfig
+from magnetar.pipeline import FRAME_OVERHEAD_BYTES, Item, Pipeline, copy_error
+from magnetar.runtime import Runtime
+from magnetar_core.errors import (
+    InvalidArgument,
+    MagnetarError,
+    MessageTooLarge,
+    SequenceGap,
+)
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.wire import broker_pb2, common_pb2
+
+log = logging.getLogger("magnetar")
+
+Receipt = asyncio.Future[common_pb2.MessageIdData]
+
+
+class ClosedBatch(Item):
+    """An encoded batch with its sequence; it never changes, however often it is sent."""
+
+    __slots__ = (
+        "awaited",
+        "count",
+        "follows",
+        "payload",
+        "producer_id",
+        "receipt",
+        "sequence_id",
+        "size",
+    )
+
+    def __init__(
+        self, payload: bytes, count: int, size: int, receipt: Receipt | None, awaited: int
+    ) -> None:
+        super().__init__()
+        self.payload = payload
+        self.count = count
+        self.size = size
+        self.receipt = receipt
+        # How many of its messages have a caller that waits for the receipt.
+        self.awaited = awaited
+        self.producer_id = 0
+        self.sequence_id = 0
+        self.follows: TxnID | None = None
+
+
+class PartitionSender:
+    """Gathers messages into batches and brings them to the broker in order."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ProducerConfig,
+        route: TopicRoute,
+        partition: int,
+        producer_id: int,
+        budget: PendingBudget,
+        *,
+        on_failed: Callable[[MagnetarError, int], None],
+        on_batch_closed: Callable[[int], None],
+        txn_id: TxnID | None = None,
+        plain: PartitionSender | None = None,
+    ) -> None:
+        """
+        Args:
+            on_failed: a batch failed, and so many of its messages nobody waits for.
+            on_batch_closed: a batch of this partition was closed; the next may go elsewhere.
+            txn_id, plain: of a transaction's sender: its id, and the producer's plain sender for
+                the same partition. Nothing leaves it until open() is called.
+        """
+        self.name: PartitionName = route.partition_name(partition)
+        self.txn_id = txn_id
+        self.plain = plain
+        self.producer_id = producer_id
+        # Messages that the broker has confirmed. Counted by CommandEndTxn.
+        self.confirmed_count = 0
+        # The last transaction of this producer here, while its end may be under way (order, k).
+        self.follows: TxnID | None = plain.follows if plain is not None else None
+        self.failure: MagnetarError | None = None
+        self._runtime = runtime
+        self._config = config
+        self._budget = budget
+        self._on_failed = on_failed
+        self._on_batch_closed = on_batch_closed
+        self._next_sequence = 0
+        self._lane = 0
+        self._open = OpenBatch()
+        self._receipt: Receipt | None = None
+        self._awaited = 0
+        self._linger: asyncio.Handle | None = None
+        self._route = route
+        self._pipeline: Pipeline[ClosedBatch] = Pipeline(
+            runtime,
+            lambda: route.connection(partition),
+            build=self._build,
+            confirmed=self._confirmed,
+            refused=self._refused,
+            moved=route.refresh_soon,
+            in_flight_max=config.in_flight_batches_max,
+            open_gate=txn_id is None,
+            patient=lambda batch: batch.follows is not None,
+        )
+
+    def open(self) -> None:
+        """The coordinator knows that this partition takes part: batches may leave."""
+        self._pipeline.open()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is gathered: the last message has completed its batch."""
+        return self._open.count == 0
+
+    def follow(self, txn_id: TxnID) -> None:
+        """Plain sends name this transaction until one that does is acknowledged (order, k)."""
+        self.follows = txn_id
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None,
+        properties: Properties | None,
+        event_time_ms: int | None,
+    ) -> None:
+        """Append a message; nobody waits for it in particular.
+
+        Raises:
+            MessageTooLarge: it does not fit a frame. No effect.
+            MagnetarError: the transaction failed before. No effect.
+        """
+        if type(value) is not bytes:
+            value = as_bytes(value, "a value")
+        size = len(value) + MESSAGE_OVERHEAD_BYTES
+        if key is not None:
+            if type(key) is not bytes:
+                key = as_bytes(key, "a key")
+            size += len(key)
+        config = self._config
+        batch = self._open
+        if size + batch.size > config.batch_bytes_max:
+            self._check_size(size)
+            if batch.count:
+                self.close_batch()
+                batch = self._open
+        if self.failure is not None:
+            raise copy_error(self.failure)
+        batch.add(value, key, properties, event_time_ms)
+        if batch.size >= config.batch_bytes_max or batch.count >= config.batch_messages_max:
+            self.close_batch()
+        elif self._linger is None:
+            self._linger_later()
+
+    def add_awaited(
+        self,
+        value: bytes,
+        key: bytes | None,
+        properties: Properties | None,
+        event_time_ms: int | None,
+    ) -> tuple[int, Receipt]:
+        """Append a message; returns its place in its batch, and the batch's receipt.
+
+        Raises: as `add`.
+        """
+        value = as_bytes(value, "a value")
+        if self._open.count and (
+            self._open.size + len(value) + len(key or b"") + MESSAGE_OVERHEAD_BYTES
+            > self._config.batch_bytes_max
+        ):
+            self.close_batch()
+        if self._receipt is None:
+            self._receipt = asyncio.get_running_loop().create_future()
+            # Whoever waits may have gone when it fails; flush() tells then.
+            self._receipt.add_done_callback(_retrieve)
+        index, receipt = self._open.count, self._receipt
+        self._awaited += 1
+        try:
+            self.add(value, key, properties, event_time_ms)
+        except BaseException:
+            self._awaited -= 1
+            raise
+        return index, receipt
+
+    def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
+        """Append many; raises as `add`, then without effect."""
+        if self.failure is not None:
+            raise copy_error(self.failure)
+        config = self._config
+        pieces = list(
+            cut(
+                values,
+                keys,
+                room_bytes=config.batch_bytes_max - self._open.size,
+                room_messages=config.batch_messages_max - self._open.count,
+                batch_bytes_max=config.batch_bytes_max,
+                batch_messages_max=config.batch_messages_max,
+            )
+        )
+        for _, _, size in pieces:
+            if size > config.batch_bytes_max:
+                self._check_size(size)
+        last = len(pieces) - 1
+        for number, (start, stop, size) in enumerate(pieces):
+            if stop > start:
+                self._open.extend(
+                    values[start:stop], None if keys is None else keys[start:stop], size
+                )
+            if number < last or self._open.size >= config.batch_bytes_max:
+                self.close_batch()
+        if self._open.count and self._linger is None:
+            self._linger_later()
+
+    def close_batch(self) -> None:
+        """Send what is gathered, without waiting for more."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        open_batch, self._open = self._open, OpenBatch()
+        receipt, self._receipt = self._receipt, None
+        awaited, self._awaited = self._awaited, 0
+        if open_batch.count == 0:
+            return
+        if self.failure is not None:
+            batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
+            self._tell(batch, self.failure)
+            return
+        try:
+            payload = open_batch.encode(self._config.codec)
+        except (MagnetarError, TypeError, ValueError) as cause:
+            error = InvalidArgument(f"a batch of {open_batch.count} messages cannot be encoded")
+            error.__cause__ = cause
+            batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
+            self._fail([batch], error)
+            return
+        batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt, awaited)
+        self._number(batch)
+        self._budget.take(batch.size, batch.count)
+        self._on_batch_closed(self.name.partition)
+        self._pipeline.submit(batch, timeout_ms=self._runtime.config.send_timeout_ms)
+
+    async def flush(self) -> None:
+        """Send what is gathered, and wait until all that was added is confirmed or has failed."""
+        self.close_batch()
+        await self._pipeline.drain()
+
+    async def drain(self) -> None:
+        """Wait until all that is closed is confirmed or has failed."""
+        await self._pipeline.drain()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Fail and drop what is buffered; answers that are under way are still counted."""
+        if self.failure is None:
+            self.failure = error
+        self.close_batch()
+        self._pipeline.abandon(error)
+
+    def give_up(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, now."""
+        if self.failure is None:
+            self.failure = error
+        self.close_batch()
+        self._pipeline.refuse_all(error)
+
+    def _linger_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._config.linger_ms:
+            self._linger = loop.call_later(self._config.linger_ms / 1000, self.close_batch)
+        else:
+            self._linger = loop.call_soon(self.close_batch)
+
+    def _check_size(self, size: int) -> None:
+        session = self._route.connection(self.name.partition).live_session
+        if session is not None:
+            limit = session.frame_bytes_max - FRAME_OVERHEAD_BYTES
+            if size > limit:
+                raise MessageTooLarge(
+                    f"a message of {size} bytes; the server takes {limit}", limit=limit
+                )
+
+    def _number(self, batch: ClosedBatch) -> None:
+        batch.lane = self._lane
+        batch.producer_id = self.producer_id
+        batch.sequence_id = self._next_sequence
+        self._next_sequence += batch.count
+
+    def _build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
+        batch.follows = self.follows
+        return broker_pb2.CommandSend(
+            partition=self.name.to_wire(),
+            producer_id=batch.producer_id,
+            sequence_id=batch.sequence_id,
+            num_messages=batch.count,
+            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
+            follows_txn_id=None if batch.follows is None else batch.follows.to_wire(),
+            batch=batch.payload,
+        )
+
+    def _confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
+        self.confirmed_count += batch.count
+        if self.txn_id is None and batch.follows is not None and batch.follows == self.follows:
+            self.follows = None
+        self._budget.give_back(batch.size, batch.count)
+        if batch.receipt is not None and not batch.receipt.done():
+            batch.receipt.set_result(reply.message_id)
+
+    def _refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
+        if self.txn_id is None:
+            # From here on another producer id counts from 0: the broker never saw the numbers that
+            # are lost, and would wait for them.
+            self._lane += 1
+            self.producer_id = self._runtime.new_id()
+            self._next_sequence = 0
+            if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and tail[0].sequence_id:
+                # The broker has forgotten this producer, for instance after a long silence. It
+                # never had these batches, so sending them under the new id repeats nothing.
+                log.warning("%s: the broker forgot a producer; it continues as another", self.name)
+                for batch in tail:
+                    self._number(batch)
+                self._pipeline.resubmit(tail)
+                return
+        for batch in tail:
+            self._budget.give_back(batch.size, batch.count)
+        self._fail(tail, error)
+
+    def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
+        if self.txn_id is not None and self.failure is None:
+            self.failure = error
+        for batch in tail:
+            self._tell(batch, error)
+        if self.txn_id is not None:
+            self.close_batch()
+
+    def _tell(self, batch: ClosedBatch, error: MagnetarError) -> None:
+        if batch.receipt is not None and not batch.receipt.done():
+            batch.receipt.set_exception(copy_error(error))
+        self._on_failed(error, batch.count - batch.awaited)
+
+
+def as_bytes(value: object, what: str) -> bytes:
+    """Accept bytes-like values.
+
+    Raises:
+        InvalidArgument: not bytes, bytearray or memoryview.
+    """
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise InvalidArgument(f"{what} must be bytes, not {type(value).__name__}")
+
+
+def _retrieve(receipt: Receipt) -> None:
+    if not receipt.cancelled():
+        receipt.exception()

@@ -1,0 +1,1 @@
+"""Transaction states, metadata log, identities, expiry and finishing."""

@@ -1,0 +1,178 @@
+"""A conversation with one broker that is taken up again whenever it breaks.
+
+Knows of handshakes and reconnecting, not of transactions. What was sent and not answered when the
+link broke is forgotten here; its owner sends it again when the link comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from magnetar_coordinator.backoff import delay_ms
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.commands import command
+from magnetar_core.frames import FrameWriter
+from magnetar_core.transport import LinkClosed, Transport
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+# The handshake's; others count from 1 above it.
+_HELLO_ID = 1
+
+# Request id, name of the answer's field, and its message.
+OnAnswer = Callable[[int, str, Any], None]
+
+
+class BrokerLink:
+    """Keeps a link to a broker.
+
+    Args:
+        on_up: the handshake is done; also after each reconnection.
+        on_answer: called for each answer that arrives while the link is up.
+        on_down: the link broke; nothing that was asked will be answered.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        transport: Transport,
+        config: CoordinatorConfig,
+        random: Random,
+        *,
+        on_up: Callable[[], None],
+        on_answer: OnAnswer,
+        on_down: Callable[[], None],
+    ) -> None:
+        self.address = address
+        self._transport = transport
+        self._config = config
+        self._random = random
+        self._on_up = on_up
+        self._on_answer = on_answer
+        self._on_down = on_down
+        self._last_request_id = _HELLO_ID
+        self._writer: FrameWriter | None = None
+        # Of the conversation that is up: what comes late from an earlier one is ignored.
+        self._closed: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+
+    @property
+    def is_up(self) -> bool:
+        return self._writer is not None
+
+    def start(self) -> None:
+        name = f"broker-link-{self.address}"
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
+
+    def stop(self) -> None:
+        """End the conversation, and take up no other. Nothing is called back afterwards."""
+        self._writer = self._closed = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait until that is done."""
+        self.stop()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def next_request_id(self) -> int:
+        self._last_request_id += 1
+        return self._last_request_id
+
+    def send(self, body: Any, request_id: int) -> None:
+        """Send a command; nothing happens while the link is down."""
+        if self._writer is not None:
+            self._writer.send(command(body, request_id))
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._converse()
+            except OSError as error:  # LinkClosed is one, a timeout too.
+                log.debug("no link to the broker at %s: %s", self.address, error)
+            except Exception:
+                log.exception("the link to the broker at %s failed", self.address)
+            wait_ms = delay_ms(
+                self._failures,
+                self._config.retry_delay_ms_min,
+                self._config.retry_delay_ms_max,
+                self._random,
+            )
+            self._failures += 1
+            await asyncio.sleep(wait_ms / 1_000)
+
+    async def _converse(self) -> None:
+        deadline_seconds = self._config.answer_deadline_ms / 1_000
+        closed = asyncio.Event()
+        welcomed = asyncio.Event()
+
+        def on_closed() -> None:
+            closed.set()
+            welcomed.set()
+
+        def on_frame(frame: service_pb2.Frame) -> None:
+            for one in frame.commands:
+                if closed.is_set():
+                    return
+                name = one.WhichOneof("body")
+                if name is None:
+                    continue
+                if one.request_id == _HELLO_ID:
+                    if self._accepts(name, getattr(one, name)):
+                        welcomed.set()
+                    else:
+                        on_closed()
+                elif self._closed is closed:
+                    self._on_answer(one.request_id, name, getattr(one, name))
+
+        link = await asyncio.wait_for(
+            self._transport.connect(self.address, "Broker", on_frame, on_closed),
+            deadline_seconds,
+        )
+        writer = FrameWriter(link.write)
+        try:
+            writer.send(command(self._hello(), _HELLO_ID))
+            await asyncio.wait_for(welcomed.wait(), deadline_seconds)
+            if closed.is_set():
+                raise LinkClosed("the link broke before its handshake was done")
+            await self._be_up(writer, closed)
+        finally:
+            link.close()
+
+    async def _be_up(self, writer: FrameWriter, closed: asyncio.Event) -> None:
+        log.info("linked to the broker at %s", self.address)
+        self._writer, self._closed = writer, closed
+        self._failures = 0
+        try:
+            self._on_up()
+            await closed.wait()
+        finally:
+            self._writer = self._closed = None
+        log.warning("the link to the broker at %s broke", self.address)
+        self._on_down()
+
+    def _hello(self) -> common.CommandHello:
+        return common.CommandHello(
+            protocol_version=PROTOCOL_VERSION,
+            client_name=self._config.name,
+            cluster_hash=self._config.cluster_hash,
+        )
+
+    def _accepts(self, name: str, answer: Any) -> bool:
+        if name == "hello_response":
+            ours, theirs = self._config.cluster_hash, answer.cluster_hash
+            if not ours or not theirs or ours == theirs:
+                return True
+            log.error("the broker at %s belongs to another cluster", self.address)
+            return False
+        log.error("the broker at %s refuses us: %s", self.address, answer)
+        return False

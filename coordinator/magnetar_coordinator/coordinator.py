@@ -1,0 +1,384 @@
+"""Runs a coordinator: its log, its clock, its timers, and the order of what leaves it.
+
+Commands are decided and applied at once, in order. Answers, refusals too, are parked until all that
+they depend on is durable; so is everything that brokers are told. Whatever fails on the way to the
+disk ends the process: memory has run ahead of it.
+Source: docs/design/protocol.md; rules a, b, c and f.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from functools import partial
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
+from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.incarnation import IncarnationTaker
+from magnetar_coordinator.metadata_store import (
+    TransactionMetadataStore,
+    TransactionMetadataStoreProvider,
+)
+from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.records import TxnEnded
+from magnetar_coordinator.retention import OutcomeRetention
+from magnetar_coordinator.run_time import RunTime
+from magnetar_coordinator.service import CoordinatorServer
+from magnetar_coordinator.shard import Decision, Shard, forgotten
+from magnetar_coordinator.timers import Periodic
+from magnetar_coordinator.transaction import Transaction, TxnStatus
+from magnetar_core.clock import Clock
+from magnetar_core.commands import Reply
+from magnetar_core.errors import DiskFull, InternalError, LogUnavailable, MagnetarError
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import Transport
+from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import Store, StoreFailed
+
+log = logging.getLogger(__name__)
+
+
+class _State(Enum):
+    STARTING = auto()
+    SERVING = auto()
+    STOPPED = auto()
+
+
+class Coordinator:
+    """One transaction coordinator.
+
+    Args:
+        store: opened with `records.FAMILIES`; it is not closed here.
+        random: jitter, and the token of a new store.
+        on_fatal: called once when it cannot go on: the process must end, and start again.
+        directory: which broker serves a partition; by default the configured one serves all.
+    """
+
+    shard: Shard
+    _metadata: TransactionMetadataStore
+    _run_time: RunTime
+    _retention: OutcomeRetention
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        store: Store,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        on_fatal: Callable[[BaseException], None],
+        registry: CollectorRegistry | None = None,
+        *,
+        directory: BrokerDirectory | None = None,
+    ) -> None:
+        self.config = config
+        self.metrics = CoordinatorMetrics(registry or CollectorRegistry())
+        self._store = store
+        self._transport = transport
+        self._clock = clock
+        self._random = random
+        self._on_fatal = on_fatal
+        self._commits = GroupCommit(store, on_failure=self.fail)
+        self._finisher = Finisher(
+            config,
+            transport,
+            clock,
+            random,
+            directory or SingleBroker(config.broker_address),
+            self.metrics,
+            on_finished=self._on_participants_ended,
+            is_orphaned=self._is_orphaned,
+        )
+        self._timers = [
+            Periodic(config.expiry_check_interval_ms, self._expire, self.fail),
+            Periodic(config.run_time_persist_interval_ms, self._note_time, self.fail),
+            Periodic(config.watermark_interval_ms, self._advance_watermark, self.fail),
+        ]
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._removing = False
+        # Who waits until a transaction has ended everywhere.
+        self._waiting: dict[TxnID, list[Reply]] = {}
+        self._free_bytes = 0
+        self._free_checked_ms: float | None = None
+        self._state = _State.STARTING
+        self.server = CoordinatorServer(self)
+
+    # Life.
+
+    async def start(self) -> None:
+        """Recover and begin to serve. A new store first takes its incarnation, and waits for it.
+
+        Raises:
+            InvalidConfig: the store belongs to another coordinator.
+            ClusterMismatch: the store belongs to another cluster.
+            StoreFailed: it cannot be read or written.
+        Source: PIP-31, TC Startup.
+        """
+        await self._commits.start()
+        config = self.config
+        provider = TransactionMetadataStoreProvider(
+            self._store, self._commits, config, self._random, self._take_incarnation
+        )
+        self._metadata = await provider.open_store(config.tcid)
+        self.shard = Shard(
+            config,
+            tcid=config.tcid,
+            incarnation=self._metadata.incarnation,
+            next_counter=self._metadata.next_counter,
+        )
+        run_time_ms = self._metadata.run_time_ms
+        async for record in self._metadata.live_records():
+            transaction = self.shard.apply(record)
+            if transaction is not None:
+                # Persisted less often than it is used.
+                run_time_ms = max(run_time_ms, transaction.start_run_time_ms)
+        self._run_time = RunTime(
+            self._clock, start_ms=run_time_ms, jump_ms_min=config.clock_jump_ms_min
+        )
+        self._retention = OutcomeRetention(self._metadata, config)
+        counts = self.shard.status_counts
+        log.info(
+            "recovered %s",
+            ", ".join(f"{count} {status.name}" for status, count in counts.items()),
+        )
+        self._state = _State.SERVING
+        self._finisher.start()
+        self._resume()
+        self._expire()
+        self._advance_watermark()
+        for timer in self._timers:
+            timer.start()
+
+    async def close(self) -> None:
+        """Take no more commands, answer what was taken, and persist the run time.
+
+        Raises:
+            StoreFailed: something that was taken may be lost; nobody was told that it was kept.
+        """
+        was_serving = self._state is _State.SERVING
+        self._stop()
+        await self._finisher.close()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+        if was_serving:
+            self._metadata.persist_run_time(self.run_time_ms())
+        await self._commits.close()
+
+    def abandon(self) -> None:
+        """Drop everything where it is, as a crash would; the store must not be used any more."""
+        self._stop()
+
+    def fail(self, error: BaseException) -> None:
+        """Something is wrong that only a restart cures. Repeating it is harmless."""
+        if self._state is _State.STOPPED:
+            return
+        log.critical("the coordinator cannot go on: %r", error)
+        self._stop()
+        self._on_fatal(error)
+
+    def _stop(self) -> None:
+        self._state = _State.STOPPED
+        for timer in self._timers:
+            timer.stop()
+        self._finisher.stop()
+        for task in self._tasks:
+            task.cancel()
+
+    # For the service.
+
+    def check_serving(self) -> None:
+        """Raises: LogUnavailable before recovery is done, and after the end began."""
+        if self._state is not _State.SERVING:
+            raise LogUnavailable("the coordinator is starting or stopping; ask again")
+
+    def check_free_space(self) -> None:
+        """Raises: DiskFull below the floor; the rest is for ends and deletes."""
+        now_ms = self._clock.monotonic_ms()
+        checked_ms = self._free_checked_ms
+        if checked_ms is None or now_ms - checked_ms >= self.config.free_space_check_interval_ms:
+            self._free_checked_ms = now_ms
+            self._free_bytes = self._store.free_bytes()
+        if self._free_bytes < self.config.free_space_floor_bytes:
+            raise DiskFull(free_bytes=self._free_bytes)
+
+    def run_time_ms(self) -> int:
+        return self._run_time.now_ms()
+
+    def time_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def carry_out(self, decision: Decision) -> None:
+        """Append and apply what was decided; participants hear of it when it is durable."""
+        transaction: Transaction | None = None
+        try:
+            for record in decision.records:
+                before = self.shard.live.get(record.txn_id)
+                self._metadata.append(record, 0 if before is None else before.record_count)
+                transaction = self.shard.apply(record)
+        except Exception as error:
+            self.fail(error)
+            raise
+        if decision.fixed and transaction is not None:
+            if transaction.unfinished:
+                finish = partial(self._finisher.finish, transaction)
+                self._commits.when_durable(self._commits.position(), finish)
+            else:
+                # Nobody to tell: it ends in the same group.
+                self._on_participants_ended(transaction.txn_id)
+
+    def answer(self, reply: Reply, body: Any) -> None:
+        """Send an answer when everything applied so far is durable."""
+        self._commits.when_durable(self._commits.position(), partial(reply.send, body))
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send a refusal when everything that it may depend on is durable."""
+        self._commits.when_durable(self._commits.position(), partial(reply.fail, error))
+
+    def answer_when_ended(self, txn_id: TxnID, reply: Reply) -> None:
+        """Answer an end when every participant has ended the live transaction."""
+        waiting = self._waiting.setdefault(txn_id, [])
+        waiting[:] = [one for one in waiting if one.session is None or not one.session.closed]
+        waiting.append(reply)
+
+    def answer_from_outcome(
+        self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
+    ) -> None:
+        """Look up how a transaction ended, and answer accordingly, with TxnForgotten if need be."""
+        self._spawn(self._answer_from_outcome(txn_id, reply, answer))
+
+    def retry_when_durable(self, txn_id: TxnID) -> None:
+        """Have the participants of a transaction asked again."""
+        position = self._commits.position()
+        self._commits.when_durable(position, partial(self._finisher.retry, txn_id))
+
+    def answer_opened(self, reply: Reply, body: Any) -> None:
+        """Tell a new TxnID when it is durable; it counts from then on."""
+        self._commits.when_durable(self._commits.position(), partial(self._tell, reply, body))
+
+    def _tell(self, reply: Reply, body: Any) -> None:
+        self.metrics.opened.inc()
+        reply.send(body)
+
+    # Ends.
+
+    def _resume(self) -> None:
+        """PIP-31, TC Transaction Expiration, steps 2 and 3: go on with what was being ended."""
+        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
+        for transaction in list(self.shard.select(undecided)):
+            self._finisher.finish(transaction)
+
+    def _on_participants_ended(self, txn_id: TxnID) -> None:
+        if self._state is not _State.SERVING:
+            return
+        decision = self.shard.participants_ended(
+            txn_id, run_time_ms=self.run_time_ms(), time_ms=self.time_ms()
+        )
+        self.carry_out(decision)
+        ended = partial(self._on_outcome_durable, txn_id, decision.status)
+        self._commits.when_durable(self._commits.position(), ended)
+
+    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus) -> None:
+        self.shard.outcome_durable(txn_id)
+        self.metrics.ended[status].inc()
+        waiting = self._waiting.pop(txn_id, None)
+        if waiting is not None:
+            for reply in waiting:
+                reply.send(self.server.ended(txn_id, status))
+
+    def _expire(self) -> None:
+        """PIP-31, TC Transaction Expiration, step 1."""
+        expired = self.shard.expiry.expired(
+            self.run_time_ms(), count_max=self.config.expiries_per_check_max
+        )
+        for txn_id in expired:
+            log.info("transaction %s has expired", txn_id)
+            self.carry_out(self.shard.expire(txn_id, time_ms=self.time_ms()))
+            self.metrics.expired.inc()
+
+    # Time.
+
+    def _note_time(self) -> None:
+        run_time_ms = self.run_time_ms()
+        if self.shard.live:
+            self._metadata.persist_run_time(run_time_ms)
+        jump_ms = self._run_time.wall_jump_ms()
+        if jump_ms:
+            self.metrics.clock_jumps.inc()
+            log.warning("the wall clock jumped by %d ms; nothing depends on it", jump_ms)
+        outcome_count = self._metadata.outcome_count
+        self.metrics.show(self.shard, run_time_ms=run_time_ms, outcome_count=outcome_count)
+        if not self._removing and outcome_count:
+            self._removing = True
+            self._spawn(self._remove_outcomes(run_time_ms))
+
+    async def _remove_outcomes(self, run_time_ms: int) -> None:
+        try:
+            await self._retention.remove(run_time_ms)
+        except StoreFailed as error:
+            self.fail(error)
+        finally:
+            self._removing = False
+
+    # Brokers.
+
+    def _advance_watermark(self) -> None:
+        watermark = self.shard.watermark.advance(self.run_time_ms())
+        command = pb.CommandLowWatermark(
+            tcid=self.config.tcid,
+            incarnation=self.shard.incarnation,
+            low_watermark=watermark.low_watermark,
+            live=[pb.TxnRange(first=first, last=last) for first, last in watermark.live],
+        )
+        position = self._commits.position()
+        self._commits.when_durable(position, partial(self._finisher.tell_watermark, command))
+
+    def _is_orphaned(self, txn_id: TxnID) -> bool:
+        """Whether a transaction has durably ended, so that who was never added must abort it.
+
+        A TxnID that was not issued yet is left alone: to abort it would poison its later owner.
+        """
+        if not self.shard.is_issued(txn_id) or txn_id in self.shard.live:
+            return False
+        if txn_id.incarnation == self.shard.incarnation:
+            return not self.shard.watermark.is_live(txn_id.counter)
+        return True
+
+    async def _take_incarnation(self, tcid: int, store_token: str) -> int:
+        config = self.config
+        address = config.metadata_broker_address or config.broker_address
+        taker = IncarnationTaker(address, self._transport, config, self._random)
+        return await taker.take(tcid, store_token)
+
+    # Tasks.
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+
+    async def _answer_from_outcome(
+        self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
+    ) -> None:
+        try:
+            outcome = await self._metadata.outcome(txn_id)
+            if outcome is None:
+                raise forgotten(txn_id)
+            self.answer(reply, answer(outcome))
+        except StoreFailed as error:
+            self.fail(error)
+        except MagnetarError as error:
+            self.refuse(error, reply)
+        except Exception:
+            log.exception("the outcome of %s could not be told", txn_id)
+            reply.fail(InternalError("the server failed on this command; its log says how"))

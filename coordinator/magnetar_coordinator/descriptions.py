@@ -1,0 +1,44 @@
+"""Transactions as administrators see them. Pure."""
+
+from __future__ import annotations
+
+from magnetar_coordinator.records import WIRE_STATUS, TxnEnded
+from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_core.ids import PartitionName
+from magnetar_core.wire import transaction_pb2 as pb
+
+
+def describe(transaction: Transaction, *, run_time_ms: int) -> pb.TransactionDescription:
+    """A live transaction."""
+    description = pb.TransactionDescription(
+        txn_id=transaction.txn_id.to_wire(),
+        status=WIRE_STATUS[transaction.status],
+        txn_timeout_ms=transaction.timeout_ms,
+        age_ms=max(0, run_time_ms - transaction.start_run_time_ms),
+        opened_at_ms=transaction.start_time_ms,
+    )
+    for participant in transaction.participants:
+        if isinstance(participant, PartitionName):
+            description.partitions.append(participant.to_wire())
+        else:
+            description.subscriptions.append(participant.to_wire())
+    for participant, error in transaction.unfinished.items():
+        description.unfinished.append(_unfinished(participant, error))
+    return description
+
+
+def describe_outcome(outcome: TxnEnded) -> pb.TransactionDescription:
+    """An ended transaction: only its outcome is kept."""
+    return pb.TransactionDescription(
+        txn_id=outcome.txn_id.to_wire(), status=WIRE_STATUS[outcome.status]
+    )
+
+
+def _unfinished(participant: Participant, error: str) -> pb.UnfinishedParticipant:
+    if isinstance(participant, PartitionName):
+        return pb.UnfinishedParticipant(partition=participant.to_wire(), last_error=error)
+    return pb.UnfinishedParticipant(
+        partition=participant.partition_name.to_wire(),
+        subscription=participant.subscription,
+        last_error=error,
+    )

@@ -1,0 +1,48 @@
+"""What a participant is told about the end of a transaction. Pure.
+
+Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules g and h.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from magnetar_coordinator.records import wire_counts
+from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
+from magnetar_core.ids import PartitionName
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+WIRE_ACTION: Final[dict[TxnAction, common.TxnAction]] = {
+    TxnAction.COMMIT: common.COMMIT,
+    TxnAction.ABORT: common.ABORT,
+}
+
+EndCommand: TypeAlias = pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscription
+
+
+def end_command(transaction: Transaction, participant: Participant) -> EndCommand:
+    """The command for one participant of a transaction that is being ended."""
+    command: EndCommand
+    if isinstance(participant, PartitionName):
+        command = pb.CommandEndTxnOnPartition(
+            txn_id=transaction.txn_id.to_wire(),
+            partition=participant.to_wire(),
+            txn_action=WIRE_ACTION[transaction.action],
+        )
+    else:
+        command = pb.CommandEndTxnOnSubscription(
+            txn_id=transaction.txn_id.to_wire(),
+            subscription=participant.to_wire(),
+            txn_action=WIRE_ACTION[transaction.action],
+        )
+    if transaction.counts is not None:
+        command.counts_given = True
+        # One that is not counted had nothing confirmed: all that it has is surplus.
+        command.counts.extend(wire_counts(transaction.counts.get(participant, ())))
+    if transaction.selection is not None:
+        command.selection_given = True
+        command.selected_writer_ids.extend(transaction.selection)
+    if transaction.loss_accepted:
+        command.loss_accepted = True
+    return command

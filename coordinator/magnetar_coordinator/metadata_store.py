@@ -1,0 +1,275 @@
+"""The transaction log on a store: PIP-31's TransactionMetadataStore and its provider.
+
+Everything is put into the open group of the group commit; what that depends on is awaited or parked
+by the caller. A transaction's rows are replaced by its outcome in one batch. The next counter is
+one row, put into every group that opens a transaction, so that no TxnID is ever issued twice.
+Source: PIP-31, Transaction Coordinator, TransactionMetadataStore, and TC Startup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from random import Random
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.records import (
+    META,
+    META_CLUSTER,
+    META_COUNTER,
+    META_INCARNATION,
+    META_OUTCOME_COUNT,
+    META_RUN_TIME,
+    META_STORE_TOKEN,
+    META_TCID,
+    METADATA,
+    OUTCOMES,
+    LossAccepted,
+    MetadataRecord,
+    ParticipantsAdded,
+    Record,
+    StatusChanged,
+    TxnEnded,
+    TxnOpened,
+    decode_metadata,
+    decode_outcome,
+    encode_metadata,
+    encode_outcome,
+    metadata_key,
+    read_u64,
+    txn_id_of_key,
+    u64,
+)
+from magnetar_core.config import InvalidConfig
+from magnetar_core.errors import ClusterMismatch
+from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix
+
+# Asks the metadata broker for the incarnation that belongs to (tcid, store token).
+TakeIncarnation = Callable[[int, str], Awaitable[int]]
+
+_SCAN_ROWS = 4_096
+_SCAN_BYTES = 4 << 20
+# Beyond so many rows a range tombstone is cheaper than deleting by key.
+_DELETE_BY_KEY_MAX = 2_000
+
+
+class TransactionMetadataStore:
+    """One TCID's transaction log. Made by `TransactionMetadataStoreProvider.open_store`.
+
+    Attributes:
+        next_counter: as it was when the store was opened.
+        run_time_ms: as it was persisted last.
+        outcome_count: outcomes kept, those in the open group included.
+        first_outcome_key: no outcome lies before it; deleted rows are costly to pass over.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        commits: GroupCommit,
+        *,
+        incarnation: int,
+        next_counter: int,
+        run_time_ms: int,
+        outcome_count: int,
+    ) -> None:
+        self.incarnation = incarnation
+        self.next_counter = next_counter
+        self.run_time_ms = run_time_ms
+        self.outcome_count = outcome_count
+        self.first_outcome_key = b""
+        self._store = store
+        self._commits = commits
+        self._stored_counter = next_counter
+        self._stored_outcome_count = outcome_count
+        commits.before_seal(self._put_counts)
+
+    # Appending.
+
+    def append(self, record: Record, sequence: int) -> None:
+        """Put a record into the open group.
+
+        Args:
+            sequence: how many records the transaction has in the log already.
+        """
+        if isinstance(record, TxnOpened):
+            self.new_transaction(record)
+        elif isinstance(record, ParticipantsAdded):
+            if isinstance(record.participants[0], PartitionName):
+                self.add_produced_partition_to_txn(record, sequence)
+            else:
+                self.add_acked_partition_to_txn(record, sequence)
+        elif isinstance(record, StatusChanged):
+            self.update_txn_status(record, sequence)
+        elif isinstance(record, LossAccepted):
+            self._put(record, sequence)
+        else:
+            self.remember_outcome(record, sequence)
+
+    def new_transaction(self, record: TxnOpened) -> None:
+        """PIP-31, newTransaction; the TxnID was chosen by the shard."""
+        assert record.txn_id.counter >= self.next_counter, "a TxnID would be issued twice"
+        self.next_counter = record.txn_id.counter + 1
+        self._put(record, 0)
+
+    def add_produced_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
+        """PIP-31, addProducedPartitionToTxn."""
+        self._put(record, sequence)
+
+    def add_acked_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
+        """PIP-31, addAckedPartitionToTxn."""
+        self._put(record, sequence)
+
+    def update_txn_status(self, record: StatusChanged, sequence: int) -> None:
+        """PIP-31, updateTxnStatus; the shard has compared the expected status."""
+        self._put(record, sequence)
+
+    def remember_outcome(self, record: TxnEnded, record_count: int) -> None:
+        """Replace a transaction's records by its outcome. PIP-31, TxnStatus, COMMITTED."""
+        batch = self._commits.batch
+        prefix = record.txn_id.to_bytes()
+        if record_count <= _DELETE_BY_KEY_MAX:
+            for sequence in range(record_count):
+                batch.delete(METADATA, metadata_key(record.txn_id, sequence))
+        else:
+            batch.delete_range(METADATA, prefix, end_of_prefix(prefix))
+        batch.put(OUTCOMES, prefix, encode_outcome(record))
+        self.outcome_count += 1
+        self.first_outcome_key = min(self.first_outcome_key, prefix)
+
+    def persist_run_time(self, run_time_ms: int) -> None:
+        self.run_time_ms = run_time_ms
+        self._commits.batch.put(META, META_RUN_TIME, u64(run_time_ms))
+
+    def _put(self, record: MetadataRecord, sequence: int) -> None:
+        key = metadata_key(record.txn_id, sequence)
+        self._commits.batch.put(METADATA, key, encode_metadata(record))
+
+    def _put_counts(self, batch: WriteBatch) -> None:
+        # Both change only together with rows of the same group, so no group is made for them.
+        if self.next_counter != self._stored_counter:
+            self._stored_counter = self.next_counter
+            batch.put(META, META_COUNTER, u64(self.next_counter))
+        if self.outcome_count != self._stored_outcome_count:
+            self._stored_outcome_count = self.outcome_count
+            batch.put(META, META_OUTCOME_COUNT, u64(self.outcome_count))
+
+    # Reading.
+
+    async def live_records(self) -> AsyncIterator[MetadataRecord]:
+        """Every record of the live transactions, each transaction's in their order.
+
+        What is read depends on what is open, not on how much has been.
+        """
+        start = b""
+        while True:
+            rows = await self._store.scan(
+                METADATA, start, KEY_END, rows_max=_SCAN_ROWS, bytes_max=_SCAN_BYTES
+            )
+            for _, value in rows:
+                yield decode_metadata(value)
+            if not rows:
+                return
+            start = rows[-1][0] + b"\x00"
+
+    async def outcome(self, txn_id: TxnID) -> TxnEnded | None:
+        """How an ended transaction ended; None when that is forgotten."""
+        value = await self._store.get(OUTCOMES, txn_id.to_bytes())
+        return None if value is None else decode_outcome(txn_id, value)
+
+    async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
+        """Outcomes from a key on, in the order of their TxnIDs, with their keys."""
+        rows = await self._store.scan(OUTCOMES, start, KEY_END, rows_max=rows_max)
+        return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
+
+    def forget_outcome(self, key: bytes) -> None:
+        self._commits.batch.delete(OUTCOMES, key)
+        self.outcome_count -= 1
+
+
+class TransactionMetadataStoreProvider:
+    """Opens the transaction log of a TCID. PIP-31, TransactionMetadataStoreProvider.
+
+    Args:
+        random: makes the token of a new store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        commits: GroupCommit,
+        config: CoordinatorConfig,
+        random: Random,
+        take_incarnation: TakeIncarnation,
+    ) -> None:
+        self._store = store
+        self._commits = commits
+        self._config = config
+        self._random = random
+        self._take_incarnation = take_incarnation
+
+    async def open_store(self, tcid: int) -> TransactionMetadataStore:
+        """PIP-31, TC Startup, openStore. A new store takes its incarnation first.
+
+        Raises:
+            InvalidConfig: the store belongs to another TCID.
+            ClusterMismatch: the store belongs to another cluster, or to a later list of members.
+            StoreFailed: it cannot be read or written.
+        """
+        await self._check_tcid(tcid)
+        await self._check_cluster()
+        incarnation = await self._get_u64(META_INCARNATION)
+        if incarnation is None:
+            incarnation = await self._begin_incarnation(tcid)
+        await self._commits.durable()
+        return TransactionMetadataStore(
+            self._store,
+            self._commits,
+            incarnation=incarnation,
+            next_counter=await self._get_u64(META_COUNTER) or 0,
+            run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
+            outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
+        )
+
+    async def _check_tcid(self, tcid: int) -> None:
+        stored = await self._get_u64(META_TCID)
+        if stored is None:
+            self._commits.batch.put(META, META_TCID, u64(tcid))
+        elif stored != tcid:
+            raise InvalidConfig(
+                f"this data directory belongs to TCID {stored}, not {tcid}; "
+                "give each coordinator a directory of its own"
+            )
+
+    async def _check_cluster(self) -> None:
+        version, cluster_hash = self._config.membership_version, self._config.cluster_hash
+        if not cluster_hash:
+            return
+        stamp = u64(version) + cluster_hash.encode()
+        stored = await self._store.get(META, META_CLUSTER)
+        if stored == stamp:
+            return
+        if stored is not None and read_u64(stored[:8]) >= version:
+            raise ClusterMismatch(
+                f"this data directory was last used with version {read_u64(stored[:8])} of the "
+                f"members and another content, not with version {version} as it is now; raise the "
+                "version when the members change"
+            )
+        self._commits.batch.put(META, META_CLUSTER, stamp)
+
+    async def _begin_incarnation(self, tcid: int) -> int:
+        stored_token = await self._store.get(META, META_STORE_TOKEN)
+        if stored_token is None:
+            stored_token = f"{self._random.getrandbits(128):032x}".encode()
+            self._commits.batch.put(META, META_STORE_TOKEN, stored_token)
+            # Before asking: after a crash the same token gets the same incarnation.
+            await self._commits.durable()
+        incarnation = await self._take_incarnation(tcid, stored_token.decode())
+        assert 0 < incarnation <= INCARNATION_MAX
+        self._commits.batch.put(META, META_INCARNATION, u64(incarnation))
+        return incarnation
+
+    async def _get_u64(self, key: bytes) -> int | None:
+        value = await self._store.get(META, key)
+        return None if value is None else read_u64(value)

@@ -1,0 +1,86 @@
+"""What a coordinator counts. Pure modules count nothing: whoever calls them does."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import TxnStatus
+
+_FINISHING_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
+
+
+class CoordinatorMetrics:
+    """Prometheus metrics, in the registry of the process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        live = Gauge(
+            "magnetar_coordinator_transactions",
+            "Live transactions.",
+            ["status"],
+            registry=registry,
+        )
+        self._live = {
+            status: live.labels(status.name.lower())
+            for status in (TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING)
+        }
+        self._longest_open = Gauge(
+            "magnetar_coordinator_longest_open_ms",
+            "Age of the oldest open transaction, in run time.",
+            registry=registry,
+        )
+        self.opened = Counter(
+            "magnetar_coordinator_transactions_opened",
+            "Transactions opened.",
+            registry=registry,
+        )
+        ended = Counter(
+            "magnetar_coordinator_transactions_ended",
+            "Transactions that every participant has ended.",
+            ["status"],
+            registry=registry,
+        )
+        self.ended = {
+            status: ended.labels(status.name.lower())
+            for status in (TxnStatus.COMMITTED, TxnStatus.ABORTED)
+        }
+        self.expired = Counter(
+            "magnetar_coordinator_transactions_expired",
+            "Transactions aborted because their time was up.",
+            registry=registry,
+        )
+        self.finishing_seconds = Histogram(
+            "magnetar_coordinator_finishing_seconds",
+            "From the durable decision until every participant has answered.",
+            buckets=_FINISHING_SECONDS,
+            registry=registry,
+        )
+        self.incomplete = Gauge(
+            "magnetar_coordinator_incomplete_transactions",
+            "Transactions that a participant refuses to end: an administrator is needed.",
+            registry=registry,
+        )
+        self.repeated = Counter(
+            "magnetar_coordinator_ends_repeated",
+            "Ends that were sent to a participant again.",
+            registry=registry,
+        )
+        self.clock_jumps = Counter(
+            "magnetar_coordinator_clock_jumps",
+            "Jumps of the wall clock against the monotonic clock.",
+            registry=registry,
+        )
+        self.outcomes = Gauge(
+            "magnetar_coordinator_outcomes",
+            "Outcomes of ended transactions that are kept.",
+            registry=registry,
+        )
+
+    def show(self, shard: Shard, *, run_time_ms: int, outcome_count: int) -> None:
+        """Set what is looked at from time to time rather than counted."""
+        for status, gauge in self._live.items():
+            gauge.set(shard.status_counts[status])
+        oldest = shard.oldest_open()
+        age_ms = 0 if oldest is None else max(0, run_time_ms - oldest.start_run_time_ms)
+        self._longest_open.set(age_ms)
+        self.outcomes.set(outcome_count)

@@ -1,0 +1,239 @@
+"""What the coordinator keeps: its records, and where their rows lie.
+
+    metadata   TxnID, sequence of the record in its transaction   TransactionMetadataEntry
+    outcomes   TxnID                                              TransactionOutcome
+    meta       a name                                             single values
+
+Keys are big-endian, so that scans come in order: a transaction's records in theirs, outcomes by the
+age of their transactions. Records are what `Shard.apply` takes, live and in replay. Pure.
+Source: PIP-31, Transaction Log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from magnetar_coordinator.transaction import Counts, Participant, TxnStatus, WriterCounts
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as pb
+from magnetar_core.wire import transaction_pb2 as txn_pb
+
+METADATA: Final = "metadata"
+OUTCOMES: Final = "outcomes"
+META: Final = "meta"
+FAMILIES: Final = (METADATA, OUTCOMES, META)
+
+META_COUNTER: Final = b"counter"
+META_OUTCOME_COUNT: Final = b"outcome_count"
+META_RUN_TIME: Final = b"run_time"
+META_INCARNATION: Final = b"incarnation"
+META_STORE_TOKEN: Final = b"store_token"
+META_TCID: Final = b"tcid"
+META_CLUSTER: Final = b"cluster_hash"
+
+TXN_ID_BYTES: Final = 16
+_SEQUENCE = struct.Struct(">I")
+_U64 = struct.Struct(">Q")
+
+WIRE_STATUS: Final[dict[TxnStatus, common.TxnStatus]] = {
+    TxnStatus.OPEN: common.OPEN,
+    TxnStatus.COMMITTING: common.COMMITTING,
+    TxnStatus.COMMITTED: common.COMMITTED,
+    TxnStatus.ABORTING: common.ABORTING,
+    TxnStatus.ABORTED: common.ABORTED,
+}
+
+
+class TxnOpened(NamedTuple):
+    """NEW."""
+
+    txn_id: TxnID
+    timeout_ms: int
+    start_run_time_ms: int
+    time_ms: int
+    participants: tuple[Participant, ...] = ()
+
+
+class ParticipantsAdded(NamedTuple):
+    """ADD_PARTITION or ADD_SUBSCRIPTION: only those that were absent, all of one kind."""
+
+    txn_id: TxnID
+    participants: tuple[Participant, ...]
+    time_ms: int
+
+
+class StatusChanged(NamedTuple):
+    """UPDATE. COMMITTING keeps what the client said with its end."""
+
+    txn_id: TxnID
+    expected: TxnStatus
+    new: TxnStatus
+    time_ms: int
+    counts: Counts | None = None
+    selection: tuple[int, ...] | None = None
+
+
+class LossAccepted(NamedTuple):
+    """ACCEPT_LOSS."""
+
+    txn_id: TxnID
+    time_ms: int
+
+
+class TxnEnded(NamedTuple):
+    """Every participant has ended it: the outcome takes the place of all its other records."""
+
+    txn_id: TxnID
+    status: TxnStatus
+    end_run_time_ms: int
+    end_time_ms: int
+    selection_digest: bytes
+
+
+MetadataRecord: TypeAlias = TxnOpened | ParticipantsAdded | StatusChanged | LossAccepted
+Record: TypeAlias = MetadataRecord | TxnEnded
+
+
+def metadata_key(txn_id: TxnID, sequence: int) -> bytes:
+    return txn_id.to_bytes() + _SEQUENCE.pack(sequence)
+
+
+def txn_id_of_key(key: bytes) -> TxnID:
+    return TxnID.from_bytes(key[:TXN_ID_BYTES])
+
+
+def u64(value: int) -> bytes:
+    return _U64.pack(value)
+
+
+def read_u64(value: bytes) -> int:
+    return int(_U64.unpack(value)[0])
+
+
+def encode_metadata(record: MetadataRecord) -> bytes:
+    """A record as TransactionMetadataEntry. PIP-31, Transaction Log."""
+    # The key holds the TxnID; it is in the entry too because PIP-31's format has it.
+    entry = pb.TransactionMetadataEntry(txn_id=record.txn_id.to_wire())
+    entry.last_modification_time_ms = record.time_ms
+    if isinstance(record, TxnOpened):
+        entry.metadata_op = pb.NEW
+        entry.new_status = common.OPEN
+        entry.txn_timeout_ms = record.timeout_ms
+        entry.start_run_time_ms = record.start_run_time_ms
+        entry.start_time_ms = record.time_ms
+        _put_participants(entry, record.participants)
+    elif isinstance(record, ParticipantsAdded):
+        is_partition = isinstance(record.participants[0], PartitionName)
+        entry.metadata_op = pb.ADD_PARTITION if is_partition else pb.ADD_SUBSCRIPTION
+        _put_participants(entry, record.participants)
+    elif isinstance(record, StatusChanged):
+        entry.metadata_op = pb.UPDATE
+        entry.expected_status = WIRE_STATUS[record.expected]
+        entry.new_status = WIRE_STATUS[record.new]
+        if record.counts is not None:
+            entry.counts_given = True
+            _put_counts(entry, record.counts)
+        if record.selection is not None:
+            entry.selection_given = True
+            entry.selected_writer_ids.extend(record.selection)
+    else:
+        entry.metadata_op = pb.ACCEPT_LOSS
+    return entry.SerializeToString()
+
+
+def decode_metadata(value: bytes) -> MetadataRecord:
+    """Read what encode_metadata wrote."""
+    entry = pb.TransactionMetadataEntry.FromString(value)
+    txn_id = TxnID.from_wire(entry.txn_id)
+    time_ms = entry.last_modification_time_ms
+    if entry.metadata_op == pb.NEW:
+        return TxnOpened(
+            txn_id,
+            entry.txn_timeout_ms,
+            entry.start_run_time_ms,
+            entry.start_time_ms,
+            _participants(entry),
+        )
+    if entry.metadata_op in (pb.ADD_PARTITION, pb.ADD_SUBSCRIPTION):
+        return ParticipantsAdded(txn_id, _participants(entry), time_ms)
+    if entry.metadata_op == pb.UPDATE:
+        return StatusChanged(
+            txn_id,
+            TxnStatus(entry.expected_status),
+            TxnStatus(entry.new_status),
+            time_ms,
+            _counts(entry) if entry.counts_given else None,
+            tuple(entry.selected_writer_ids) if entry.selection_given else None,
+        )
+    assert entry.metadata_op == pb.ACCEPT_LOSS, f"unknown record {entry.metadata_op}"
+    return LossAccepted(txn_id, time_ms)
+
+
+def encode_outcome(record: TxnEnded) -> bytes:
+    return pb.TransactionOutcome(
+        status=WIRE_STATUS[record.status],
+        end_run_time_ms=record.end_run_time_ms,
+        end_time_ms=record.end_time_ms,
+        selection_digest=record.selection_digest,
+    ).SerializeToString()
+
+
+def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
+    outcome = pb.TransactionOutcome.FromString(value)
+    return TxnEnded(
+        txn_id,
+        TxnStatus(outcome.status),
+        outcome.end_run_time_ms,
+        outcome.end_time_ms,
+        outcome.selection_digest,
+    )
+
+
+def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
+    return tuple((one.writer_id, one.count) for one in counts)
+
+
+def wire_counts(counts: WriterCounts) -> list[txn_pb.WriterCount]:
+    return [txn_pb.WriterCount(writer_id=writer_id, count=count) for writer_id, count in counts]
+
+
+def _put_participants(
+    entry: pb.TransactionMetadataEntry, participants: Iterable[Participant]
+) -> None:
+    for participant in participants:
+        if isinstance(participant, PartitionName):
+            entry.partitions.append(participant.to_wire())
+        else:
+            entry.subscriptions.append(participant.to_wire())
+
+
+def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]:
+    return (
+        *(PartitionName.from_wire(one) for one in entry.partitions),
+        *(SubscriptionName.from_wire(one) for one in entry.subscriptions),
+    )
+
+
+def _put_counts(entry: pb.TransactionMetadataEntry, counts: Counts) -> None:
+    for participant, pairs in counts.items():
+        if isinstance(participant, PartitionName):
+            entry.partition_counts.add(
+                partition=participant.to_wire(), producers=wire_counts(pairs)
+            )
+        else:
+            entry.subscription_counts.add(
+                subscription=participant.to_wire(), consumers=wire_counts(pairs)
+            )
+
+
+def _counts(entry: pb.TransactionMetadataEntry) -> Counts:
+    counts: dict[Participant, WriterCounts] = {}
+    for partition in entry.partition_counts:
+        counts[PartitionName.from_wire(partition.partition)] = writer_counts(partition.producers)
+    for subscription in entry.subscription_counts:
+        name = SubscriptionName.from_wire(subscription.subscription)
+        counts[name] = writer_counts(subscription.consumers)
+    return counts

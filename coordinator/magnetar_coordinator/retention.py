@@ -1,0 +1,54 @@
+"""Forgets outcomes: those that are old enough, and those beyond the number to be kept.
+
+They are looked at in the order of their TxnIDs, from the oldest on, a portion at a time. A portion
+full of transactions that stayed open for very long can hold up the removal behind it.
+"""
+
+from __future__ import annotations
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.metadata_store import TransactionMetadataStore
+
+# In a row, before it rests until the next call.
+_PORTIONS_MAX = 20
+
+
+class OutcomeRetention:
+    """One coordinator's outcomes."""
+
+    def __init__(self, metadata: TransactionMetadataStore, config: CoordinatorConfig) -> None:
+        self._metadata = metadata
+        self._config = config
+
+    async def remove(self, run_time_ms: int) -> int:
+        """Remove what may go, as far as a few portions reach. Returns how many went.
+
+        Raises:
+            StoreFailed: outcomes cannot be read.
+        """
+        removed = 0
+        for _ in range(_PORTIONS_MAX):
+            removed_now, scanned = await self._remove_portion(run_time_ms)
+            removed += removed_now
+            if removed_now == 0 or scanned < self._config.outcome_removal_rows:
+                break
+        return removed
+
+    async def _remove_portion(self, run_time_ms: int) -> tuple[int, int]:
+        metadata = self._metadata
+        start = metadata.first_outcome_key
+        rows = await metadata.outcomes(start, rows_max=self._config.outcome_removal_rows)
+        old_run_time_ms = run_time_ms - self._config.outcome_retention_ms
+        removed = 0
+        first_kept = b""
+        for key, outcome in rows:
+            excess = metadata.outcome_count - self._config.outcomes_max
+            if excess > 0 or outcome.end_run_time_ms <= old_run_time_ms:
+                metadata.forget_outcome(key)
+                removed += 1
+            elif not first_kept:
+                first_kept = key
+        # Unless an earlier transaction ended while we read.
+        if rows and metadata.first_outcome_key == start:
+            metadata.first_outcome_key = first_kept or rows[-1][0] + b"\x00"
+        return removed, len(rows)

@@ -1,0 +1,277 @@
+"""The coordinator's commands: what arrives on a link or in a unary call, decided by the shard.
+
+Source: PIP-31, Wire Protocol Changes, New Commands, and TC Request Processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from magnetar_coordinator.broker_link import PROTOCOL_VERSION
+from magnetar_coordinator.descriptions import describe, describe_outcome
+from magnetar_coordinator.records import WIRE_STATUS, TxnEnded, writer_counts
+from magnetar_coordinator.shard import (
+    End,
+    OutcomeMissing,
+    not_open,
+    repeat_accept_loss,
+    repeat_end,
+)
+from magnetar_coordinator.transaction import (
+    Counts,
+    Participant,
+    TxnAction,
+    TxnStatus,
+    WriterCounts,
+)
+from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.errors import ClusterMismatch, InvalidArgument, MagnetarError
+from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2
+from magnetar_core.wire import transaction_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar_coordinator.coordinator import Coordinator
+
+_LIST_LIMIT_DEFAULT = 1_000
+_LIST_LIMIT_MAX = 10_000
+_LIVE = frozenset({TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING})
+
+
+class CoordinatorServer:
+    """What a coordinator is to its transport.
+
+    Attributes:
+        handlers: by the command's field in the envelope; for streams and unary calls alike.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.handlers: Mapping[str, Handler] = {
+            "hello": self._hello,
+            "new_txn": self._serving(self._new_txn),
+            "add_partition_to_txn": self._serving(self._add_partitions),
+            "add_subscription_to_txn": self._serving(self._add_subscriptions),
+            "end_txn": self._serving(self._end_txn),
+            "describe_txn": self._serving(self._describe_txn),
+            "list_txns": self._serving(self._list_txns),
+            "accept_txn_loss": self._serving(self._accept_txn_loss),
+        }
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+        """A conversation begins."""
+        return CommandSession(self.handlers, write, self.refuse)
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send a refusal once all that it depends on is durable."""
+        self._coordinator.refuse(error, reply)
+
+    def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
+        return pb.CommandEndTxnResponse(txn_id=txn_id.to_wire(), status=WIRE_STATUS[status])
+
+    def _serving(self, handler: Handler) -> Handler:
+        check_serving = self._coordinator.check_serving
+
+        def handle(request: Any, reply: Reply) -> None:
+            check_serving()
+            handler(request, reply)
+
+        return handle
+
+    def _hello(self, request: common.CommandHello, reply: Reply) -> None:
+        ours, theirs = self._coordinator.config.cluster_hash, request.cluster_hash
+        if ours and theirs and ours != theirs:
+            raise ClusterMismatch(cluster_hash=ours)
+        if reply.session is not None:
+            reply.session.client_name = request.client_name
+        reply.send(
+            common.CommandHelloResponse(
+                protocol_version=PROTOCOL_VERSION,
+                server_name=self._coordinator.config.name,
+                cluster_hash=ours,
+                frame_bytes_max=FRAME_BYTES_MAX,
+            )
+        )
+
+    def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
+        """PIP-31, CommandNewTxn."""
+        coordinator = self._coordinator
+        coordinator.check_free_space()
+        config = coordinator.config
+        timeout_ms = request.txn_timeout_ms or config.txn_timeout_ms_default
+        participants: tuple[Participant, ...] = ()
+        if request.partitions or request.subscriptions:
+            participants = (
+                *_partitions(request.partitions),
+                *_subscriptions(request.subscriptions),
+            )
+        decision = coordinator.shard.new_txn(
+            timeout_ms,
+            participants,
+            run_time_ms=coordinator.run_time_ms(),
+            time_ms=coordinator.time_ms(),
+        )
+        coordinator.carry_out(decision)
+        coordinator.answer_opened(
+            reply,
+            pb.CommandNewTxnResponse(txn_id=decision.txn_id.to_wire(), txn_timeout_ms=timeout_ms),
+        )
+
+    def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
+        """PIP-31, CommandAddPartitionToTxn."""
+        txn_id = _txn_id(request)
+        body = pb.CommandAddPartitionToTxnResponse(txn_id=request.txn_id)
+        self._add(txn_id, _partitions(request.partitions), body, reply)
+
+    def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
+        """PIP-31, CommandAddSubscriptionToTxn."""
+        txn_id = _txn_id(request)
+        body = pb.CommandAddSubscriptionToTxnResponse(txn_id=request.txn_id)
+        self._add(txn_id, _subscriptions(request.subscriptions), body, reply)
+
+    def _add(
+        self, txn_id: TxnID, participants: Iterable[Participant], body: Any, reply: Reply
+    ) -> None:
+        coordinator = self._coordinator
+        try:
+            decision = coordinator.shard.add_participants(
+                txn_id, participants, time_ms=coordinator.time_ms()
+            )
+        except OutcomeMissing:
+
+            def refuse(outcome: TxnEnded) -> Any:
+                raise not_open(txn_id, outcome.status)
+
+            coordinator.answer_from_outcome(txn_id, reply, refuse)
+            return
+        coordinator.carry_out(decision)
+        coordinator.answer(reply, body)
+
+    def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
+        """PIP-31, CommandEndTxn."""
+        coordinator = self._coordinator
+        end = _end(request)
+        try:
+            decision = coordinator.shard.end(end, time_ms=coordinator.time_ms())
+        except OutcomeMissing:
+
+            def repeat(outcome: TxnEnded) -> Any:
+                decision = repeat_end(end, outcome.status, outcome.selection_digest)
+                return self.ended(end.txn_id, decision.status)
+
+            coordinator.answer_from_outcome(end.txn_id, reply, repeat)
+            return
+        # Before it is carried out: without participants it ends on the spot.
+        if request.wait_finished and end.txn_id in coordinator.shard.live:
+            coordinator.answer_when_ended(end.txn_id, reply)
+            coordinator.carry_out(decision)
+        else:
+            coordinator.carry_out(decision)
+            coordinator.answer(reply, self.ended(end.txn_id, decision.status))
+
+    def _describe_txn(self, request: pb.CommandDescribeTxn, reply: Reply) -> None:
+        coordinator = self._coordinator
+        txn_id = _txn_id(request)
+        try:
+            found = coordinator.shard.find(txn_id)
+        except OutcomeMissing:
+            coordinator.answer_from_outcome(txn_id, reply, _described_outcome)
+            return
+        if isinstance(found, TxnEnded):
+            coordinator.answer(reply, _described_outcome(found))
+            return
+        description = describe(found, run_time_ms=coordinator.run_time_ms())
+        coordinator.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
+
+    def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
+        coordinator = self._coordinator
+        limit = min(request.limit or _LIST_LIMIT_DEFAULT, _LIST_LIMIT_MAX)
+        statuses = _statuses(request.statuses) or _LIVE
+        run_time_ms = coordinator.run_time_ms()
+        response = pb.CommandListTxnsResponse()
+        for transaction in coordinator.shard.select(statuses):
+            if run_time_ms - transaction.start_run_time_ms < request.age_ms_min:
+                break  # The others are younger still.
+            if len(response.transactions) == limit:
+                response.truncated = True
+                break
+            response.transactions.append(describe(transaction, run_time_ms=run_time_ms))
+        coordinator.answer(reply, response)
+
+    def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
+        coordinator = self._coordinator
+        txn_id = _txn_id(request)
+        body = pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id)
+        try:
+            decision = coordinator.shard.accept_loss(txn_id, time_ms=coordinator.time_ms())
+        except OutcomeMissing:
+
+            def repeat(outcome: TxnEnded) -> Any:
+                repeat_accept_loss(txn_id, outcome.status)
+                return body
+
+            coordinator.answer_from_outcome(txn_id, reply, repeat)
+            return
+        coordinator.carry_out(decision)
+        coordinator.retry_when_durable(txn_id)
+        coordinator.answer(reply, body)
+
+
+def _described_outcome(outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:
+    return pb.CommandDescribeTxnResponse(transaction=describe_outcome(outcome))
+
+
+def _txn_id(request: Any) -> TxnID:
+    if not request.HasField("txn_id"):
+        raise InvalidArgument("txn_id is missing")
+    return TxnID.from_wire(request.txn_id)
+
+
+def _partitions(wire: Iterable[common.Partition]) -> list[PartitionName]:
+    names = [PartitionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic:
+            raise InvalidArgument("a partition without a topic")
+    return names
+
+
+def _subscriptions(wire: Iterable[common.Subscription]) -> list[SubscriptionName]:
+    names = [SubscriptionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic or not name.subscription:
+            raise InvalidArgument("a subscription without a topic or a name")
+    return names
+
+
+def _statuses(wire: Iterable[int]) -> frozenset[TxnStatus]:
+    try:
+        return frozenset(TxnStatus(status) for status in wire)
+    except ValueError as error:
+        raise InvalidArgument("an unknown status") from error
+
+
+def _end(request: pb.CommandEndTxn) -> End:
+    txn_id = _txn_id(request)
+    try:
+        action = TxnAction(request.txn_action)
+    except ValueError as error:
+        raise InvalidArgument(f"unknown action {request.txn_action}") from error
+    counts = _counts(request) if request.counts_given else None
+    selection = tuple(request.selected_writer_ids) if request.selection_given else None
+    return End(txn_id, action, counts, selection)
+
+
+def _counts(request: pb.CommandEndTxn) -> Counts:
+    counts: dict[Participant, WriterCounts] = {}
+    for partition in request.partition_counts:
+        name = PartitionName.from_wire(partition.partition)
+        counts[name] = writer_counts(partition.producers)
+    for subscription in request.subscription_counts:
+        cursor = SubscriptionName.from_wire(subscription.subscription)
+        counts[cursor] = writer_counts(subscription.consumers)
+    if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
+        raise InvalidArgument("a participant is counted twice")
+    return counts

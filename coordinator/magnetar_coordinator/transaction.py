@@ -1,0 +1,144 @@
+"""One transaction as its coordinator sees it: its states, and the one table that moves them.
+
+    OPEN --COMMIT_REQUESTED--> COMMITTING --PARTICIPANTS_ENDED--> COMMITTED
+      \\--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
+
+Only `next_status` reads the table, and only `Shard.apply` stores what it says. Pure.
+Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import TypeAlias
+
+from magnetar_core.errors import InvalidTxnState
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+
+
+class TxnStatus(IntEnum):
+    """Numbered as on the wire. PIP-31, TxnStatus."""
+
+    OPEN = 1
+    COMMITTING = 2
+    COMMITTED = 3
+    ABORTING = 4
+    ABORTED = 5
+
+
+class TxnAction(IntEnum):
+    """What CommandEndTxn asks for; numbered as on the wire."""
+
+    COMMIT = 0
+    ABORT = 1
+
+
+class TxnEvent(Enum):
+    """What moves a transaction."""
+
+    COMMIT_REQUESTED = auto()
+    ABORT_REQUESTED = auto()
+    EXPIRED = auto()
+    PARTICIPANTS_ENDED = auto()
+
+
+TRANSITIONS: Mapping[tuple[TxnStatus, TxnEvent], TxnStatus] = {
+    (TxnStatus.OPEN, TxnEvent.COMMIT_REQUESTED): TxnStatus.COMMITTING,
+    (TxnStatus.OPEN, TxnEvent.ABORT_REQUESTED): TxnStatus.ABORTING,
+    (TxnStatus.OPEN, TxnEvent.EXPIRED): TxnStatus.ABORTING,
+    (TxnStatus.COMMITTING, TxnEvent.PARTICIPANTS_ENDED): TxnStatus.COMMITTED,
+    (TxnStatus.ABORTING, TxnEvent.PARTICIPANTS_ENDED): TxnStatus.ABORTED,
+}
+
+REQUESTED: Mapping[TxnAction, TxnEvent] = {
+    TxnAction.COMMIT: TxnEvent.COMMIT_REQUESTED,
+    TxnAction.ABORT: TxnEvent.ABORT_REQUESTED,
+}
+
+# The action that led to a status, or will be the only one that may be repeated in it.
+ACTION_OF: Mapping[TxnStatus, TxnAction] = {
+    TxnStatus.COMMITTING: TxnAction.COMMIT,
+    TxnStatus.COMMITTED: TxnAction.COMMIT,
+    TxnStatus.ABORTING: TxnAction.ABORT,
+    TxnStatus.ABORTED: TxnAction.ABORT,
+}
+
+Participant: TypeAlias = PartitionName | SubscriptionName
+
+# How much each writer had confirmed: (writer id, count) pairs per participant.
+WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
+Counts: TypeAlias = Mapping[Participant, WriterCounts]
+
+
+def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
+    """Where an event leads.
+
+    Raises:
+        InvalidTxnState: nowhere from this status. No effect.
+    """
+    target = TRANSITIONS.get((status, event))
+    if target is None:
+        raise InvalidTxnState(
+            f"the transaction is {status.name}: {event.name} is not possible", status=status.name
+        )
+    return target
+
+
+def selection_digest(selection: Iterable[int] | None) -> bytes:
+    """SHA-256 of the selected writers, to recognise a repeat; empty without a selection."""
+    if selection is None:
+        return b""
+    writers = sorted(set(selection))
+    return hashlib.sha256(struct.pack(f">{len(writers)}Q", *writers)).digest()
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """A live transaction: OPEN, COMMITTING or ABORTING.
+
+    Attributes:
+        participants: in the order in which they were added; the values say nothing.
+        counts: what the client had confirmed; None: not to be checked.
+        selection: whose writes count, sorted; None: everybody's.
+        unfinished: who has not ended it yet, with the last error or ""; empty while OPEN.
+        record_count: rows that its metadata takes in the store.
+    """
+
+    txn_id: TxnID
+    status: TxnStatus = TxnStatus.OPEN
+    timeout_ms: int
+    start_run_time_ms: int
+    # Wall clock, shown to people; nothing is decided by it.
+    start_time_ms: int
+    last_modification_time_ms: int
+    participants: dict[Participant, None] = field(default_factory=dict)
+    counts: Counts | None = None
+    selection: tuple[int, ...] | None = None
+    unfinished: dict[Participant, str] = field(default_factory=dict)
+    loss_accepted: bool = False
+    record_count: int = 0
+
+    @property
+    def deadline_run_time_ms(self) -> int:
+        return self.start_run_time_ms + self.timeout_ms
+
+    @property
+    def action(self) -> TxnAction:
+        """What its participants are told; not for an OPEN one."""
+        return ACTION_OF[self.status]
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise TxnError."""
+        assert self.record_count > 0
+        assert self.status in (TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING)
+        assert self.unfinished.keys() <= self.participants.keys()
+        if self.status is TxnStatus.OPEN:
+            assert not self.unfinished
+        if self.status is not TxnStatus.COMMITTING:
+            assert self.counts is None
+            assert self.selection is None
+            assert not self.loss_accepted

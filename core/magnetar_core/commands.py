@@ -1,0 +1,115 @@
+"""The server's side of commands: a table of handlers, and replies that may leave later.
+
+A server is one `CommandServer`; both the streaming and the unary forms of a command end in the same
+handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`
+that they may park until the records behind it are durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
+from magnetar_core.frames import FrameWriter
+from magnetar_core.wire import service_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+# The reply's field in Command, by the type of the reply's message.
+_FIELD_OF_TYPE: dict[str, str] = {
+    field.message_type.full_name: field.name
+    for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
+    if field.message_type is not None
+}
+
+
+def command(body: Any, request_id: int = 0) -> pb.Command:
+    """Wrap a message in the envelope."""
+    return pb.Command(request_id=request_id, **{_FIELD_OF_TYPE[body.DESCRIPTOR.full_name]: body})
+
+
+class Reply:
+    """One request's answer: send or fail, once. Harmless after the conversation has ended."""
+
+    __slots__ = ("_respond", "session")
+
+    def __init__(self, respond: Callable[[Any], None], session: CommandSession | None) -> None:
+        self._respond = respond
+        # None for a unary call: it cannot be pushed to, and holds nothing.
+        self.session = session
+
+    def send(self, body: Any) -> None:
+        self._respond(body)
+
+    def fail(self, error: MagnetarError) -> None:
+        self._respond(error.to_wire())
+
+
+# A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
+Handler = Callable[[Any, Reply], None]
+
+
+class CommandSession:
+    """One conversation with a client, at the server."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        write: Callable[[pb.Frame], None],
+        on_error: Callable[[MagnetarError, Reply], None],
+    ) -> None:
+        self._handlers = handlers
+        self._writer = FrameWriter(write)
+        self._on_error = on_error
+        self.closed = False
+        self.client_name = ""
+        # Called when the conversation ends: consumers detach here.
+        self.close_callbacks: list[Callable[[], None]] = []
+
+    def push(self, body: Any) -> None:
+        """Send something that was not asked for."""
+        if not self.closed:
+            self._writer.send(command(body))
+
+    def on_frame(self, frame: pb.Frame) -> None:
+        for request in frame.commands:
+            self._handle(request)
+
+    def on_closed(self) -> None:
+        self.closed = True
+        callbacks, self.close_callbacks = self.close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _handle(self, request: pb.Command) -> None:
+        request_id = request.request_id
+        name = request.WhichOneof("body")
+
+        def respond(body: Any) -> None:
+            if not self.closed:
+                self._writer.send(command(body, request_id))
+
+        run_handler(self._handlers, name, request, Reply(respond, self), self._on_error)
+
+
+def run_handler(
+    handlers: Mapping[str, Handler],
+    name: str | None,
+    request: pb.Command,
+    reply: Reply,
+    on_error: Callable[[MagnetarError, Reply], None],
+) -> None:
+    """Find and call a command's handler; whatever it raises becomes the reply."""
+    handler = handlers.get(name) if name is not None else None
+    if name is None or handler is None:
+        reply.fail(InvalidArgument(f"this server does not answer the command {name!r}"))
+        return
+    try:
+        handler(getattr(request, name), reply)
+    except MagnetarError as error:
+        on_error(error, reply)
+    except Exception:
+        log.exception("handler of %s failed", name)
+        reply.fail(InternalError("the server failed on this command; its log says how"))

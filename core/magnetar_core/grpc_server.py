@@ -1,0 +1,293 @@
+"""Hosts a server's commands on gRPC: the stream, the unary forms, reflection and health.
+
+Both forms of a command end in the same handler. Until the server behind it is ready (recovery takes
+its time), the port answers with LogUnavailable, and the health service with NOT_SERVING.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+from google.protobuf import any_pb2
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2
+from grpc_health.v1 import health
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+from grpc_status import rpc_status
+
+from magnetar_core.commands import Handler, Reply, run_handler
+from magnetar_core.config import InvalidConfig, ListenConfig, join_address
+from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
+from magnetar_core.grpc_transport import (
+    ACCEPTED_KEY,
+    COMMON_OPTIONS,
+    KEEPALIVE_INTERVAL_MS,
+    PACKAGE,
+)
+from magnetar_core.outbox import Outbox
+from magnetar_core.transport import Session
+from magnetar_core.wire import common_pb2, service_pb2
+
+log = logging.getLogger(__name__)
+
+SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
+    *COMMON_OPTIONS,
+    # A second server on the same port is a mistake, not a wish for load balancing.
+    ("grpc.so_reuseport", 0),
+    # Clients look for signs of life, also when nothing is under way.
+    ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+Context = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class CommandServer(Protocol):
+    """What answers commands: the broker's and the coordinator's `.server`."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """By the command's field in the envelope."""
+        ...
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session: ...
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send a refusal once all that it depends on is durable."""
+        ...
+
+
+def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
+    """An error as a gRPC status: its code, and itself as a typed detail."""
+    name = ERROR_OF_CODE.get(error.code, MagnetarError).grpc_status
+    detail = any_pb2.Any()
+    detail.Pack(error)
+    return status_pb2.Status(
+        code=getattr(grpc.StatusCode, name).value[0], message=error.message, details=[detail]
+    )
+
+
+class GrpcServer:
+    """One service on one port.
+
+    Args:
+        service: "Broker" or "TransactionCoordinator".
+    """
+
+    def __init__(self, service: str, config: ListenConfig) -> None:
+        self._name = f"{PACKAGE}.{service}"
+        self._service = service_pb2.DESCRIPTOR.services_by_name[service]
+        self._config = config
+        self._commands: CommandServer | None = None
+        self._stopping = False
+        self._sessions: set[_ServerSession] = set()
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return join_address(self._config.host, self.port)
+
+    async def open(self) -> None:
+        """Take the port; `port` and `address` are then known. Nothing is served yet.
+
+        Raises:
+            InvalidConfig: the port is taken, or the certificate cannot be read.
+        """
+        await self._set_health(serving=False)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(self._name, self._method_handlers()),)
+        )
+        add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (self._name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        asked = join_address(self._config.host, self._config.port)
+        try:
+            self.port = self._bind(asked)
+        except RuntimeError as error:
+            raise InvalidConfig(
+                f"cannot listen at {asked}: it is taken, or not an address of this machine; "
+                "choose another port, or stop what uses it"
+            ) from error
+        await self._server.start()
+
+    async def serve(self, commands: CommandServer) -> None:
+        """Begin to answer: the server behind this port has recovered."""
+        self._commands = commands
+        await self._set_health(serving=True)
+
+    async def close(self) -> None:
+        """Refuse what is new, send what is queued, and end every conversation."""
+        if self._stopping:
+            return
+        self._stopping = True
+        await self._health.enter_graceful_shutdown()
+        for session in list(self._sessions):
+            session.finish()
+        await self._server.stop(self._config.stop_grace_ms / 1_000)
+
+    def _bind(self, address: str) -> int:
+        config = self._config
+        if not config.tls_certificate_file:
+            return self._server.add_insecure_port(address)
+        try:
+            key = Path(config.tls_key_file).read_bytes()
+            certificate = Path(config.tls_certificate_file).read_bytes()
+        except OSError as error:
+            raise InvalidConfig(f"the TLS files cannot be read: {error}") from error
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        return self._server.add_secure_port(address, credentials)
+
+    async def _set_health(self, *, serving: bool) -> None:
+        status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING
+        await self._health.set("", status)
+        await self._health.set(self._name, status)
+
+    def _method_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for method in self._service.methods:
+            if method.client_streaming:
+                handlers[method.name] = grpc.stream_stream_rpc_method_handler(self._exchange)
+            else:
+                handlers[method.name] = self._unary_handler(method)
+        return handlers
+
+    def _unary_handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
+        name = _FIELD_OF_REQUEST[method.input_type.full_name]
+
+        async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+            def respond(body: Any) -> None:
+                if not answer.done():
+                    answer.set_result(body)
+
+            commands = self._commands
+            if commands is None or self._stopping:
+                respond(_not_ready().to_wire())
+            else:
+                envelope = service_pb2.Command(**{name: request})
+                reply = Reply(respond, None)
+                run_handler(commands.handlers, name, envelope, reply, commands.refuse)
+            body = await answer
+            if isinstance(body, common_pb2.ServerError):
+                await _abort(context, body)
+            return body
+
+        return grpc.unary_unary_rpc_method_handler(
+            call,
+            request_deserializer=GetMessageClass(method.input_type).FromString,
+            response_serializer=_serialize,
+        )
+
+    async def _exchange(self, _requests: object, context: Context) -> None:
+        commands = self._commands
+        if commands is None or self._stopping:
+            await _abort(context, _not_ready().to_wire())
+            return
+        await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
+        session = _ServerSession(context, commands, self._config.session_queue_bytes_max)
+        self._sessions.add(session)
+        try:
+            await session.run()
+        finally:
+            self._sessions.discard(session)
+
+
+class _ServerSession:
+    """The server's end of one stream."""
+
+    def __init__(self, context: Context, commands: CommandServer, queue_bytes_max: int) -> None:
+        self._context = context
+        self._queue_bytes_max = queue_bytes_max
+        self._outbox = Outbox(queue_bytes_max)
+        self._overflowed = asyncio.Event()
+        self._session = commands.accept(self.write)
+
+    def write(self, frame: service_pb2.Frame) -> None:
+        """Queue a frame; a client that lets too much pile up is disconnected."""
+        self._outbox.put(frame.SerializeToString())
+        if self._outbox.byte_count > self._queue_bytes_max:
+            log.warning("%s leaves too much unread; it is disconnected", self._context.peer())
+            self._outbox.close()
+            self._overflowed.set()
+
+    def finish(self) -> None:
+        """End the conversation after what is queued."""
+        self._outbox.finish()
+
+    async def run(self) -> None:
+        """Carry frames both ways until either side ends the conversation."""
+        loop = asyncio.get_running_loop()
+        # A sender that waits for the client to read never looks up: the overflow is waited for.
+        parts = [
+            loop.create_task(self._send()),
+            loop.create_task(self._receive()),
+            loop.create_task(self._overflow()),
+        ]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._outbox.close()
+            for part in parts:
+                part.cancel()
+            self._session.on_closed()
+        if self._overflowed.is_set():
+            await _abort(self._context, QuotaExceeded("too much was left unread").to_wire())
+
+    async def _overflow(self) -> None:
+        await self._overflowed.wait()
+
+    async def _send(self) -> None:
+        try:
+            while (frame := await self._outbox.take()) is not None:
+                await self._context.write(frame)
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            log.debug("%s is gone", self._context.peer())
+
+    async def _receive(self) -> None:
+        try:
+            while isinstance(data := await self._context.read(), bytes):
+                self._session.on_frame(service_pb2.Frame.FromString(data))
+        except DecodeError:
+            log.warning("%s sent what is no frame; it is disconnected", self._context.peer())
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            log.debug("%s is gone", self._context.peer())
+        except Exception:
+            log.exception("a frame from %s could not be handled", self._context.peer())
+
+
+async def _abort(
+    context: grpc.aio.ServicerContext[Any, Any], error: common_pb2.ServerError
+) -> None:
+    status = rpc_status.to_status(to_status(error))
+    await context.abort(status.code, status.details, status.trailing_metadata or ())
+
+
+def _not_ready() -> LogUnavailable:
+    return LogUnavailable("the server is starting or stopping; ask again")
+
+
+def _serialize(message: Any) -> bytes:
+    serialized: bytes = message.SerializeToString()
+    return serialized
+
+
+# A unary method is named by its request: this finds the request's field in the envelope.
+_FIELD_OF_REQUEST: dict[str, str] = {
+    field.message_type.full_name: field.name
+    for field in service_pb2.Command.DESCRIPTOR.oneofs_by_name["body"].fields
+    if field.message_type is not None
+}

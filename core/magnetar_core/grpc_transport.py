@@ -1,0 +1,218 @@
+"""The transport of real processes: a conversation is one bidirectional gRPC stream.
+
+Each link has a channel of its own, so that a broken one is seen at once and the next attempt does
+not wait for gRPC's backoff: when to try again is the caller's policy. Retries, proxies and service
+configuration are off for the same reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.outbox import Outbox
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import service_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+PACKAGE = "magnetar.v1"
+# An idle peer is asked for a sign of life, and given this long to answer.
+KEEPALIVE_INTERVAL_MS = 10_000
+KEEPALIVE_TIMEOUT_MS = 5_000
+# Frames beyond the limit are refused by gRPC itself; joined and enveloped ones need some room.
+GRPC_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + (1 << 20)
+# In the initial metadata of a conversation that the server has accepted: a refusal has none.
+ACCEPTED_KEY = "magnetar-service"
+OUTBOX_BYTES_HIGH = 4 << 20
+
+COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Flow control windows large enough for batches in flight.
+    ("grpc.http2.lookahead_bytes", 4 << 20),
+    ("grpc.http2.max_frame_size", 1 << 20),
+)
+CHANNEL_OPTIONS = (
+    *COMMON_OPTIONS,
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+)
+
+ExchangeCall = grpc.aio.StreamStreamCall[bytes, bytes]
+
+
+def exchange_method(service: str) -> str:
+    """The full name of a service's stream."""
+    return f"/{PACKAGE}.{service}/Exchange"
+
+
+class GrpcTransport:
+    """Reaches servers over gRPC.
+
+    Args:
+        credentials: for TLS; without them the conversation is plain text, which is for loopback
+            and for networks that are trusted.
+        connect_timeout_ms: until an address that neither accepts nor refuses counts as dead.
+    """
+
+    def __init__(
+        self,
+        credentials: grpc.ChannelCredentials | None = None,
+        *,
+        connect_timeout_ms: float = 5_000,
+    ) -> None:
+        self._credentials = credentials
+        self._connect_timeout_ms = connect_timeout_ms
+        self._links: set[GrpcLink] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def connect(
+        self,
+        address: str,
+        service: str,
+        on_frame: Callable[[pb.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> GrpcLink:
+        """Open a conversation.
+
+        Raises:
+            LinkClosed: nobody answers there, or not such a service.
+        """
+        if self._closed:
+            raise LinkClosed("the transport is closed")
+        channel = self._channel(address)
+        call: ExchangeCall | None = None
+        try:
+            method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
+                exchange_method(service)
+            )
+            call = method()
+            async with asyncio.timeout(self._connect_timeout_ms / 1_000):
+                await _accepted(call, address)
+        except BaseException as error:
+            if call is not None:
+                call.cancel()
+            self._spawn(channel.close())
+            if isinstance(error, TimeoutError):
+                raise LinkClosed(
+                    f"{address} did not answer within {self._connect_timeout_ms:.0f} ms"
+                ) from None
+            raise
+        link = GrpcLink(address, call, on_frame, on_closed)
+        self._links.add(link)
+        self._spawn(self._run(link, channel))
+        return link
+
+    async def close(self) -> None:
+        """End all conversations, and wait until their on_closed has been called."""
+        self._closed = True
+        for link in list(self._links):
+            link.close()
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._credentials is not None:
+            return grpc.aio.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+    async def _run(self, link: GrpcLink, channel: grpc.aio.Channel) -> None:
+        try:
+            await link.run()
+        finally:
+            self._links.discard(link)
+            await channel.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _accepted(call: ExchangeCall, address: str) -> None:
+    if any(key == ACCEPTED_KEY for key, _ in await call.initial_metadata()):
+        return
+    # Of gRPC's own words, the last name the reason.
+    reason = (await call.details()).rpartition("last error: ")[2]
+    raise LinkClosed(f"no conversation with {address}: {reason}")
+
+
+class GrpcLink:
+    """The client's end of one stream."""
+
+    def __init__(
+        self,
+        address: str,
+        call: ExchangeCall,
+        on_frame: Callable[[pb.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self._address = address
+        self._call = call
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self._outbox = Outbox(OUTBOX_BYTES_HIGH)
+        self._closed = False
+
+    def write(self, frame: pb.Frame) -> None:
+        if not self._closed:
+            self._outbox.put(frame.SerializeToString())
+
+    async def drain(self) -> None:
+        await self._outbox.drain()
+
+    def close(self) -> None:
+        self._closed = True
+        self._outbox.close()
+        self._call.cancel()
+
+    async def run(self) -> None:
+        """Carry frames both ways until the conversation ends, then say so."""
+        sender = asyncio.get_running_loop().create_task(self._send())
+        try:
+            await self._receive()
+        finally:
+            self.close()
+            sender.cancel()
+            self._on_closed()
+
+    async def _receive(self) -> None:
+        try:
+            while isinstance(data := await self._call.read(), bytes):
+                if self._closed:
+                    return
+                self._on_frame(pb.Frame.FromString(data))
+        except grpc.aio.AioRpcError as error:
+            log.debug("the link to %s broke: %s", self._address, error.details())
+        except asyncio.CancelledError:
+            # Our own close() arrives as a cancellation too; only the task's own one goes on.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        except DecodeError:
+            log.warning("%s sent what is no frame; the link is closed", self._address)
+        except Exception:
+            log.exception("a frame from %s could not be handled", self._address)
+
+    async def _send(self) -> None:
+        try:
+            while (frame := await self._outbox.take()) is not None:
+                await self._call.write(frame)
+        except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
+            # The receiver is told the reason.
+            self._call.cancel()

@@ -1,0 +1,92 @@
+"""Logs and metrics of a process. Neither ever holds a payload.
+
+Sans-I/O modules stay silent; what they decide is logged and counted by whoever calls them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from magnetar_core.config import InvalidConfig, join_address
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+LogFormat = Literal["auto", "text", "json"]
+_TEXT_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
+_TEXT_TIME_FORMAT = "%H:%M:%S"
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line, for whatever collects logs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logging(
+    *, level: str = "info", log_format: LogFormat = "auto", stream: TextIO | None = None
+) -> None:
+    """Send this process's log to a stream (standard error), in place of what was set up before.
+
+    Args:
+        log_format: "auto" is for people on a terminal, and JSON lines otherwise.
+    Raises:
+        InvalidConfig: no such level or format.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise InvalidConfig(f"{level!r} is no log level; choose debug, info, warning or error")
+    if log_format not in ("auto", "text", "json"):
+        raise InvalidConfig(f"{log_format!r} is no log format; choose auto, text or json")
+    target = stream if stream is not None else sys.stderr
+    handler = logging.StreamHandler(target)
+    if log_format == "text" or (log_format == "auto" and target.isatty()):
+        handler.setFormatter(logging.Formatter(_TEXT_FORMAT, _TEXT_TIME_FORMAT))
+    else:
+        handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(number)
+
+
+class MetricsEndpoint:
+    """A Prometheus endpoint on a thread of its own.
+
+    Raises:
+        InvalidConfig: the port is taken.
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
+        from prometheus_client import start_http_server
+
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        except OSError as error:
+            raise InvalidConfig(
+                f"metrics cannot be served at {join_address(host, port)}: {error.strerror}; "
+                "choose another port"
+            ) from error
+        self.address = join_address(host, self._server.server_port)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

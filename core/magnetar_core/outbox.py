@@ -1,0 +1,101 @@
+"""Frames on their way out of one end of a conversation: queued, gathered, bounded.
+
+Frames are serialized when they are put here, so that sizes are exact and a payload is copied once.
+Serialized frames may be joined end to end: to protobuf that is one frame with all their commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+# Small frames that wait together leave together, up to this much.
+JOIN_BYTES_MAX = 256 << 10
+
+
+class Outbox:
+    """A queue between whoever writes frames, never waiting, and one task that sends them.
+
+    Args:
+        bytes_high: `drain` waits above this.
+    """
+
+    def __init__(self, bytes_high: int) -> None:
+        self._bytes_high = bytes_high
+        self._frames: deque[bytes] = deque()
+        self._closed = False
+        self._sender: asyncio.Future[None] | None = None
+        self._drainers: list[asyncio.Future[None]] = []
+        # What is queued, and what the sender has taken and not yet sent.
+        self.byte_count = 0
+        self._taken_bytes = 0
+
+    def put(self, frame: bytes) -> None:
+        """Queue a serialized frame. Does nothing after close."""
+        if self._closed:
+            return
+        self._frames.append(frame)
+        self.byte_count += len(frame)
+        _wake(self._sender)
+
+    async def take(self) -> bytes | None:
+        """Wait for what to send next; None when the outbox is finished. For one task only.
+
+        Taking again says that what was taken before has been sent.
+        """
+        self.byte_count -= self._taken_bytes
+        self._taken_bytes = 0
+        if self._drainers and self.byte_count <= self._bytes_high // 2:
+            self._release()
+        while not self._frames:
+            if self._closed:
+                return None
+            self._sender = asyncio.get_running_loop().create_future()
+            try:
+                await self._sender
+            finally:
+                self._sender = None
+        frame = self._frames.popleft()
+        if self._frames and len(frame) < JOIN_BYTES_MAX:
+            frame = self._join(frame)
+        self._taken_bytes = len(frame)
+        return frame
+
+    async def drain(self) -> None:
+        """Wait while too much is queued; returns at once after close."""
+        if self._closed or self.byte_count <= self._bytes_high:
+            return
+        drainer = asyncio.get_running_loop().create_future()
+        self._drainers.append(drainer)
+        await drainer
+
+    def finish(self) -> None:
+        """Take no more frames; `take` returns None after what is queued."""
+        self._closed = True
+        _wake(self._sender)
+        self._release()
+
+    def close(self) -> None:
+        """Finish, and forget what is queued."""
+        self._frames.clear()
+        self.byte_count = self._taken_bytes = 0
+        self.finish()
+
+    def _join(self, first: bytes) -> bytes:
+        gathered = [first]
+        size = len(first)
+        while self._frames and size + len(self._frames[0]) <= JOIN_BYTES_MAX:
+            frame = self._frames.popleft()
+            gathered.append(frame)
+            size += len(frame)
+        return b"".join(gathered)
+
+    def _release(self) -> None:
+        drainers, self._drainers = self._drainers, []
+        for drainer in drainers:
+            _wake(drainer)
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)

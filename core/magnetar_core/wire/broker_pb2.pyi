@@ -1,0 +1,302 @@
+from magnetar_core.wire import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXCLUSIVE: _ClassVar[SubscriptionType]
+    SHARED: _ClassVar[SubscriptionType]
+    FAILOVER: _ClassVar[SubscriptionType]
+
+class InitialPosition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LATEST: _ClassVar[InitialPosition]
+    EARLIEST: _ClassVar[InitialPosition]
+EXCLUSIVE: SubscriptionType
+SHARED: SubscriptionType
+FAILOVER: SubscriptionType
+LATEST: InitialPosition
+EARLIEST: InitialPosition
+
+class CommandSend(_message.Message):
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    producer_id: int
+    sequence_id: int
+    num_messages: int
+    txn_id: _common_pb2.TxnId
+    follows_txn_id: _common_pb2.TxnId
+    batch: bytes
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+
+class CommandSendResponse(_message.Message):
+    __slots__ = ("message_id", "duplicate")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    message_id: _common_pb2.MessageIdData
+    duplicate: bool
+    def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+
+class Message(_message.Message):
+    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    event_time_ms: int
+    properties: _containers.ScalarMap[str, str]
+    message_id: _common_pb2.MessageIdData
+    append_time_ms: int
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+
+class CommandPublish(_message.Message):
+    __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    messages: _containers.RepeatedCompositeFieldContainer[Message]
+    producer_id: int
+    sequence_id: int
+    txn_id: _common_pb2.TxnId
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class DeliveredBatch(_message.Message):
+    __slots__ = ("entry_id", "first_index", "num_messages", "batch", "excluded", "redelivery_count", "append_time_ms", "txn_id")
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NUM_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDED_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    entry_id: int
+    first_index: int
+    num_messages: int
+    batch: bytes
+    excluded: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    redelivery_count: int
+    append_time_ms: int
+    txn_id: _common_pb2.TxnId
+    def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandRead(_message.Message):
+    __slots__ = ("partition", "start_offset", "messages_max", "bytes_max")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    start_offset: int
+    messages_max: int
+    bytes_max: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+
+class CommandReadResponse(_message.Message):
+    __slots__ = ("ledger_id", "batches", "next_offset", "end_offset")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    batches: _containers.RepeatedCompositeFieldContainer[DeliveredBatch]
+    next_offset: int
+    end_offset: int
+    def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class CommandPeek(_message.Message):
+    __slots__ = ("partition", "start_offset", "messages_max")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    start_offset: int
+    messages_max: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., messages_max: _Optional[int] = ...) -> None: ...
+
+class CommandPeekResponse(_message.Message):
+    __slots__ = ("messages", "next_offset", "end_offset")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[Message]
+    next_offset: int
+    end_offset: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class CommandSubscribe(_message.Message):
+    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    consumer_id: int
+    type: SubscriptionType
+    initial_position: InitialPosition
+    consumer_name: str
+    attach_epoch: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ...) -> None: ...
+
+class CommandSubscribeResponse(_message.Message):
+    __slots__ = ("ledger_id", "active")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    active: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ...) -> None: ...
+
+class CommandFlow(_message.Message):
+    __slots__ = ("subscription", "consumer_id", "permits")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    consumer_id: int
+    permits: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., permits: _Optional[int] = ...) -> None: ...
+
+class CommandDeliver(_message.Message):
+    __slots__ = ("consumer_id", "topic_id", "partition", "ledger_id", "batches")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    topic_id: int
+    partition: int
+    ledger_id: int
+    batches: _containers.RepeatedCompositeFieldContainer[DeliveredBatch]
+    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ...) -> None: ...
+
+class CommandConsumerChange(_message.Message):
+    __slots__ = ("consumer_id", "topic_id", "partition", "active", "closed")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    topic_id: int
+    partition: int
+    active: bool
+    closed: bool
+    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ...) -> None: ...
+
+class CommandAck(_message.Message):
+    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id")
+    class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        INDIVIDUAL: _ClassVar[CommandAck.AckType]
+        CUMULATIVE: _ClassVar[CommandAck.AckType]
+    INDIVIDUAL: CommandAck.AckType
+    CUMULATIVE: CommandAck.AckType
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    consumer_id: int
+    ack_type: CommandAck.AckType
+    message_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageIdData]
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    txn_id: _common_pb2.TxnId
+    ack_sequence: int
+    ledger_id: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ...) -> None: ...
+
+class CommandAckResponse(_message.Message):
+    __slots__ = ("consumer_id", "txn_id")
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    consumer_id: int
+    txn_id: _common_pb2.TxnId
+    def __init__(self, consumer_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandNack(_message.Message):
+    __slots__ = ("subscription", "consumer_id", "ranges")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    consumer_id: int
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
+
+class CommandNackResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandSeek(_message.Message):
+    __slots__ = ("subscription", "offset", "append_time_ms", "position")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    offset: int
+    append_time_ms: int
+    position: InitialPosition
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ...) -> None: ...
+
+class CommandSeekResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class CommandCloseConsumer(_message.Message):
+    __slots__ = ("subscription", "consumer_id")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    consumer_id: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ...) -> None: ...
+
+class CommandCloseConsumerResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandUnsubscribe(_message.Message):
+    __slots__ = ("subscription",)
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    subscription: _common_pb2.Subscription
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ...) -> None: ...
+
+class CommandUnsubscribeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,182 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TxnAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMMIT: _ClassVar[TxnAction]
+    ABORT: _ClassVar[TxnAction]
+
+class TxnStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TXN_STATUS_UNSPECIFIED: _ClassVar[TxnStatus]
+    OPEN: _ClassVar[TxnStatus]
+    COMMITTING: _ClassVar[TxnStatus]
+    COMMITTED: _ClassVar[TxnStatus]
+    ABORTING: _ClassVar[TxnStatus]
+    ABORTED: _ClassVar[TxnStatus]
+
+class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ERROR_CODE_UNSPECIFIED: _ClassVar[ErrorCode]
+    TXN_NOT_FOUND: _ClassVar[ErrorCode]
+    TXN_FORGOTTEN: _ClassVar[ErrorCode]
+    TOPIC_NOT_FOUND: _ClassVar[ErrorCode]
+    SUBSCRIPTION_NOT_FOUND: _ClassVar[ErrorCode]
+    GONE: _ClassVar[ErrorCode]
+    TOPIC_EXISTS: _ClassVar[ErrorCode]
+    SEQUENCE_COMMITTED: _ClassVar[ErrorCode]
+    INVALID_TXN_STATE: _ClassVar[ErrorCode]
+    PRODUCER_FENCED: _ClassVar[ErrorCode]
+    SEQUENCE_TOO_OLD: _ClassVar[ErrorCode]
+    SEQUENCE_GAP: _ClassVar[ErrorCode]
+    TRANSACTION_CONFLICT: _ClassVar[ErrorCode]
+    CONCURRENT_TRANSACTIONS: _ClassVar[ErrorCode]
+    LOG_UNAVAILABLE: _ClassVar[ErrorCode]
+    PARTITION_MOVED: _ClassVar[ErrorCode]
+    OUTCOME_UNKNOWN: _ClassVar[ErrorCode]
+    OUT_OF_RANGE: _ClassVar[ErrorCode]
+    DATA_LOSS: _ClassVar[ErrorCode]
+    CHECKSUM_MISMATCH: _ClassVar[ErrorCode]
+    TXN_INCOMPLETE: _ClassVar[ErrorCode]
+    QUOTA_EXCEEDED: _ClassVar[ErrorCode]
+    DISK_FULL: _ClassVar[ErrorCode]
+    MESSAGE_TOO_LARGE: _ClassVar[ErrorCode]
+    AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
+    INVALID_ARGUMENT: _ClassVar[ErrorCode]
+    CONSUMER_BUSY: _ClassVar[ErrorCode]
+    CLUSTER_MISMATCH: _ClassVar[ErrorCode]
+    RESOURCE_IN_USE: _ClassVar[ErrorCode]
+    SUBSCRIPTION_EXISTS: _ClassVar[ErrorCode]
+    INTERNAL: _ClassVar[ErrorCode]
+COMMIT: TxnAction
+ABORT: TxnAction
+TXN_STATUS_UNSPECIFIED: TxnStatus
+OPEN: TxnStatus
+COMMITTING: TxnStatus
+COMMITTED: TxnStatus
+ABORTING: TxnStatus
+ABORTED: TxnStatus
+ERROR_CODE_UNSPECIFIED: ErrorCode
+TXN_NOT_FOUND: ErrorCode
+TXN_FORGOTTEN: ErrorCode
+TOPIC_NOT_FOUND: ErrorCode
+SUBSCRIPTION_NOT_FOUND: ErrorCode
+GONE: ErrorCode
+TOPIC_EXISTS: ErrorCode
+SEQUENCE_COMMITTED: ErrorCode
+INVALID_TXN_STATE: ErrorCode
+PRODUCER_FENCED: ErrorCode
+SEQUENCE_TOO_OLD: ErrorCode
+SEQUENCE_GAP: ErrorCode
+TRANSACTION_CONFLICT: ErrorCode
+CONCURRENT_TRANSACTIONS: ErrorCode
+LOG_UNAVAILABLE: ErrorCode
+PARTITION_MOVED: ErrorCode
+OUTCOME_UNKNOWN: ErrorCode
+OUT_OF_RANGE: ErrorCode
+DATA_LOSS: ErrorCode
+CHECKSUM_MISMATCH: ErrorCode
+TXN_INCOMPLETE: ErrorCode
+QUOTA_EXCEEDED: ErrorCode
+DISK_FULL: ErrorCode
+MESSAGE_TOO_LARGE: ErrorCode
+AUTHORIZATION_FAILED: ErrorCode
+INVALID_ARGUMENT: ErrorCode
+CONSUMER_BUSY: ErrorCode
+CLUSTER_MISMATCH: ErrorCode
+RESOURCE_IN_USE: ErrorCode
+SUBSCRIPTION_EXISTS: ErrorCode
+INTERNAL: ErrorCode
+
+class TxnId(_message.Message):
+    __slots__ = ("most_bits", "least_bits")
+    MOST_BITS_FIELD_NUMBER: _ClassVar[int]
+    LEAST_BITS_FIELD_NUMBER: _ClassVar[int]
+    most_bits: int
+    least_bits: int
+    def __init__(self, most_bits: _Optional[int] = ..., least_bits: _Optional[int] = ...) -> None: ...
+
+class Partition(_message.Message):
+    __slots__ = ("topic", "partition", "topic_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    topic_id: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("topic", "subscription", "partition", "topic_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    partition: int
+    topic_id: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., partition: _Optional[int] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
+class MessageIdData(_message.Message):
+    __slots__ = ("ledger_id", "entry_id", "index")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    index: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+
+class OffsetRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class ServerError(_message.Message):
+    __slots__ = ("code", "message", "details")
+    class DetailsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DETAILS_FIELD_NUMBER: _ClassVar[int]
+    code: ErrorCode
+    message: str
+    details: _containers.ScalarMap[str, str]
+    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CommandHello(_message.Message):
+    __slots__ = ("protocol_version", "client_name", "cluster_hash")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    client_name: str
+    cluster_hash: str
+    def __init__(self, protocol_version: _Optional[int] = ..., client_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ...) -> None: ...
+
+class CommandHelloResponse(_message.Message):
+    __slots__ = ("protocol_version", "server_name", "cluster_hash", "frame_bytes_max")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    server_name: str
+    cluster_hash: str
+    frame_bytes_max: int
+    def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ...) -> None: ...

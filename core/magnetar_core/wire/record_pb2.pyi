@@ -1,0 +1,194 @@
+from magnetar_core.wire import common_pb2 as _common_pb2
+from magnetar_core.wire import topic_pb2 as _topic_pb2
+from magnetar_core.wire import transaction_pb2 as _transaction_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TransactionMetadataOp(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NEW: _ClassVar[TransactionMetadataOp]
+    ADD_PARTITION: _ClassVar[TransactionMetadataOp]
+    ADD_SUBSCRIPTION: _ClassVar[TransactionMetadataOp]
+    UPDATE: _ClassVar[TransactionMetadataOp]
+    ACCEPT_LOSS: _ClassVar[TransactionMetadataOp]
+NEW: TransactionMetadataOp
+ADD_PARTITION: TransactionMetadataOp
+ADD_SUBSCRIPTION: TransactionMetadataOp
+UPDATE: TransactionMetadataOp
+ACCEPT_LOSS: TransactionMetadataOp
+
+class TransactionMetadataEntry(_message.Message):
+    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids")
+    METADATA_OP_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
+    NEW_STATUS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    START_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_MODIFICATION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
+    metadata_op: TransactionMetadataOp
+    txn_id: _common_pb2.TxnId
+    expected_status: _common_pb2.TxnStatus
+    new_status: _common_pb2.TxnStatus
+    partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
+    txn_timeout_ms: int
+    start_run_time_ms: int
+    start_time_ms: int
+    last_modification_time_ms: int
+    counts_given: bool
+    partition_counts: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.PartitionCounts]
+    subscription_counts: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.SubscriptionCounts]
+    selection_given: bool
+    selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TransactionOutcome(_message.Message):
+    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    END_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.TxnStatus
+    end_run_time_ms: int
+    end_time_ms: int
+    selection_digest: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ...) -> None: ...
+
+class TopicRecord(_message.Message):
+    __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    topic: str
+    partitions: int
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: _topic_pb2.RetainUnconsumed
+    ledger_id: int
+    created_at_ms: int
+    def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[_topic_pb2.RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+
+class SubscriptionRecord(_message.Message):
+    __slots__ = ("subscription_id", "topic_id", "partition", "subscription")
+    SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    subscription_id: int
+    topic_id: int
+    partition: int
+    subscription: str
+    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class CommitMarker(_message.Message):
+    __slots__ = ("txn_id", "writers", "stored_bytes")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    writers: _containers.RepeatedCompositeFieldContainer[MarkerWriter]
+    stored_bytes: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., writers: _Optional[_Iterable[_Union[MarkerWriter, _Mapping]]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
+
+class MarkerWriter(_message.Message):
+    __slots__ = ("ordinal", "producer_id", "count")
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    ordinal: int
+    producer_id: int
+    count: int
+    def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class TransactionIndexRow(_message.Message):
+    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    HAS_MARKER_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.TxnStatus
+    start_time_ms: int
+    marker_entry_id: int
+    has_marker: bool
+    selection_digest: bytes
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ...) -> None: ...
+
+class TransactionWriterRow(_message.Message):
+    __slots__ = ("writer_id", "next_index", "follows_txn_id")
+    WRITER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    writer_id: int
+    next_index: int
+    follows_txn_id: _common_pb2.TxnId
+    def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class ProducerRow(_message.Message):
+    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id")
+    NEXT_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    next_sequence_id: int
+    last_time_ms: int
+    last_sequence_id: int
+    last_entry_id: int
+    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
+
+class PartitionRow(_message.Message):
+    __slots__ = ("first_offset", "end_offset", "retained_bytes")
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    first_offset: int
+    end_offset: int
+    retained_bytes: int
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ...) -> None: ...
+
+class WatermarkRow(_message.Message):
+    __slots__ = ("incarnation", "low_watermark", "live", "orphans")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    ORPHANS_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    low_watermark: int
+    live: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.TxnRange]
+    orphans: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class IncarnationRow(_message.Message):
+    __slots__ = ("incarnation", "store_token")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    store_token: str
+    def __init__(self, incarnation: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
+
+class PendingAckRow(_message.Message):
+    __slots__ = ("ranges",)
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,184 @@
+from magnetar_core.wire import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RetainUnconsumed(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    YES: _ClassVar[RetainUnconsumed]
+    NO: _ClassVar[RetainUnconsumed]
+YES: RetainUnconsumed
+NO: RetainUnconsumed
+
+class CommandCreateTopic(_message.Message):
+    __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: RetainUnconsumed
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ...) -> None: ...
+
+class CommandCreateTopicResponse(_message.Message):
+    __slots__ = ("topic_id",)
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
+
+class CommandListTopics(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicSummary]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicSummary, _Mapping]]] = ...) -> None: ...
+
+class TopicSummary(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: int
+    partitions: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class CommandDescribeTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class CommandDescribeTopicResponse(_message.Message):
+    __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: int
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: RetainUnconsumed
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionDescription]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ...) -> None: ...
+
+class PartitionDescription(_message.Message):
+    __slots__ = ("partition", "broker_name", "ledger_id", "first_offset", "end_offset", "has_txnlog", "open_txns", "subscriptions")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TXNS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    broker_name: str
+    ledger_id: int
+    first_offset: int
+    end_offset: int
+    has_txnlog: bool
+    open_txns: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionDescription]
+    def __init__(self, partition: _Optional[int] = ..., broker_name: _Optional[str] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., open_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionDescription, _Mapping]]] = ...) -> None: ...
+
+class SubscriptionDescription(_message.Message):
+    __slots__ = ("subscription", "mark_delete_offset", "backlog", "pending_ack_count", "pending_txns", "consumers", "unacked_count")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    PENDING_ACK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_TXNS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    UNACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    subscription: str
+    mark_delete_offset: int
+    backlog: int
+    pending_ack_count: int
+    pending_txns: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    consumers: _containers.RepeatedScalarFieldContainer[str]
+    unacked_count: int
+    def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ...) -> None: ...
+
+class CommandDeleteTopic(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class CommandDeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandLookup(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class CommandLookupResponse(_message.Message):
+    __slots__ = ("topic_id", "broker_addresses")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    broker_addresses: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic_id: _Optional[int] = ..., broker_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CommandGetClusterInfo(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandGetClusterInfoResponse(_message.Message):
+    __slots__ = ("cluster_id", "membership_version", "cluster_hash", "brokers", "coordinators", "server_version")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATORS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    membership_version: int
+    cluster_hash: str
+    brokers: _containers.RepeatedCompositeFieldContainer[Member]
+    coordinators: _containers.RepeatedCompositeFieldContainer[Member]
+    server_version: str
+    def __init__(self, cluster_id: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., brokers: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., coordinators: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., server_version: _Optional[str] = ...) -> None: ...
+
+class Member(_message.Message):
+    __slots__ = ("name", "address", "tcid")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    address: str
+    tcid: int
+    def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., tcid: _Optional[int] = ...) -> None: ...
+
+class CommandTakeIncarnation(_message.Message):
+    __slots__ = ("tcid", "store_token")
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tcid: int
+    store_token: str
+    def __init__(self, tcid: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
+
+class CommandTakeIncarnationResponse(_message.Message):
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...

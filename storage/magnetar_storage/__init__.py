@@ -1,0 +1,29 @@
+"""Durable ordered rows for one process: the seam, its engines, and group commit.
+
+The engines are imported by name (`magnetar_storage.rocks`, `.memory`), so that a simulation needs no
+RocksDB.
+"""
+
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import (
+    KEY_END,
+    Reader,
+    Snapshot,
+    Store,
+    StoreFailed,
+    StoreInUse,
+    WriteBatch,
+    end_of_prefix,
+)
+
+__all__ = [
+    "KEY_END",
+    "GroupCommit",
+    "Reader",
+    "Snapshot",
+    "Store",
+    "StoreFailed",
+    "StoreInUse",
+    "WriteBatch",
+    "end_of_prefix",
+]

@@ -1,0 +1,223 @@
+"""Group commit: one write and one sync for everything that happened meanwhile.
+
+A state change puts its rows into the open group and is applied in memory at once; its reply is
+parked
+here until the group is durable. One task seals the open group, writes it and syncs, while the next
+group fills. Groups are numbered from 1; a group's number is the *position* of what is in it.
+Nothing
+of a group leaves the process before it is durable.
+
+Time comes from the event loop only, and there is no thread here: under a loop with virtual time a
+run
+is repeated exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from magnetar_storage.store import Store, StoreFailed, WriteBatch
+
+# Operations, bytes, and the seconds that the group's write and sync took.
+Observe = Callable[[int, int, float], None]
+
+
+class GroupCommit:
+    """The only writer of a store.
+
+    A failed write or sync is never retried, since memory already ran ahead of the store: every
+    parked
+    callback is dropped, waiters get StoreFailed, and on_failure is called once, to end the process.
+
+    Args:
+        on_failure: called once with what the store raised.
+        observe: called for each group that was written, when it is durable.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        on_failure: Callable[[BaseException], None],
+        observe: Observe | None = None,
+    ) -> None:
+        self._store = store
+        self._on_failure = on_failure
+        self._observe = observe
+        self._hooks: list[Callable[[WriteBatch], None]] = []
+        self._deferred = False
+        self._sealed_position = 0
+        self.durable_position = 0
+        self.batch = WriteBatch(self._before_first_operation)
+        self._parked_open: list[Callable[[], None]] = []
+        self._parked_sealed: list[Callable[[], None]] = []
+        self._running: list[Callable[[], None]] | None = None
+        # A dict, since a set's order would differ from run to run.
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._wake = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    def position(self) -> int:
+        """What anything applied in memory so far depends on; a reply leaves once it is durable.
+
+        The open group if it holds or expects a row, else the newest sealed one, durable or not.
+        """
+        if self.batch.operations or self._deferred:
+            return self._sealed_position + 1
+        return self._sealed_position
+
+    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+        """Call back at once if position is durable, else when it is, in the order of these calls.
+
+        A callback must not block or raise: an exception goes to the event loop's exception handler,
+        as a bug, and the others still run. After a failure what is not durable never calls back.
+        """
+        if position <= self.durable_position:
+            if self._running is not None and position == self.durable_position:
+                self._running.append(callback)  # Not ahead of those parked before it.
+            else:
+                callback()
+            return
+        assert position <= self.position(), f"position {position} holds nothing yet"
+        if self._failure is not None:
+            return
+        if position <= self._sealed_position:
+            self._parked_sealed.append(callback)
+        else:
+            self._parked_open.append(callback)
+
+    async def durable(self, position: int | None = None) -> None:
+        """Wait until position is durable; without one, everything applied so far.
+
+        Raises:
+            StoreFailed: it may or may not be durable; the process is ending.
+        """
+        if position is None:
+            position = self.position()
+        if position <= self.durable_position:
+            return
+        self._raise_failure()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[future] = None
+        self.when_durable(position, lambda: None if future.done() else future.set_result(None))
+        try:
+            await future
+        finally:
+            self._waiters.pop(future, None)
+
+    def before_seal(self, hook: Callable[[WriteBatch], None]) -> None:
+        """Have hook add deferred rows to every group just before it is sealed.
+
+        For rows that change often and need writing once a group. A hook that raises fails the
+        group,
+        since memory would then hold what the store will never see.
+        """
+        self._hooks.append(hook)
+
+    def mark_deferred(self) -> None:
+        """A hook will add a row: the open group is no longer empty. Repeating it is cheap."""
+        if not self._deferred:
+            self._check_open()
+            self._deferred = True
+            self._wake.set()
+
+    async def start(self) -> None:
+        assert self._task is None, "started twice"
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
+
+    async def close(self) -> None:
+        """Make everything appended durable, what callbacks append included; then accept no more.
+
+        The store stays open.
+
+        Raises:
+            StoreFailed: something appended may be lost.
+        """
+        if self._task is not None and not self._closing:
+            self._closing = True
+            self._wake.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._raise_failure()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                # Everything that becomes ready in this turn of the event loop joins the group.
+                await asyncio.sleep(0)
+                self._wake.clear()
+                if self.position() > self.durable_position:
+                    await self._commit()
+                if self._closing:
+                    if self.position() == self.durable_position:
+                        return
+                    self._wake.set()
+        except asyncio.CancelledError as error:
+            self._fail(error)
+            raise
+        except Exception as error:
+            self._fail(error)
+            self._on_failure(error)
+
+    async def _commit(self) -> None:
+        batch = self._seal()
+        started = asyncio.get_running_loop().time()
+        await self._store.write(batch)
+        await self._store.sync()
+        if self._observe is not None:
+            seconds = asyncio.get_running_loop().time() - started
+            self._observe(len(batch), batch.byte_count, seconds)
+        self.durable_position = self._sealed_position
+        self._running, self._parked_sealed = self._parked_sealed, []
+        try:
+            # The list may grow while it is walked: see when_durable.
+            for callback in self._running:
+                self._guard(callback)
+        finally:
+            self._running = None
+
+    def _seal(self) -> WriteBatch:
+        """Close the open group, with its deferred rows, and open the next."""
+        for hook in self._hooks:
+            hook(self.batch)
+        sealed, self.batch = self.batch, WriteBatch(self._before_first_operation)
+        self._deferred = False
+        self._sealed_position += 1
+        self._parked_sealed, self._parked_open = self._parked_open, []
+        # Hooks may have woken the writer for the group that they were called for.
+        self._wake.clear()
+        return sealed
+
+    def _before_first_operation(self) -> None:
+        self._check_open()
+        self._wake.set()
+
+    def _check_open(self) -> None:
+        self._raise_failure()
+        if self._closing and self._task is not None and self._task.done():
+            raise StoreFailed("the group commit is closed: nothing can be appended")
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed("a write or sync failed; the process must end") from self._failure
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._parked_open.clear()
+        self._parked_sealed.clear()
+        for future in self._waiters:
+            if not future.done():
+                future.set_exception(StoreFailed("a write or sync failed"))
+
+    def _guard(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler(
+                {"message": "a callback of the group commit raised", "exception": error}
+            )

@@ -1,0 +1,245 @@
+"""The in-memory engine, for simulation and tests.
+
+`MemoryDisk` is what outlives a process: it keeps rows, loses unsynced ones on command, fails, fills
+and stalls as told. `MemoryStore` is one process's opening of it. All chance and all time are
+injected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from random import Random
+
+from magnetar_storage.memory_table import Table
+from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
+
+# How to take one batch back: in reverse, put these rows back (None: delete the key).
+_Undo = list[tuple[str, bytes, bytes | None]]
+
+
+class MemoryDisk:
+    """Rows that survive the process, and the faults of what they lie on.
+
+    Every fault is a plain attribute that a test may set at any time.
+
+    Args:
+        random: decides failures that have a probability. Without it, probabilities must stay 0.
+        sleep: how a stall passes time, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        random: Random | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.free_bytes = 1 << 40  # Not reduced by writes; a batch larger than this fails.
+        self.write_seconds = 0.0
+        self.sync_seconds = 0.0
+        self.write_failure_probability = 0.0
+        self.sync_failure_probability = 0.0
+        self.write_count = 0  # Batches ever written, lost ones included.
+        self.sync_count = 0
+        self._random = random
+        self._sleep = sleep
+        self._fail_next_write = False
+        self._fail_next_sync = False
+        self._tables: dict[str, Table] = {}
+        self._undo: deque[_Undo] = deque()  # One for each unsynced batch, oldest first.
+        self._opened_by: MemoryStore | None = None
+
+    def fail_next_write(self) -> None:
+        self._fail_next_write = True
+
+    def fail_next_sync(self) -> None:
+        self._fail_next_sync = True
+
+    @property
+    def unsynced_batch_count(self) -> int:
+        return len(self._undo)
+
+    def crash(self, random: Random | None = None) -> int:
+        """End the process that has this disk open. Returns how many batches were lost.
+
+        Args:
+            random: how much of the unsynced tail is lost, in whole batches, from none to all of it,
+                as after a power loss. None: nothing is lost, as after kill -9.
+        """
+        self._opened_by = None
+        lost_count = 0 if random is None else random.randint(0, len(self._undo))
+        for _ in range(lost_count):
+            for family, key, value in reversed(self._undo.pop()):
+                table = self._writable(family)
+                if value is None:
+                    table.delete(key)
+                else:
+                    table.put(key, value)
+        self._undo.clear()  # What came through a crash is on the disk.
+        return lost_count
+
+    def _writable(self, family: str) -> Table:
+        """The family's table, copied first if a snapshot looks at it."""
+        table = self._tables[family]
+        if table.shared:
+            table = self._tables[family] = table.copy()
+        return table
+
+    def _apply(self, batch: WriteBatch) -> None:
+        undo: _Undo = []
+        for kind, family, key, value in batch.operations:
+            table = self._writable(family)
+            if kind == PUT:
+                undo.append((family, key, table.put(key, value)))
+            elif kind == DELETE:
+                undo.append((family, key, table.delete(key)))
+            else:
+                removed = table.delete_range(key, value)
+                undo.extend((family, row_key, row_value) for row_key, row_value in removed)
+        self._undo.append(undo)
+        self.write_count += 1
+
+    def _keep(self, write_count: int) -> None:
+        """The first write_count batches ever written are safe now."""
+        while self._undo and self.write_count - len(self._undo) < write_count:
+            self._undo.popleft()
+
+    def _write_fails(self, batch: WriteBatch) -> bool:
+        failed, self._fail_next_write = self._fail_next_write, False
+        full = batch.byte_count > self.free_bytes
+        return failed or full or self._strikes(self.write_failure_probability)
+
+    def _sync_fails(self) -> bool:
+        failed, self._fail_next_sync = self._fail_next_sync, False
+        return failed or self._strikes(self.sync_failure_probability)
+
+    def _strikes(self, probability: float) -> bool:
+        if not probability:
+            return False
+        assert self._random is not None, "a probability needs an injected random"
+        return self._random.random() < probability
+
+
+class MemoryStore:
+    """One opening of a disk. After the disk's crash everything raises StoreFailed.
+
+    Raises:
+        StoreInUse: the disk is open already.
+    """
+
+    def __init__(self, disk: MemoryDisk, families: Collection[str]) -> None:
+        if disk._opened_by is not None:
+            raise StoreInUse("another process uses this disk")
+        for name in families:
+            disk._tables.setdefault(name, Table())
+        disk._opened_by = self
+        self._disk = disk
+        self._families = frozenset(families)
+        self._failure: str | None = None
+
+    async def write(self, batch: WriteBatch) -> None:
+        self._check()
+        disk = self._disk
+        for _, family, _, _ in batch.operations:
+            if family not in self._families:
+                raise KeyError(family)
+        if disk.write_seconds:
+            await disk._sleep(disk.write_seconds)
+            self._check()
+        if disk._write_fails(batch):
+            raise self._fail("write failed")
+        disk._apply(batch)
+
+    async def sync(self) -> None:
+        self._check()
+        disk = self._disk
+        target = disk.write_count  # What is written during a stall is not covered.
+        if disk.sync_seconds:
+            await disk._sleep(disk.sync_seconds)
+            self._check()
+        if disk._sync_fails():
+            raise self._fail("sync failed")
+        disk.sync_count += 1
+        disk._keep(target)
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        self._check()
+        return self._table(family).values.get(key)
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        self._check()
+        table = self._table(family)
+        return table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
+
+    async def snapshot(self) -> MemorySnapshot:
+        self._check()
+        tables = {name: self._table(name) for name in self._families}
+        for table in tables.values():
+            table.shared = True
+        return MemorySnapshot(self, tables)
+
+    def free_bytes(self) -> int:
+        return self._disk.free_bytes
+
+    async def close(self) -> None:
+        if self._disk._opened_by is self:
+            self._disk._opened_by = None
+        self._failure = self._failure or "the store is closed"
+
+    def _table(self, family: str) -> Table:
+        if family not in self._families:
+            raise KeyError(family)
+        return self._disk._tables[family]
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise StoreFailed(self._failure)
+        if self._disk._opened_by is not self:
+            raise StoreFailed("the process crashed")
+
+    def _fail(self, failure: str) -> StoreFailed:
+        self._failure = failure
+        return StoreFailed(failure)
+
+
+class MemorySnapshot:
+    """A frozen view of every family. It ends with its store."""
+
+    def __init__(self, store: MemoryStore, tables: dict[str, Table]) -> None:
+        self._store = store
+        self._tables: dict[str, Table] | None = tables
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        return self._table(family).values.get(key)
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        table = self._table(family)
+        return table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
+
+    async def close(self) -> None:
+        self._tables = None
+
+    def _table(self, family: str) -> Table:
+        self._store._check()
+        if self._tables is None:
+            raise StoreFailed("the snapshot is closed")
+        return self._tables[family]

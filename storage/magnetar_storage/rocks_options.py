@@ -1,0 +1,69 @@
+"""How RocksDB is tuned for Magnetar: two cores shared with the server, and little memory.
+
+A server has about ten families and most are small, so memory is bounded over all of them: memtables
+by `MEMTABLES_BYTES_MAX`, blocks, indexes and filters by the block cache that the caller gives.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import rocksdict
+
+# Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
+WAL_BYTES_MAX: Final = 128 << 20
+
+MEMTABLES_BYTES_MAX: Final = 96 << 20
+ROW_MEMTABLE_BYTES: Final = 8 << 20
+# A payload's memtable holds whole values until its flush moves them to a blob file.
+PAYLOAD_MEMTABLE_BYTES: Final = 32 << 20
+
+# Values above this go to blob files, so that compaction moves their keys only.
+BLOB_BYTES_MIN: Final = 4 << 10
+BLOB_FILE_BYTES: Final = 64 << 20
+
+
+def database_options() -> rocksdict.Options:
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_max_total_wal_size(WAL_BYTES_MAX)
+    options.set_db_write_buffer_size(MEMTABLES_BYTES_MAX)
+    options.set_max_background_jobs(2)
+    # A torn tail is what a crash leaves, and only rows never synced can be in it.
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
+    options.set_bytes_per_sync(1 << 20)
+    options.set_max_open_files(512)
+    options.set_avoid_unnecessary_blocking_io(True)
+    options.set_max_log_file_size(4 << 20)
+    options.set_keep_log_file_num(4)
+    options.set_stats_dump_period_sec(0)
+    return options
+
+
+def row_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
+    """A family of small rows: cursors, indexes, metadata."""
+    blocks = rocksdict.BlockBasedOptions()
+    blocks.set_block_cache(cache)
+    blocks.set_bloom_filter(10, False)
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    options = rocksdict.Options(raw_mode=True)
+    options.set_block_based_table_factory(blocks)
+    options.set_write_buffer_size(ROW_MEMTABLE_BYTES)
+    options.set_max_write_buffer_number(3)
+    options.set_compression_type(rocksdict.DBCompressionType.lz4())
+    return options
+
+
+def payload_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
+    """A family of messages: what is large goes to blob files, as it came (clients compress)."""
+    options = row_family_options(cache)
+    options.set_write_buffer_size(PAYLOAD_MEMTABLE_BYTES)
+    options.set_enable_blob_files(True)
+    options.set_min_blob_size(BLOB_BYTES_MIN)
+    options.set_blob_file_size(BLOB_FILE_BYTES)
+    options.set_blob_compression_type(rocksdict.DBCompressionType.none())
+    options.set_enable_blob_gc(True)
+    options.set_blob_gc_force_threshold(0.5)
+    return options

@@ -1,0 +1,160 @@
+"""The seam between Magnetar and whatever keeps its rows.
+
+A store holds families of rows, each family ordered by key as bytes compare. Nothing of an engine
+crosses this file: the same callers must one day run on a store whose rows live in S3, which is why
+everything that may take time is awaited, reads too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+PUT: Final = 0
+DELETE: Final = 1
+DELETE_RANGE: Final = 2
+
+# (PUT, family, key, value), (DELETE, family, key, b"") or (DELETE_RANGE, family, start, end)
+Operation = tuple[int, str, bytes, bytes]
+
+# Above every key in use: no family has keys that begin with 32 bytes of 0xFF.
+KEY_END: Final = b"\xff" * 32
+
+
+class StoreFailed(Exception):
+    """The engine cannot go on: a read, write or sync failed, or a crash cut it off.
+
+    What was not yet durable may or may not survive. Never retry: memory already ran ahead of the
+    rows, so the process must end and start again from what is durable.
+    """
+
+
+class StoreInUse(Exception):
+    """Another process uses this data directory. Nothing was touched; stop that one first."""
+
+
+class WriteBatch:
+    """Operations that take effect together, in the order in which they were added.
+
+    Delete by key up to a few thousand rows and by range beyond, a few ranges a second: in RocksDB
+    each range makes its family's next point gets slower.
+
+    Args:
+        on_first_operation: called before the first operation is added. If it raises, that operation
+            is not added.
+    """
+
+    __slots__ = ("_on_first_operation", "byte_count", "operations")
+
+    def __init__(self, on_first_operation: Callable[[], None] | None = None) -> None:
+        self.operations: list[Operation] = []
+        self.byte_count = 0
+        self._on_first_operation = on_first_operation
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def put(self, family: str, key: bytes, value: bytes) -> None:
+        if not self.operations and self._on_first_operation is not None:
+            self._on_first_operation()
+        self.operations.append((PUT, family, key, value))
+        self.byte_count += len(key) + len(value)
+
+    def delete(self, family: str, key: bytes) -> None:
+        if not self.operations and self._on_first_operation is not None:
+            self._on_first_operation()
+        self.operations.append((DELETE, family, key, b""))
+        self.byte_count += len(key)
+
+    def delete_range(self, family: str, start: bytes, end: bytes) -> None:
+        """Delete start <= key < end. An empty range adds nothing.
+
+        RocksDB accepts a range whose end lies before its start and fails much later, at its next
+        flush, so such a range is stopped here.
+        """
+        assert start <= end, f"range of {family} ends before it starts"
+        if start == end:
+            return
+        if not self.operations and self._on_first_operation is not None:
+            self._on_first_operation()
+        self.operations.append((DELETE_RANGE, family, start, end))
+        self.byte_count += len(start) + len(end)
+
+
+class Reader(Protocol):
+    """What a store and a snapshot have in common."""
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        """The row's value, or None.
+
+        Raises:
+            StoreFailed: the row could not be read.
+            KeyError: the store was opened without this family.
+        """
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        """Rows with start <= key < end, by ascending key, or by descending key if reverse.
+
+        Args:
+            rows_max: at least 1. Fewer rows than this, and no bytes_max: the range is exhausted.
+            bytes_max: stop with the row that brings keys and values to this size; a first row is
+                returned whatever its size.
+        Raises:
+            StoreFailed: a row could not be read.
+            KeyError: the store was opened without this family.
+
+        To page, start again at the last key + b"\\x00" (reverse: end at the last key) until a page
+        is empty.
+        """
+
+
+class Snapshot(Reader, Protocol):
+    """All families as they were when the snapshot was taken. Close it soon: it pins old rows."""
+
+    async def close(self) -> None:
+        """Let go of the view. Repeating it is harmless."""
+
+
+class Store(Reader, Protocol):
+    """One process's rows. Once anything has raised StoreFailed, everything does."""
+
+    async def write(self, batch: WriteBatch) -> None:
+        """Apply a whole batch or nothing; get and scan see it when this returns.
+
+        Not yet durable: a crash loses a tail of the batches written since the last sync.
+
+        Raises:
+            StoreFailed: it may or may not be there after the next start.
+        """
+
+    async def sync(self) -> None:
+        """Return when everything written before this call is durable.
+
+        Raises:
+            StoreFailed: any of it may be lost.
+        """
+
+    async def snapshot(self) -> Snapshot: ...
+
+    def free_bytes(self) -> int:
+        """Space left on the volume."""
+
+    async def close(self) -> None:
+        """Release the store. It promises no durability: sync first. Repeating it is harmless."""
+
+
+def end_of_prefix(prefix: bytes) -> bytes:
+    """The smallest key above all that begin with prefix; KEY_END if every byte is 0xFF, or none."""
+    stem = prefix.rstrip(b"\xff")
+    if not stem:
+        return KEY_END
+    return stem[:-1] + bytes((stem[-1] + 1,))

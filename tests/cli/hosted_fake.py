@@ -1,0 +1,47 @@
+"""A server process with a fake inside: `python -m tests.cli.hosted_fake DIRECTORY MODE`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.core.fakes import FakeServer
+
+from magnetar.cli.hosting import Hosting, World, run
+from magnetar_core.config import ListenConfig
+from magnetar_storage.store import StoreFailed
+
+
+class FakeComponent:
+    def __init__(self, world: World, mode: str) -> None:
+        self.server = FakeServer()
+        self._world = world
+        self._mode = mode
+
+    async def start(self) -> None:
+        if self._mode == "slow":
+            await asyncio.sleep(60)
+        if self._mode == "fatal":
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.1, self._world.on_fatal, StoreFailed("the disk is gone"))
+
+    async def close(self) -> None:
+        print("closed", flush=True)
+
+
+if __name__ == "__main__":
+    directory, mode = Path(sys.argv[1]), sys.argv[2]
+    run(
+        Hosting(
+            kind="broker",
+            name="fake",
+            service="Broker",
+            data_dir=directory / "data",
+            families=("rows",),
+            listen=ListenConfig(metrics_port=0),
+            build=lambda world: FakeComponent(world, mode),
+            supervised=mode == "supervised",
+            ready_file=directory / "ready.json",
+        )
+    )

@@ -1,0 +1,83 @@
+"""A real server process, with a fake inside: readiness, an orderly end, and a fatal one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def start(directory: Path, mode: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.cli.hosted_fake", str(directory), mode],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_tells_that_it_is_ready_and_ends_in_order(tmp_path: Path, number: int) -> None:
+    process = start(tmp_path, "plain")
+    assert first_line(process).startswith("ready: broker fake at 127.0.0.1:")
+    ready = json.loads((tmp_path / "ready.json").read_text())
+    assert ready["pid"] == process.pid
+    with grpc.insecure_channel(ready["address"]) as channel:
+        request = health_pb2.HealthCheckRequest(service="magnetar.v1.Broker")
+        status = health_pb2_grpc.HealthStub(channel).Check(request, timeout=5).status
+        assert status == health_pb2.HealthCheckResponse.SERVING
+    with urllib.request.urlopen(ready["metrics"], timeout=5) as reply:
+        assert reply.status == 200
+    process.send_signal(number)
+    output, log = process.communicate(timeout=10)
+    assert process.returncode == 0, log
+    assert output == "closed\n"
+    assert "Traceback" not in log
+
+
+def test_a_supervised_server_ends_with_its_supervisor(tmp_path: Path) -> None:
+    process = start(tmp_path, "supervised")
+    assert json.loads(first_line(process))["name"] == "fake"
+    process.send_signal(signal.SIGINT)  # Ctrl-C is the supervisor's
+    time.sleep(0.1)
+    assert process.poll() is None
+    output, log = process.communicate(timeout=10)
+    assert (process.returncode, output) == (0, "closed\n"), log
+
+
+def test_a_server_can_be_stopped_while_it_recovers(tmp_path: Path) -> None:
+    process = start(tmp_path, "slow")
+    while not (tmp_path / "data" / "CURRENT").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(0.2)
+    process.terminate()
+    output, log = process.communicate(timeout=10)
+    assert (process.returncode, output) == (0, "closed\n"), log
+
+
+def test_a_failed_store_ends_the_process_at_once(tmp_path: Path) -> None:
+    """Rule (b): it is never retried on top of memory that ran ahead."""
+    process = start(tmp_path, "fatal")
+    first_line(process)
+    output, log = process.communicate(timeout=10)
+    assert process.returncode == 70
+    assert "the disk is gone" in log
+    assert output == ""

@@ -1,0 +1,205 @@
+"""The whole program: real servers, and commands in real pipes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
+    if importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{needed} is not there", allow_module_level=True)
+
+MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+
+
+@dataclass
+class Standalone:
+    process: subprocess.Popen[str]
+    ready_file: Path
+    environ: dict[str, str]
+
+    def ready(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return content
+
+    def run(
+        self, *arguments: str, stdin: bytes | None = None, status: int = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        done = subprocess.run(
+            [*MAGNETAR, *arguments],
+            input=stdin,
+            capture_output=True,
+            env=self.environ,
+            timeout=20,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def lines(self, *arguments: str) -> list[str]:
+        return self.run(*arguments).stdout.decode().splitlines()
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    directory = tmp_path_factory.mktemp("standalone")
+    ready_file = directory / "ready.json"
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    log = (directory / "log").open("w")
+    process = subprocess.Popen(
+        [
+            *MAGNETAR,
+            *("standalone", "--data-dir", str(directory / "data"), "--port", "0"),
+            *("--ready-file", str(ready_file)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=environ,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready: broker 127.0.0.1:"), (directory / "log").read_text()
+    address = json.loads(ready_file.read_text())["broker"]["address"]
+    environ["MAGNETAR_BROKER"] = address
+    yield Standalone(process, ready_file, environ)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0, (directory / "log").read_text()
+    assert not ready_file.exists()
+
+
+def test_a_pipe_in_and_a_pipe_out(standalone: Standalone) -> None:
+    numbers = "".join(f"{number}\n" for number in range(1, 1_001)).encode()
+    done = standalone.run("produce", "numbers", stdin=numbers)
+    assert done.stdout == b""
+    assert b"1,000 messages" in done.stderr
+    assert standalone.run("consume", "numbers", "--until-end").stdout == numbers
+
+
+def test_a_subscription_remembers_what_was_printed(standalone: Standalone) -> None:
+    standalone.run("produce", "words", stdin=b"one\ntwo\nthree\n")
+    consume = ("consume", "words", "--subscription", "reader")
+    assert standalone.lines(*consume, "--count", "2") == ["one", "two"]
+    assert standalone.lines(*consume, "--until-end") == ["three"]
+    assert standalone.lines(*consume, "--until-end") == []
+    standalone.run("subscriptions", "seek", "words", "reader", "--to", "earliest")
+    assert standalone.lines(*consume, "--until-end") == ["one", "two", "three"]
+    (row,) = standalone.json("subscriptions", "list", "words")
+    assert row["subscription"]["backlog"] == 0
+    standalone.run("subscriptions", "delete", "words", "reader")
+    assert standalone.json("subscriptions", "list", "words") == []
+
+
+def test_transactional_lines_become_visible_together(standalone: Standalone) -> None:
+    lines = "".join(f"key-{number}:{number}\n" for number in range(100)).encode()
+    done = standalone.run(
+        *("produce", "orders", "--partitions", "3", "--key-separator", ":", "--codec", "zstd"),
+        *("--transactional", "--messages-per-transaction", "30"),
+        stdin=lines,
+    )
+    assert b"4 transactions" in done.stderr
+    messages = [
+        json.loads(line)
+        for line in standalone.lines("consume", "orders", "--until-end", "--format", "json")
+    ]
+    assert sorted(int(one["value"]) for one in messages) == list(range(100))
+    assert all(one["key"] == f"key-{one['value']}" for one in messages)
+    assert len({one["partition"] for one in messages}) == 3
+    assert len({one["txn_id"] for one in messages}) == 4
+    printed = standalone.lines("consume", "orders", "--until-end", "--key-separator", ":")
+    assert sorted(printed) == sorted(lines.decode().splitlines())
+
+
+def test_a_failed_input_aborts_its_transaction(standalone: Standalone) -> None:
+    done = standalone.run(
+        *("produce", "halves", "--transactional", "--key-separator", ":"),
+        stdin=b"a:1\nno separator\n",
+        status=1,
+    )
+    assert b"line 2 has no ':'" in done.stderr
+    assert standalone.lines("consume", "halves", "--until-end") == []
+    assert standalone.json("transactions", "list") == []
+
+
+def test_topics(standalone: Standalone) -> None:
+    standalone.run("topics", "create", "flights", "--partitions", "2", "--retention", "7d")
+    done = standalone.run("topics", "create", "flights", status=1)
+    assert b"TopicExists" in done.stderr
+    described = standalone.json("topics", "describe", "flights")
+    assert described["retention_ms"] == 7 * 24 * 60 * 60 * 1000
+    assert [one["partition"] for one in described["partitions"]] == [0, 1]
+    assert "flights" in {one["topic"] for one in standalone.json("topics", "list")}
+    assert any(line.startswith("flights ") for line in standalone.lines("topics", "list"))
+    standalone.run("topics", "delete", "flights")
+    done = standalone.run("topics", "describe", "flights", status=1)
+    assert b"TopicNotFound" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_hanging_transaction_is_found_and_ended(standalone: Standalone) -> None:
+    producing = subprocess.Popen(
+        [*MAGNETAR, "produce", "stuck", "--transactional"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=standalone.environ,
+    )
+    assert producing.stdin is not None
+    producing.stdin.write(b"open\n")
+    producing.stdin.flush()
+    listed: list[dict[str, Any]] = []
+    while not (listed and listed[0]["partitions"]):
+        listed = standalone.json("transactions", "list", "--status", "open")
+    txn_id = listed[0]["txn_id"]
+    assert standalone.json("transactions", "describe", txn_id)["status"] == "OPEN"
+    assert standalone.lines("transactions", "abort", txn_id) == [f"{txn_id} is ABORTED"]
+    _, log = producing.communicate(timeout=20)
+    assert producing.returncode == 1
+    assert b"Error" in log
+    assert standalone.lines("consume", "stuck", "--until-end") == []
+
+
+def test_whoever_closes_the_pipe_ends_the_consumer_quietly(standalone: Standalone) -> None:
+    standalone.run("produce", "many", stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
+    consuming = subprocess.Popen(
+        [*MAGNETAR, "consume", "many", "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=standalone.environ,
+    )
+    assert consuming.stdout is not None
+    assert consuming.stderr is not None
+    assert consuming.stdout.readline() == b"x" * 99 + b"\n"
+    consuming.stdout.close()
+    assert consuming.wait(20) == 0
+    assert consuming.stderr.read() == b""
+
+
+def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
+    standalone.run("produce", "durable", "--transactional", stdin=b"kept\n")
+    before = standalone.ready()
+    for kind in ("broker", "coordinator"):
+        os.kill(before[kind]["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while any(
+        standalone.ready()[kind]["pid"] == before[kind]["pid"] for kind in before if kind != "pid"
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert standalone.lines("consume", "durable", "--until-end") == ["kept"]
+    standalone.run("produce", "durable", "--transactional", stdin=b"more\n")
+    assert standalone.lines("consume", "durable", "--until-end") == ["kept", "more"]

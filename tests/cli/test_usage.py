@@ -1,0 +1,152 @@
+"""What can be seen of the command line without a server."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from magnetar.cli import cli
+from magnetar.cli.errors import explain
+from magnetar.cli.output import duration
+from magnetar.cli.produce import LineReader
+from magnetar.cli.types import Duration, Size
+from magnetar_core.config import InvalidConfig
+from magnetar_core.errors import LogUnavailable, TopicNotFound
+from magnetar_core.transport import LinkClosed
+
+COMMANDS = [
+    [],
+    ["standalone"],
+    ["broker"],
+    ["coordinator"],
+    ["topics"],
+    ["topics", "create"],
+    ["topics", "list"],
+    ["topics", "describe"],
+    ["topics", "delete"],
+    ["subscriptions"],
+    ["subscriptions", "list"],
+    ["subscriptions", "delete"],
+    ["subscriptions", "seek"],
+    ["produce"],
+    ["consume"],
+    ["transactions"],
+    ["transactions", "list"],
+    ["transactions", "describe"],
+    ["transactions", "commit"],
+    ["transactions", "abort"],
+    ["transactions", "accept-loss"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    result = CliRunner().invoke(cli, [*command, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "Usage: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["fly"], "No such command"),
+        (["topics", "create"], "Missing argument"),
+        (["topics", "create", "a", "--partitions", "0"], "--partitions"),
+        (["topics", "create", "a", "--retention", "soon"], "write 500ms"),
+        (["produce", "a", "--key-separator", ""], "give it a text"),
+        (["produce", "a", "--messages-per-transaction", "5"], "needs --transactional"),
+        (["consume", "a", "--format", "json", "--key-separator", ":"], "JSON names the key"),
+        (["subscriptions", "seek", "a", "s", "--to", "5"], "add --partition"),
+        (["subscriptions", "seek", "a", "s", "--to", "noon"], "neither earliest"),
+        (["transactions", "abort", "xyz"], "transactions list"),
+        (["standalone", "--port", "65535"], "choose a lower one"),
+    ],
+)
+def test_wrong_usage_is_told_with_status_2(arguments: list[str], advice: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 2, result.output
+    assert advice in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--broker", "nonsense", "topics", "list"], "HOST:PORT"),
+        (["standalone", "--host", "0.0.0.0"], "--allow-remote"),
+    ],
+)
+def test_what_cannot_work_is_one_line_with_status_1(arguments: list[str], advice: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 1, result.output
+    assert advice in result.output
+    assert "Traceback" not in result.output
+    assert len(result.output.strip().splitlines()) == 1
+
+
+def test_errors_say_what_to_do_next() -> None:
+    def text(error: Exception) -> str:
+        return explain(error).message
+
+    assert "magnetar standalone" in text(LinkClosed("no conversation with 127.0.0.1:1"))
+    assert text(TopicNotFound("no topic 'a'")) == (
+        "TopicNotFound: no topic 'a' (No topic or partition of this name. No effect; create it, "
+        "or correct the name)"
+    )
+    assert "\n" not in text(TopicNotFound())
+    assert text(InvalidConfig("choose another port")) == "choose another port"
+    unavailable = LogUnavailable("no answer")
+    unavailable.__cause__ = LinkClosed("no conversation with 127.0.0.1:1")
+    assert "magnetar standalone" in text(unavailable)
+    assert "--debug" in text(KeyError("x"))
+    assert "magnetar[server]" in text(ModuleNotFoundError("No module named 'rocksdict'"))
+
+
+def test_the_help_imports_neither_grpc_nor_a_server() -> None:
+    code = (
+        "import sys; from click.testing import CliRunner; from magnetar.cli import cli; "
+        "CliRunner().invoke(cli, ['standalone', '--help'], catch_exceptions=False); "
+        "print(sorted({'rocksdict', 'prometheus_client', 'uvloop', 'magnetar_broker'} & "
+        "set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_durations_and_sizes() -> None:
+    for text, ms in (("500ms", 500), ("1.5s", 1_500), ("15m", 900_000), ("7d", 604_800_000)):
+        assert Duration().convert(text, None, None) == ms
+    for text, size in (("10", 10), ("2KiB", 2_048), ("1.5M", 1_500_000), ("1GB", 10**9)):
+        assert Size().convert(text, None, None) == size
+    shown = [duration(ms) for ms in (350, 2_500, 723_000, 19_200_000, 273_600_000)]
+    assert shown == ["350ms", "2.5s", "12m03s", "5h20m", "3d04h"]
+
+
+class Pieces(io.RawIOBase):
+    """A pipe that gives what arrives, however it is cut."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    def read1(self, _size: int) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+def test_lines_are_whole_however_they_arrive() -> None:
+    reader = LineReader(Pieces(b"on", b"e\ntwo\n\nth", b"ree"), None)  # type: ignore[arg-type]
+    pieces = []
+    while not reader.ended:
+        pieces.append(reader.read()[0])
+    assert pieces == [[b"one", b"two", b""], [b"three"]]
+
+
+def test_a_separator_parts_key_and_value() -> None:
+    reader = LineReader(io.BytesIO(b"a:1\nb:2:3\n"), b":")
+    assert reader.read() == ([b"1", b"2:3"], [b"a", b"b"])
+    without = LineReader(io.BytesIO(b"a:1\nb\n"), b":")
+    with pytest.raises(click.ClickException, match="line 2 has no ':'"):
+        without.read()

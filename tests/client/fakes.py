@@ -1,0 +1,583 @@
+"""A whole cluster in memory, behind the transport's seam: answers frames, breaks on command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import Any, TypeVar
+
+import magnetar
+from magnetar_core.batch import decode, encode
+from magnetar_core.clock import SystemClock
+from magnetar_core.commands import command
+from magnetar_core.errors import (
+    InvalidTxnState,
+    MagnetarError,
+    ResourceInUse,
+    SequenceGap,
+    TopicExists,
+    TopicNotFound,
+    TransactionConflict,
+    TxnNotFound,
+)
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
+
+T = TypeVar("T")
+
+BROKER_ADDRESS = "broker:1"
+COORDINATOR_ADDRESS = "coordinator:1"
+TCID = 7
+
+# What a test can make of a command, besides an error to answer with.
+DROP = "drop"  # handled, never answered
+LOSE = "lose"  # the link breaks before it arrives
+BREAK = "break"  # handled, and the link breaks before the answer
+HOLD = "hold"  # neither handled nor answered until release()
+
+Script = Callable[[str, Any], object]
+
+
+class Partition:
+    def __init__(self) -> None:
+        # (value, key, txn_id) by offset; batches as (first offset, count, bytes, txn_id).
+        self.messages: list[bytes] = []
+        self.batches: list[tuple[int, int, bytes, TxnID | None]] = []
+        self.sequences: dict[int, int] = {}
+        self.replies: dict[tuple[Any, ...], int] = {}
+        self.pending: dict[tuple[TxnID, int], list[tuple[int, bytes]]] = {}
+        self.ended: dict[TxnID, bool] = {}
+
+    def append(self, batch: bytes, txn_id: TxnID | None = None) -> int:
+        columns = decode(batch)
+        first = len(self.messages)
+        self.messages += columns.values()
+        self.batches.append((first, columns.count, batch, txn_id))
+        return first
+
+
+class Attachment:
+    def __init__(self, link: FakeLink) -> None:
+        self.link = link
+        self.permits = 0
+        self.sent: dict[int, None] = {}
+
+
+class Cursor:
+    def __init__(self, offset: int) -> None:
+        self.start = offset
+        self.acked: set[int] = set()
+        self.pending: dict[int, TxnID] = {}
+        self.ack_sequences: dict[TxnID, int] = {}
+        self.attached: dict[int, Attachment] = {}
+        self.attach_epochs: dict[int, int] = {}
+        self.redelivered: dict[int, int] = {}
+
+
+class FakeCluster:
+    """One broker and one coordinator."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, tuple[int, list[Partition]]] = {}
+        self.cursors: dict[tuple[str, str, int], Cursor] = {}
+        self.transactions: dict[TxnID, dict[str, Any]] = {}
+        self.links: list[FakeLink] = []
+        self.received: list[tuple[str, Any]] = []
+        self.script: Script = lambda name, body: None
+        self.unreachable = False
+        self.frame_bytes_max = 1 << 20
+        self.held: list[tuple[FakeLink, int, str, Any]] = []
+        self.connect_count = 0
+        self.hello_count = 0
+
+    def topic(self, name: str, partitions: int = 1) -> list[Partition]:
+        self.topics[name] = (len(self.topics) + 1, [Partition() for _ in range(partitions)])
+        return self.topics[name][1]
+
+    def publish(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+        self.topics[topic][1][partition].append(encode(list(values)))
+        self.dispatch()
+
+    def commands(self, name: str) -> list[Any]:
+        return [body for one, body in self.received if one == name]
+
+    def break_links(self) -> None:
+        for link in list(self.links):
+            link.break_now()
+
+    def release(self) -> None:
+        """Handle what the script held."""
+        held, self.held = self.held, []
+        for link, request_id, name, body in held:
+            self.handle(link, request_id, name, body)
+
+    # The transport's seam.
+
+    def transport(self) -> FakeTransport:
+        return FakeTransport(self)
+
+    def on_frame(self, link: FakeLink, frame: service_pb2.Frame) -> None:
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            assert name is not None
+            body = getattr(one, name)
+            self.received.append((name, body))
+            action = self.script(name, body)
+            if isinstance(action, MagnetarError):
+                link.push(command(action.to_wire(), one.request_id))
+            elif action == LOSE:
+                link.break_now()
+                return
+            elif action == HOLD:
+                self.held.append((link, one.request_id, name, body))
+            else:
+                self.handle(link, one.request_id, name, body, answer=action is None)
+                if action == BREAK:
+                    link.break_now()
+                    return
+
+    def handle(
+        self, link: FakeLink, request_id: int, name: str, body: Any, *, answer: bool = True
+    ) -> None:
+        try:
+            reply = getattr(self, f"on_{name}")(link, body)
+        except MagnetarError as error:
+            reply = error.to_wire()
+        if answer and reply is not None:
+            link.push(command(reply, request_id))
+        self.dispatch()
+
+    # Commands.
+
+    def on_hello(self, link: FakeLink, body: Any) -> Any:
+        self.hello_count += 1
+        return common_pb2.CommandHelloResponse(
+            protocol_version=1, cluster_hash="hash", frame_bytes_max=self.frame_bytes_max
+        )
+
+    def on_get_cluster_info(self, link: FakeLink, body: Any) -> Any:
+        return topic_pb2.CommandGetClusterInfoResponse(
+            cluster_hash="hash",
+            brokers=[topic_pb2.Member(name="b", address=BROKER_ADDRESS)],
+            coordinators=[topic_pb2.Member(name="c", address=COORDINATOR_ADDRESS, tcid=TCID)],
+        )
+
+    def on_create_topic(self, link: FakeLink, body: Any) -> Any:
+        if body.topic in self.topics:
+            raise TopicExists()
+        self.topic(body.topic, body.partitions or 1)
+        return topic_pb2.CommandCreateTopicResponse(topic_id=self.topics[body.topic][0])
+
+    def on_list_topics(self, link: FakeLink, body: Any) -> Any:
+        return topic_pb2.CommandListTopicsResponse(
+            topics=[
+                topic_pb2.TopicSummary(topic=name, topic_id=topic_id, partitions=len(partitions))
+                for name, (topic_id, partitions) in self.topics.items()
+            ]
+        )
+
+    def on_describe_topic(self, link: FakeLink, body: Any) -> Any:
+        topic_id, partitions = self.find(body.topic)
+        return topic_pb2.CommandDescribeTopicResponse(
+            topic=body.topic,
+            topic_id=topic_id,
+            partitions=[
+                topic_pb2.PartitionDescription(
+                    partition=number,
+                    end_offset=len(one.messages),
+                    open_txns=[key[0].to_wire() for key in one.pending],
+                )
+                for number, one in enumerate(partitions)
+            ],
+        )
+
+    def on_delete_topic(self, link: FakeLink, body: Any) -> Any:
+        _, partitions = self.find(body.topic)
+        if any(one.pending for one in partitions):
+            raise ResourceInUse()
+        del self.topics[body.topic]
+        return topic_pb2.CommandDeleteTopicResponse()
+
+    def on_lookup(self, link: FakeLink, body: Any) -> Any:
+        topic_id, partitions = self.find(body.topic)
+        return topic_pb2.CommandLookupResponse(
+            topic_id=topic_id, broker_addresses=[BROKER_ADDRESS] * len(partitions)
+        )
+
+    def find(self, topic: str) -> tuple[int, list[Partition]]:
+        if topic not in self.topics:
+            raise TopicNotFound()
+        return self.topics[topic]
+
+    def on_send(self, link: FakeLink, body: Any) -> Any:
+        partition = self.find(body.partition.topic)[1][body.partition.partition]
+        if not body.HasField("txn_id"):
+            key: tuple[Any, ...] = (body.producer_id, body.sequence_id)
+            expected = partition.sequences.get(body.producer_id, 0)
+            if body.sequence_id > expected:
+                raise SequenceGap()
+            if body.sequence_id == expected:
+                partition.sequences[body.producer_id] = expected + body.num_messages
+                partition.replies[key] = partition.append(body.batch)
+            return broker_pb2.CommandSendResponse(
+                message_id=common_pb2.MessageIdData(ledger_id=1, entry_id=partition.replies[key]),
+                duplicate=body.sequence_id < expected,
+            )
+        txn_id = TxnID.from_wire(body.txn_id)
+        if txn_id in partition.ended:
+            raise InvalidTxnState()
+        assert ("partition", body.partition.topic, body.partition.partition) in self.transactions[
+            txn_id
+        ]["participants"], "a send before its partition was added"
+        batches = partition.pending.setdefault((txn_id, body.producer_id), [])
+        expected = sum(count for count, _ in batches)
+        if body.sequence_id > expected:
+            raise SequenceGap()
+        if body.sequence_id == expected:
+            batches.append((body.num_messages, body.batch))
+        return broker_pb2.CommandSendResponse(
+            message_id=common_pb2.MessageIdData(index=body.sequence_id)
+        )
+
+    def on_read(self, link: FakeLink, body: Any) -> Any:
+        partition = self.find(body.partition.topic)[1][body.partition.partition]
+        batches = [one for one in partition.batches if one[0] + one[1] > body.start_offset][:2]
+        end = len(partition.messages)
+        return broker_pb2.CommandReadResponse(
+            ledger_id=1,
+            batches=[deliverable(one, range(0)) for one in batches],
+            next_offset=batches[-1][0] + batches[-1][1] if batches else end,
+            end_offset=end,
+        )
+
+    def cursor(self, wire: Any) -> Cursor:
+        return self.cursors[wire.topic, wire.subscription, wire.partition]
+
+    def on_subscribe(self, link: FakeLink, body: Any) -> Any:
+        wire = body.subscription
+        partition = self.find(wire.topic)[1][wire.partition]
+        key = (wire.topic, wire.subscription, wire.partition)
+        if key not in self.cursors:
+            earliest = body.initial_position == broker_pb2.EARLIEST
+            self.cursors[key] = Cursor(0 if earliest else len(partition.messages))
+        if body.consumer_id:
+            epochs = self.cursors[key].attach_epochs
+            assert body.attach_epoch > epochs.get(body.consumer_id, 0)
+            epochs[body.consumer_id] = body.attach_epoch
+            self.detach(self.cursors[key], body.consumer_id)
+            self.cursors[key].attached[body.consumer_id] = Attachment(link)
+        return broker_pb2.CommandSubscribeResponse(ledger_id=1, active=True)
+
+    def on_flow(self, link: FakeLink, body: Any) -> Any:
+        attachment = self.cursor(body.subscription).attached.get(body.consumer_id)
+        if attachment is not None and attachment.link is link:
+            attachment.permits += body.permits
+
+    def on_ack(self, link: FakeLink, body: Any) -> Any:
+        cursor = self.cursor(body.subscription)
+        offsets = [o for one in body.ranges for o in range(one.first, one.last + 1)]
+        if not body.HasField("txn_id"):
+            cursor.acked.update(o for o in offsets if o not in cursor.pending)
+            return broker_pb2.CommandAckResponse(consumer_id=body.consumer_id)
+        txn_id = TxnID.from_wire(body.txn_id)
+        wire = body.subscription
+        assert ("subscription", wire.topic, wire.partition, wire.subscription) in self.transactions[
+            txn_id
+        ]["participants"], "an ack before its subscription was added"
+        if self.transactions[txn_id]["status"] != common_pb2.OPEN:
+            raise InvalidTxnState()
+        expected = cursor.ack_sequences.get(txn_id, 0)
+        if body.ack_sequence > expected:
+            raise SequenceGap()
+        if body.ack_sequence == expected:
+            for offset in offsets:
+                if offset in cursor.acked or cursor.pending.get(offset, txn_id) != txn_id:
+                    raise TransactionConflict()
+            cursor.pending.update(dict.fromkeys(offsets, txn_id))
+            cursor.ack_sequences[txn_id] = expected + 1
+        return broker_pb2.CommandAckResponse(consumer_id=body.consumer_id)
+
+    def on_nack(self, link: FakeLink, body: Any) -> Any:
+        cursor = self.cursor(body.subscription)
+        attachment = cursor.attached.get(body.consumer_id)
+        for one in body.ranges:
+            for offset in range(one.first, one.last + 1):
+                if attachment is not None and offset in attachment.sent:
+                    del attachment.sent[offset]
+                    cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
+        return broker_pb2.CommandNackResponse()
+
+    def on_seek(self, link: FakeLink, body: Any) -> Any:
+        cursor = self.cursor(body.subscription)
+        if cursor.pending:
+            raise ResourceInUse()
+        cursor.start, cursor.acked = body.offset, set()
+        for consumer_id, attachment in list(cursor.attached.items()):
+            del cursor.attached[consumer_id]
+            attachment.link.push(
+                command(
+                    broker_pb2.CommandConsumerChange(
+                        consumer_id=consumer_id,
+                        partition=body.subscription.partition,
+                        closed=True,
+                    )
+                )
+            )
+        return broker_pb2.CommandSeekResponse(offset=body.offset)
+
+    def on_close_consumer(self, link: FakeLink, body: Any) -> Any:
+        self.detach(self.cursor(body.subscription), body.consumer_id)
+        return broker_pb2.CommandCloseConsumerResponse()
+
+    def detach(self, cursor: Cursor, consumer_id: int) -> None:
+        attachment = cursor.attached.pop(consumer_id, None)
+        for offset in attachment.sent if attachment is not None else ():
+            cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
+
+    def dispatch(self) -> None:
+        for (topic, _, number), cursor in self.cursors.items():
+            if topic not in self.topics:
+                continue
+            for consumer_id, attachment in list(cursor.attached.items()):
+                if attachment.link.closed:
+                    self.detach(cursor, consumer_id)
+                    continue
+                taken = {o for one in cursor.attached.values() for o in one.sent}
+                taken |= cursor.acked | set(cursor.pending)
+                for batch in self.topics[topic][1][number].batches:
+                    first, count = batch[:2]
+                    wanted = [
+                        o
+                        for o in range(first, first + count)
+                        if o >= cursor.start and o not in taken
+                    ]
+                    if not wanted or attachment.permits <= 0:
+                        continue
+                    attachment.permits -= len(wanted)
+                    attachment.sent.update(dict.fromkeys(wanted))
+                    excluded = [o for o in range(first, first + count) if o not in wanted]
+                    wire = deliverable(batch, excluded)
+                    wire.redelivery_count = max(cursor.redelivered.get(o, 0) for o in wanted)
+                    attachment.link.push(
+                        command(
+                            broker_pb2.CommandDeliver(
+                                consumer_id=consumer_id,
+                                partition=number,
+                                ledger_id=1,
+                                batches=[wire],
+                            )
+                        )
+                    )
+
+    def on_new_txn(self, link: FakeLink, body: Any) -> Any:
+        txn_id = TxnID.of(TCID, 1, len(self.transactions) + 1)
+        self.transactions[txn_id] = {"status": common_pb2.OPEN, "participants": {}}
+        return transaction_pb2.CommandNewTxnResponse(
+            txn_id=txn_id.to_wire(), txn_timeout_ms=body.txn_timeout_ms
+        )
+
+    def live(self, wire: Any) -> dict[str, Any]:
+        found = self.transactions.get(TxnID.from_wire(wire))
+        if found is None:
+            raise TxnNotFound()
+        return found
+
+    def on_add_partition_to_txn(self, link: FakeLink, body: Any) -> Any:
+        txn = self.live(body.txn_id)
+        if txn["status"] != common_pb2.OPEN:
+            raise InvalidTxnState()
+        for one in body.partitions:
+            txn["participants"]["partition", one.topic, one.partition] = None
+        return transaction_pb2.CommandAddPartitionToTxnResponse(txn_id=body.txn_id)
+
+    def on_add_subscription_to_txn(self, link: FakeLink, body: Any) -> Any:
+        txn = self.live(body.txn_id)
+        if txn["status"] != common_pb2.OPEN:
+            raise InvalidTxnState()
+        for one in body.subscriptions:
+            key = ("subscription", one.topic, one.partition, one.subscription)
+            txn["participants"][key] = None
+        return transaction_pb2.CommandAddSubscriptionToTxnResponse(txn_id=body.txn_id)
+
+    def on_end_txn(self, link: FakeLink, body: Any) -> Any:
+        txn = self.live(body.txn_id)
+        commit = body.txn_action == common_pb2.COMMIT
+        status = common_pb2.COMMITTED if commit else common_pb2.ABORTED
+        if txn["status"] not in (common_pb2.OPEN, status):
+            raise InvalidTxnState()
+        if txn["status"] == common_pb2.OPEN:
+            self.end(TxnID.from_wire(body.txn_id), commit=commit)
+        return transaction_pb2.CommandEndTxnResponse(txn_id=body.txn_id, status=status)
+
+    def end(self, txn_id: TxnID, *, commit: bool) -> None:
+        """End a transaction everywhere at once."""
+        status = common_pb2.COMMITTED if commit else common_pb2.ABORTED
+        self.transactions[txn_id]["status"] = status
+        for _, partitions in self.topics.values():
+            for partition in partitions:
+                partition.ended[txn_id] = commit
+                for key in [key for key in partition.pending if key[0] == txn_id]:
+                    for _, batch in partition.pending.pop(key):
+                        if commit:
+                            partition.append(batch, txn_id)
+        for cursor in self.cursors.values():
+            for offset in [o for o, one in cursor.pending.items() if one == txn_id]:
+                del cursor.pending[offset]
+                if commit:
+                    cursor.acked.add(offset)
+                else:
+                    for attachment in cursor.attached.values():
+                        attachment.sent.pop(offset, None)
+                    cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
+
+    def on_describe_txn(self, link: FakeLink, body: Any) -> Any:
+        return transaction_pb2.CommandDescribeTxnResponse(
+            transaction=transaction_pb2.TransactionDescription(
+                txn_id=body.txn_id, status=self.live(body.txn_id)["status"]
+            )
+        )
+
+    def on_list_txns(self, link: FakeLink, body: Any) -> Any:
+        return transaction_pb2.CommandListTxnsResponse(
+            transactions=[
+                transaction_pb2.TransactionDescription(
+                    txn_id=txn_id.to_wire(), status=txn["status"]
+                )
+                for txn_id, txn in self.transactions.items()
+            ]
+        )
+
+
+def deliverable(
+    batch: tuple[int, int, bytes, TxnID | None], excluded: Iterable[int]
+) -> broker_pb2.DeliveredBatch:
+    first, count, data, txn_id = batch
+    return broker_pb2.DeliveredBatch(
+        entry_id=first,
+        num_messages=count,
+        batch=data,
+        excluded=[common_pb2.OffsetRange(first=one, last=one) for one in excluded],
+        txn_id=None if txn_id is None else txn_id.to_wire(),
+    )
+
+
+class FakeLink:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        on_frame: Callable[[service_pb2.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self.cluster = cluster
+        self.closed = False
+        # Frames vanish in both directions, and nobody is told.
+        self.half_open = False
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self._loop = asyncio.get_running_loop()
+        cluster.links.append(self)
+
+    def write(self, frame: service_pb2.Frame) -> None:
+        if not self.half_open:
+            data = frame.SerializeToString()
+            self._loop.call_soon(self._arrive, data)
+
+    def _arrive(self, data: bytes) -> None:
+        if not self.closed:
+            self.cluster.on_frame(self, service_pb2.Frame.FromString(data))
+
+    def push(self, one: service_pb2.Command) -> None:
+        if not self.closed and not self.half_open:
+            data = service_pb2.Frame(commands=[one]).SerializeToString()
+            self._loop.call_soon(self._deliver, data)
+
+    def _deliver(self, data: bytes) -> None:
+        if not self.closed:
+            self._on_frame(service_pb2.Frame.FromString(data))
+
+    async def drain(self) -> None:
+        return
+
+    def close(self) -> None:
+        self.break_now()
+
+    def break_now(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.cluster.links.remove(self)
+            self._loop.call_soon(self._on_closed)
+
+
+class FakeTransport:
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    async def connect(
+        self,
+        address: str,
+        service: str,
+        on_frame: Callable[[service_pb2.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> FakeLink:
+        await asyncio.sleep(0)
+        self._cluster.connect_count += 1
+        if self._cluster.unreachable:
+            raise LinkClosed("unreachable")
+        assert address == (BROKER_ADDRESS if service == "Broker" else COORDINATOR_ADDRESS)
+        return FakeLink(self._cluster, on_frame, on_closed)
+
+    async def close(self) -> None:
+        return
+
+
+FAST = magnetar.ClientConfig(
+    request_timeout_ms=2_000,
+    operation_timeout_ms=2_000,
+    send_timeout_ms=2_000,
+    commit_timeout_ms=2_000,
+    abort_timeout_ms=500,
+    abort_drain_ms=50,
+    close_timeout_ms=500,
+    backoff_ms_min=1,
+    backoff_ms_max=4,
+)
+
+
+async def connect(cluster: FakeCluster, config: magnetar.ClientConfig = FAST) -> magnetar.Client:
+    return await magnetar.connect(
+        BROKER_ADDRESS,
+        transport=cluster.transport(),
+        clock=SystemClock(),
+        random=Random(7),
+        config=config,
+    )
+
+
+def run(
+    test: Callable[[FakeCluster, magnetar.Client], Awaitable[T]],
+    config: magnetar.ClientConfig = FAST,
+) -> T:
+    """Run a test against a fresh cluster, then close its client; nothing may be left running."""
+
+    async def main() -> T:
+        cluster = FakeCluster()
+        async with asyncio.timeout(10):
+            async with await connect(cluster, config) as client:
+                result = await test(cluster, client)
+            left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
+            assert not left, left
+            assert not cluster.links
+        return result
+
+    return asyncio.run(main())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop turn until something holds."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.0005 if _ > 20 else 0)
+    raise AssertionError("it never held")

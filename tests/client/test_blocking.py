@@ -1,0 +1,95 @@
+"""The facade without asyncio."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
+
+from magnetar import ClientClosed, TopicNotFound, TransactionStatus, UsedAfterFork, blocking
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
+    before = threading.active_count()
+    with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+        yield client
+    assert threading.active_count() == before
+
+
+def test_everything_from_one_end_to_the_other(client: blocking.Client) -> None:
+    client.create_topic("flights", partitions=2)
+    assert [one.topic for one in client.list_topics()] == ["flights"]
+    with (
+        client.create_producer("flights") as producer,
+        client.subscribe("flights", "s", initial_position="earliest") as consumer,
+    ):
+        producer.send(b"a", partition=0)
+        producer.send_many([b"b", b"c"], partition=0)
+        producer.send_nowait(b"d", partition=0)
+        producer.flush()
+        with client.transaction() as txn:
+            producer.enqueue(b"e", partition=1, txn=txn)
+            message = consumer.receive(timeout_s=5)
+            consumer.ack(message, txn=txn)
+        assert txn.status is TransactionStatus.COMMITTED
+        received = [message.value]
+        for message in consumer:
+            received.append(message.value)
+            consumer.ack_nowait(message)
+            if len(received) == 5:
+                break
+        consumer.flush_acks()
+        assert sorted(received) == [b"a", b"b", b"c", b"d", b"e"]
+        assert consumer.receive_batch(1, timeout_s=0.001) == []
+    assert [one.value for one in client.read("flights", 1)] == [b"e"]
+
+
+def test_an_exception_aborts(client: blocking.Client) -> None:
+    client.create_topic("flights")
+    producer = client.create_producer("flights")
+    txn = client.transaction()
+
+    def work() -> None:
+        with txn:
+            producer.send(b"x", txn=txn)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
+    assert txn.status is TransactionStatus.ABORTED
+    assert not list(client.read("flights"))
+
+
+def test_errors_are_those_of_the_asyncio_client(client: blocking.Client) -> None:
+    with pytest.raises(TopicNotFound):
+        client.create_producer("nowhere")
+
+
+def test_a_forked_child_is_refused(
+    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = os.getpid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: parent + 1)
+        with pytest.raises(UsedAfterFork):
+            client.list_topics()
+        client.close()  # Does nothing there.
+    assert client.list_topics() == []
+
+
+def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
+    client = blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST)
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosed):
+        client.list_topics()
+    assert not cluster.links

@@ -1,0 +1,97 @@
+"""docs/design/protocol.md, Redelivery and the client."""
+
+from __future__ import annotations
+
+from magnetar.holdings import Holdings
+from magnetar_core.ids import TxnID
+
+TXN = TxnID.of(1, 1, 1)
+OTHER = TxnID.of(1, 1, 2)
+
+
+def holding(*ranges: tuple[int, int]) -> Holdings:
+    holdings = Holdings()
+    for first, last in holdings.arrive(ranges):
+        holdings.hand_out(first, last)
+    return holdings
+
+
+def test_a_copy_of_what_the_application_holds_is_dropped() -> None:
+    holdings = holding((0, 4))
+    holdings.detach()
+    assert holdings.arrive([(3, 8)]) == [(5, 8)]
+
+
+def test_what_was_not_handed_out_arrives_again_after_a_reconnect() -> None:
+    holdings = Holdings()
+    assert holdings.arrive([(0, 4)]) == [(0, 4)]
+    assert holdings.arrive([(0, 4)]) == []
+    holdings.detach()
+    assert holdings.arrive([(0, 4)]) == [(0, 4)]
+
+
+def test_an_ack_under_way_still_holds_and_a_confirmed_one_does_not() -> None:
+    holdings = holding((0, 4))
+    holdings.ack_begins([(0, 1)])
+    assert holdings.arrive([(0, 0)]) == []
+    assert holdings.held_up_to(3) == [(2, 3)]
+    holdings.ack_confirmed([(0, 1)])
+    assert list(holdings.held) == [(2, 4)]
+    assert not holdings.dropped
+
+
+def test_an_abort_asks_for_dropped_copies_and_for_acks_that_never_arrived() -> None:
+    holdings = holding((0, 9))
+    holdings.ack_in_transaction(TXN, [(0, 5)])
+    holdings.ack_in_transaction_confirmed(TXN, [(0, 3)])
+    assert holdings.arrive([(1, 1), (8, 8)]) == []
+    assert holdings.end_transaction(TXN, committed=False) == [(1, 1), (4, 5)]
+    # They have left the set: the next copies are news.
+    assert holdings.arrive([(0, 5)]) == [(0, 5)]
+    assert list(holdings.dropped) == [(8, 8)]
+
+
+def test_a_commit_asks_for_nothing() -> None:
+    holdings = holding((0, 9))
+    holdings.ack_in_transaction(TXN, [(0, 5)])
+    holdings.arrive([(1, 1)])
+    assert holdings.end_transaction(TXN, committed=True) == []
+    assert not holdings.dropped
+
+
+def test_what_another_transaction_acknowledged_is_not_asked_for() -> None:
+    holdings = holding((0, 3))
+    holdings.ack_in_transaction(TXN, [(0, 1)])
+    holdings.ack_in_transaction(OTHER, [(1, 2)])
+    assert holdings.end_transaction(OTHER, committed=False) == [(2, 2)]
+
+
+def test_only_what_is_held_and_not_being_acknowledged_is_given_back() -> None:
+    holdings = holding((0, 4))
+    holdings.ack_begins([(2, 2)])
+    holdings.ack_in_transaction(TXN, [(4, 4)])
+    assert holdings.nack_begins([(0, 9)]) == [(0, 1), (3, 3)]
+    assert holdings.nack_begins([(0, 9)]) == []
+    assert holdings.arrive([(3, 3)]) == []
+    assert holdings.nack_due([(0, 1), (3, 3)]) == [(0, 1), (3, 3)]
+    assert list(holdings.held) == [(2, 2)]
+
+
+def test_a_nack_of_an_earlier_copy_does_not_give_back_a_later_one() -> None:
+    holdings = holding((0, 0))
+    holdings.nack_begins([(0, 0)])
+    holdings.ack_in_transaction(TXN, [(0, 0)])
+    holdings.ack_in_transaction_confirmed(TXN, [(0, 0)])
+    assert holdings.end_transaction(TXN, committed=False) == []
+    holdings.arrive([(0, 0)])
+    holdings.hand_out(0, 0)
+    assert holdings.nack_due([(0, 0)]) == []
+    assert list(holdings.held) == [(0, 0)]
+
+
+def test_an_ack_of_an_earlier_copy_takes_the_queued_one_along() -> None:
+    holdings = Holdings()
+    holdings.arrive([(0, 4)])
+    assert holdings.claim([(3, 9)]) == [(3, 4)]
+    assert list(holdings.queued) == [(0, 2)]
+    assert list(holdings.held) == [(3, 4)]

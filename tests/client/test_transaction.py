@@ -1,0 +1,412 @@
+"""Transactions, as PIP-31 describes the client's part."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run, until
+
+from magnetar import (
+    Client,
+    CommitRefused,
+    InvalidTxnState,
+    OutcomeUnknown,
+    QuotaExceeded,
+    TransactionAction,
+    TransactionConflict,
+    TransactionStatus,
+    TxnID,
+)
+from magnetar_core.wire import common_pb2
+
+
+def order_of(cluster: FakeCluster, *names: str) -> list[str]:
+    return [name for name, _ in cluster.received if name in names]
+
+
+def test_sends_leave_only_after_their_partition_is_added() -> None:
+    """PIP-31, Public APIs, TypedMessageBuilder#send, step 3."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 3)
+        cluster.script = lambda name, body: HOLD if name == "add_partition_to_txn" else None
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction()
+        sends = [
+            asyncio.ensure_future(producer.send(b"x", partition=one, txn=txn)) for one in range(3)
+        ]
+        await until(lambda: cluster.held)
+        await asyncio.sleep(0.005)
+        assert not cluster.commands("send")
+        (added,) = cluster.commands("add_partition_to_txn")
+        assert [one.partition for one in added.partitions] == [0, 1, 2]
+        cluster.release()
+        await asyncio.gather(*sends)
+        await txn.commit()
+        assert len(cluster.commands("add_partition_to_txn")) == 1
+
+    run(test)
+
+
+def test_commit_flushes_messages_and_acks_before_end_txn_and_counts_them() -> None:
+    """PIP-31, Transaction#commit, steps 1 and 2; docs/design/protocol.md, rule (g)."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("in")
+        (out,) = cluster.topic("out")
+        cluster.publish("in", [b"1", b"2", b"3"])
+        consumer = await client.subscribe("in", "s", initial_position="earliest")
+        producer = await client.create_producer("out", linger_ms=60_000)
+        async with client.transaction() as txn:
+            for message in await consumer.receive_batch(3):
+                await producer.enqueue(message.value, txn=txn)
+                consumer.ack_nowait(message, txn=txn)
+            assert not out.pending
+        assert txn.status is TransactionStatus.COMMITTED
+        assert out.messages == [b"1", b"2", b"3"]
+        assert cluster.cursors["in", "s", 0].acked == {0, 1, 2}
+        assert order_of(cluster, "send", "ack", "end_txn")[-1] == "end_txn"
+        (end,) = cluster.commands("end_txn")
+        assert end.counts_given
+        (counts,) = end.partition_counts
+        assert [(one.writer_id, one.count) for one in counts.producers] == [
+            (producer.producer_id, 3)
+        ]
+        (acks,) = end.subscription_counts
+        assert [(one.writer_id, one.count) for one in acks.consumers] == [(consumer.consumer_id, 1)]
+        await txn.commit()  # Asking again is harmless.
+
+    run(test)
+
+
+def test_abort_drops_what_is_buffered_and_sends_nothing_of_it() -> None:
+    """PIP-31, Transaction#abort, steps 1 and 2."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=60_000)
+        txn = await client.begin_transaction()
+        await producer.enqueue(b"x", txn=txn)
+        waiting = asyncio.ensure_future(producer.send(b"y", txn=txn))
+        await asyncio.sleep(0)
+        await txn.abort()
+        with pytest.raises(InvalidTxnState):
+            await waiting
+        assert not cluster.commands("send")
+        assert not partition.messages
+        assert txn.status is TransactionStatus.ABORTED
+        await txn.abort()
+        await producer.flush()
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+        with pytest.raises(InvalidTxnState):
+            await producer.send(b"z", txn=txn)
+
+    run(test)
+
+
+def test_abort_waits_for_answers_that_are_under_way() -> None:
+    """PIP-31, Transaction#abort, step 1."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.script = lambda name, body: HOLD if name == "send" else None
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction()
+        await producer.enqueue(b"x", txn=txn)
+        await until(lambda: cluster.held)
+        aborting = asyncio.ensure_future(txn.abort())
+        await asyncio.sleep(0.005)
+        assert not cluster.commands("end_txn")
+        cluster.release()
+        await aborting
+        assert len(cluster.commands("end_txn")) == 1
+
+    run(test)
+
+
+def test_commit_refuses_when_a_send_failed() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        cluster.script = lambda name, body: QuotaExceeded() if name == "send" else None
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.enqueue(b"x", txn=txn)
+        with pytest.raises(CommitRefused) as raised:
+            await txn.commit()
+        assert isinstance(raised.value.__cause__, QuotaExceeded)
+        (end,) = cluster.commands("end_txn")
+        assert end.txn_action == common_pb2.ABORT
+        assert not partition.messages
+        await txn.abort()
+        await producer.flush()
+
+    run(test)
+
+
+def test_commit_refuses_when_an_ack_conflicted() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("in")
+        (out,) = cluster.topic("out")
+        cluster.publish("in", [b"1"])
+        consumer = await client.subscribe("in", "s", initial_position="earliest")
+        producer = await client.create_producer("out")
+        message = await consumer.receive()
+        first = await client.begin_transaction()
+        await consumer.ack(message, txn=first)
+        second = await client.begin_transaction()
+        await producer.send(b"out", txn=second)
+        with pytest.raises(TransactionConflict):
+            await consumer.ack(message, txn=second)
+        with pytest.raises(InvalidTxnState) as doomed:
+            producer.send_nowait(b"more", txn=second)
+        assert isinstance(doomed.value.__cause__, TransactionConflict)
+        with pytest.raises(CommitRefused):
+            await second.commit()
+        await first.commit()
+        assert not out.messages
+        assert cluster.cursors["in", "s", 0].acked == {0}
+
+    run(test)
+
+
+def test_an_exception_in_the_body_aborts_and_is_raised_unmasked() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+
+        async def work() -> None:
+            async with txn:
+                await producer.send(b"x", txn=txn)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await work()
+        assert txn.status is TransactionStatus.ABORTED
+        assert not partition.messages
+        assert not partition.pending
+        cluster.script = lambda name, body: DROP if name == "end_txn" else None
+        with pytest.raises(ZeroDivisionError) as raised:
+            async with client.transaction():
+                raise ZeroDivisionError
+        assert "aborting" in raised.value.__notes__[0]
+
+    run(test, dataclasses.replace(FAST, abort_timeout_ms=20))
+
+
+def test_cancellation_aborts() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txns: list[Any] = []
+
+        async def work() -> None:
+            async with client.transaction() as txn:
+                txns.append(txn)
+                await producer.send(b"x", txn=txn)
+                await asyncio.sleep(60)
+
+        task = asyncio.ensure_future(work())
+        await until(lambda: partition.pending)
+        cluster.script = lambda name, body: HOLD if name == "end_txn" else None
+        task.cancel()
+        await until(lambda: cluster.held)
+        task.cancel()  # Even now: the abort goes on in the background.
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        cluster.release()
+        await until(lambda: txns[0].status is TransactionStatus.ABORTED)
+        assert not partition.pending
+
+    run(test)
+
+
+def test_a_cancelled_commit_that_decided_nothing_aborts_on_leaving() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        cluster.script = lambda name, body: HOLD if name == "send" else None
+
+        async def work() -> None:
+            async with client.transaction() as txn:
+                await producer.enqueue(b"x", txn=txn)
+
+        task = asyncio.ensure_future(work())
+        await until(lambda: cluster.held)
+        await asyncio.sleep(0.002)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (end,) = cluster.commands("end_txn")
+        assert end.txn_action == common_pb2.ABORT
+
+    run(test)
+
+
+@pytest.mark.parametrize("fault", [LOSE, BREAK])
+@pytest.mark.parametrize(
+    "name", ["new_txn", "add_partition_to_txn", "add_subscription_to_txn", "send", "ack", "end_txn"]
+)
+def test_a_break_at_any_command_changes_nothing(name: str, fault: str) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("in")
+        (out,) = cluster.topic("out")
+        cluster.publish("in", [b"%d" % n for n in range(4)])
+        faults = [fault]
+        cluster.script = lambda one, body: faults.pop() if one == name and faults else None
+        consumer = await client.subscribe("in", "s", initial_position="earliest")
+        producer = await client.create_producer("out", batch_messages_max=1)
+        async with client.transaction() as txn:
+            for _ in range(4):
+                message = await consumer.receive()
+                await producer.enqueue(message.value, txn=txn)
+                consumer.ack_nowait(message, txn=txn)
+                await asyncio.sleep(0)
+        assert not faults
+        assert out.messages == [b"0", b"1", b"2", b"3"]
+        assert cluster.cursors["in", "s", 0].acked == {0, 1, 2, 3}
+        assert not await consumer.receive_batch(10, timeout_s=0.005)
+
+    run(test)
+
+
+def test_an_unanswered_commit_is_unknown_and_asked_again() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        cluster.script = lambda name, body: DROP if name == "end_txn" else None
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.send(b"x", txn=txn)
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        cluster.script = lambda name, body: None
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        first, second = cluster.commands("end_txn")
+        assert first == second
+        assert partition.messages == [b"x"]
+
+    run(test, dataclasses.replace(FAST, commit_timeout_ms=20))
+
+
+def test_an_expired_transaction_cannot_commit() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        txn = await client.begin_transaction()
+        cluster.end(txn.txn_id, commit=False)
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+        assert txn.status is TransactionStatus.ABORTED
+
+    run(test)
+
+
+def test_after_its_end_plain_sends_follow_a_transaction_until_one_is_acknowledged() -> None:
+    """docs/design/protocol.md, Order (k)."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 2)
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        async with client.transaction() as txn:
+            await producer.send(b"x", partition=0, txn=txn)
+        cluster.received.clear()
+        await asyncio.gather(*(producer.send(b"y", partition=0) for _ in range(2)))
+        await producer.send(b"y", partition=0)
+        await producer.send(b"y", partition=1)
+        follows = [
+            TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
+            for one in cluster.commands("send")
+        ]
+        assert follows == [txn.txn_id, txn.txn_id, None, None]
+
+    run(test)
+
+
+def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> None:
+    """docs/design/protocol.md, Order (k)."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        async with client.transaction() as first:
+            await producer.send(b"x", txn=first)
+        cluster.received.clear()
+        async with client.transaction() as second:
+            await producer.send(b"y", txn=second)
+            await producer.send(b"y", txn=second)
+        assert [TxnID.from_wire(one.follows_txn_id) for one in cluster.commands("send")] == [
+            first.txn_id
+        ] * 2
+        # One that aborts leaves nothing to follow: what it followed itself still leads.
+        third = await client.begin_transaction()
+        await producer.send(b"z", txn=third)
+        await third.abort()
+        await producer.send(b"plain")
+        assert TxnID.from_wire(cluster.commands("send")[-1].follows_txn_id) == second.txn_id
+
+    run(test)
+
+
+def test_plain_sends_before_a_commit_come_before_its_marker() -> None:
+    """docs/testing.md, order of a producer's plain sends and transactions."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=60_000)
+        async with client.transaction() as txn:
+            producer.send_nowait(b"plain")
+            producer.send_nowait(b"transactional", txn=txn)
+        assert partition.messages == [b"plain", b"transactional"]
+
+    run(test)
+
+
+def test_two_transactions_of_one_producer_do_not_wait_for_each_other() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        open_one = await client.begin_transaction()
+        await producer.send(b"a", txn=open_one)
+        async with client.transaction() as other:
+            await producer.send(b"b", txn=other)
+        assert partition.messages == [b"b"]
+        assert not any(one.HasField("follows_txn_id") for one in cluster.commands("send"))
+        await open_one.commit()
+        assert partition.messages == [b"b", b"a"]
+
+    run(test)
+
+
+def test_administration_of_transactions() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.send(b"x", txn=txn)
+        assert [one.txn_id for one in await client.list_transactions()] == [txn.txn_id]
+        described = await client.describe_transaction(txn.txn_id)
+        assert described.status is TransactionStatus.OPEN
+        await client.delete_topic("flights", force=True)
+        assert "flights" not in cluster.topics
+        with pytest.raises(InvalidTxnState):
+            await client.end_transaction(txn.txn_id, TransactionAction.COMMIT)
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+
+    run(test)
+
+
+def test_closing_the_client_aborts_what_is_open() -> None:
+    clusters: list[FakeCluster] = []
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        clusters.append(cluster)
+        cluster.topic("flights")
+        await client.begin_transaction()
+
+    run(test)
+    assert [one["status"] for one in clusters[0].transactions.values()] == [common_pb2.ABORTED]

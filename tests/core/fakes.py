@@ -1,0 +1,55 @@
+"""A server that answers a few commands, so that the transport is tested without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.errors import MagnetarError, TopicNotFound
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
+
+
+class FakeServer:
+    """Echoes sends, pushes what a flow asks for, knows no topic."""
+
+    def __init__(self) -> None:
+        self.sessions: list[CommandSession] = []
+        self.refusals: list[MagnetarError] = []
+        self.handlers: Mapping[str, Handler] = {
+            "hello": self.hello,
+            "send": self.send,
+            "flow": self.flow,
+            "lookup": self.lookup,
+            "list_topics": self.list_topics,
+        }
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+        session = CommandSession(self.handlers, write, self.refuse)
+        self.sessions.append(session)
+        return session
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        self.refusals.append(error)
+        reply.fail(error)
+
+    def hello(self, request: common_pb2.CommandHello, reply: Reply) -> None:
+        reply.send(common_pb2.CommandHelloResponse(server_name=request.client_name))
+
+    def send(self, request: broker_pb2.CommandSend, reply: Reply) -> None:
+        entry_id = request.sequence_id
+        message_id = common_pb2.MessageIdData(entry_id=entry_id)
+        reply.send(broker_pb2.CommandSendResponse(message_id=message_id))
+
+    def flow(self, request: broker_pb2.CommandFlow, reply: Reply) -> None:
+        assert reply.session is not None
+        for entry_id in range(request.permits):
+            batch = broker_pb2.DeliveredBatch(entry_id=entry_id, batch=bytes(64 << 10))
+            reply.session.push(broker_pb2.CommandDeliver(batches=[batch]))
+
+    def lookup(self, request: topic_pb2.CommandLookup, reply: Reply) -> None:
+        raise TopicNotFound(f"no topic {request.topic!r}", topic=request.topic)
+
+    def list_topics(self, request: topic_pb2.CommandListTopics, reply: Reply) -> None:
+        reply.send(
+            topic_pb2.CommandListTopicsResponse(topics=[topic_pb2.TopicSummary(topic="orders")])
+        )

@@ -1,0 +1,115 @@
+"""Settings from the environment, checked once, with errors that say what to do."""
+
+import io
+import json
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from magnetar_core.config import (
+    InvalidConfig,
+    ListenConfig,
+    configured,
+    is_loopback,
+    join_address,
+    split_address,
+)
+from magnetar_core.observability import set_up_logging
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    name: str = "default"
+    limit: int = 1
+    ratio: float = 0.5
+    enabled: bool = False
+    port: int | None = None
+    others: tuple[str, ...] = ()
+
+
+def test_the_environment_overrides_defaults_and_arguments_override_both() -> None:
+    environ = {
+        "MAGNETAR_NAME": "from-environment",
+        "MAGNETAR_LIMIT": " 7 ",
+        "MAGNETAR_RATIO": "0.25",
+        "MAGNETAR_ENABLED": "yes",
+        "MAGNETAR_PORT": "6650",
+        "MAGNETAR_OTHERS": "ignored",
+        "LIMIT": "9",
+    }
+    assert configured(Settings, environ) == Settings(
+        name="from-environment", limit=7, ratio=0.25, enabled=True, port=6650
+    )
+    assert configured(Settings, environ, name="given", limit=None).name == "given"
+    assert configured(Settings, environ, name="given", limit=None).limit == 7
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("MAGNETAR_LIMIT", "many"), ("MAGNETAR_RATIO", "x"), ("MAGNETAR_ENABLED", "perhaps")],
+)
+def test_a_value_of_the_wrong_type_is_named(variable: str, text: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"{variable} is '{text}'"):
+        configured(Settings, {variable: text})
+
+
+def test_other_machines_are_let_in_only_by_the_operators_word() -> None:
+    assert ListenConfig().host == "127.0.0.1"
+    with pytest.raises(InvalidConfig, match="--allow-remote"):
+        ListenConfig(host="0.0.0.0")
+    assert ListenConfig(host="0.0.0.0", allow_remote=True).host == "0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"port": 65_536},
+        {"metrics_port": -1},
+        {"session_queue_bytes_max": 0},
+        {"stop_grace_ms": -1},
+        {"tls_key_file": "key.pem"},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(InvalidConfig):
+        ListenConfig(**wrong)  # type: ignore[arg-type]
+
+
+def test_addresses() -> None:
+    assert split_address("localhost:6650") == ("localhost", 6650)
+    assert split_address("[::1]:6650") == ("::1", 6650)
+    assert join_address("::1", 6650) == "[::1]:6650"
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("broker.example")
+    for wrong in ("6650", "host", "host:", ":1", "host:x", "host:70000", "host:²"):
+        with pytest.raises(InvalidConfig, match="HOST:PORT"):
+            split_address(wrong)
+
+
+def test_logs_are_json_lines_unless_a_person_reads_them() -> None:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    stream = io.StringIO()
+    try:
+        set_up_logging(level="info", stream=stream)
+        logging.getLogger("magnetar.test").info("opened %s", "orders")
+        logging.getLogger("magnetar.test").debug("unseen")
+        set_up_logging(level="info", log_format="text", stream=stream)
+        logging.getLogger("magnetar.test").info("opened %s", "payments")
+        with pytest.raises(InvalidConfig, match="choose debug"):
+            set_up_logging(level="loud")
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+    first, second = stream.getvalue().splitlines()
+    line = json.loads(first)
+    assert (line["level"], line["logger"], line["message"]) == (
+        "info",
+        "magnetar.test",
+        "opened orders",
+    )
+    assert second.endswith("INFO    magnetar.test: opened payments")

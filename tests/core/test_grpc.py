@@ -1,0 +1,342 @@
+"""The gRPC server and transport over loopback, with a fake server behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections.abc import Awaitable, Callable
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+from grpc_status import rpc_status
+from prometheus_client import CollectorRegistry, Counter
+from tests.core.fakes import FakeServer
+
+from magnetar_core.commands import command
+from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.errors import TopicNotFound, from_wire
+from magnetar_core.grpc_server import GrpcServer
+from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
+from magnetar_core.observability import MetricsEndpoint
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
+
+LIST_TOPICS = "/magnetar.v1.Broker/ListTopics"
+LOOKUP = "/magnetar.v1.Broker/Lookup"
+
+
+class World:
+    """A served fake, and a client of it."""
+
+    def __init__(self, config: ListenConfig) -> None:
+        self.fake = FakeServer()
+        self.server = GrpcServer("Broker", config)
+        self.transport = GrpcTransport()
+        self.received: list[service_pb2.Command] = []
+        self.arrival = asyncio.Event()
+        self.closed = asyncio.Event()
+        self.closed_count = 0
+
+    async def connect(self, service: str = "Broker") -> GrpcLink:
+        return await self.transport.connect(
+            self.server.address, service, self._on_frame, self._on_closed
+        )
+
+    async def received_at_least(self, count: int) -> list[service_pb2.Command]:
+        while len(self.received) < count:
+            self.arrival.clear()
+            await self.arrival.wait()
+        return self.received
+
+    def _on_frame(self, frame: service_pb2.Frame) -> None:
+        assert not self.closed.is_set()
+        self.received.extend(frame.commands)
+        self.arrival.set()
+
+    def _on_closed(self) -> None:
+        self.closed_count += 1
+        self.closed.set()
+
+
+def play(
+    scenario: Callable[[World], Awaitable[None]],
+    config: ListenConfig | None = None,
+    *,
+    ready: bool = True,
+) -> None:
+    async def run() -> None:
+        world = World(config or ListenConfig(stop_grace_ms=100))
+        await world.server.open()
+        if ready:
+            await world.server.serve(world.fake)
+        try:
+            async with asyncio.timeout(10):
+                await scenario(world)
+        finally:
+            await world.transport.close()
+            await world.server.close()
+
+    asyncio.run(run())
+
+
+def frame(*commands: service_pb2.Command) -> service_pb2.Frame:
+    return service_pb2.Frame(commands=commands)
+
+
+def send(sequence_id: int, size: int = 10) -> service_pb2.Command:
+    body = broker_pb2.CommandSend(sequence_id=sequence_id, batch=bytes(size))
+    return command(body, sequence_id + 1)
+
+
+def test_frames_are_answered_in_order() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        for sequence_id in range(500):
+            link.write(frame(send(sequence_id)))
+        await link.drain()
+        replies = await world.received_at_least(500)
+        assert [one.request_id for one in replies] == list(range(1, 501))
+        assert [one.send_response.message_id.entry_id for one in replies] == list(range(500))
+
+    play(scenario)
+
+
+def test_drain_holds_a_fast_writer_back() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        for sequence_id in range(40):
+            link.write(frame(send(sequence_id, 1 << 20)))
+            await link.drain()
+            assert link._outbox.byte_count < 6 << 20
+        assert len(await world.received_at_least(40)) == 40
+
+    play(scenario)
+
+
+def test_what_a_handler_raises_goes_through_refuse() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(frame(command(topic_pb2.CommandLookup(topic="none"), 1)))
+        (reply,) = await world.received_at_least(1)
+        error = from_wire(reply.error)
+        assert isinstance(error, TopicNotFound)
+        assert error.details == {"topic": "none"}
+        assert [type(one) for one in world.fake.refusals] == [TopicNotFound]
+
+    play(scenario)
+
+
+def test_close_is_told_to_both_ends_once() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(frame(send(0)))
+        await world.received_at_least(1)
+        (session,) = world.fake.sessions
+        detached = asyncio.Event()
+        session.close_callbacks.append(detached.set)
+        link.close()
+        link.close()
+        assert not world.closed.is_set()
+        await world.closed.wait()
+        await detached.wait()
+        link.write(frame(send(1)))
+        await link.drain()
+        assert session.closed
+        assert world.closed_count == 1
+
+    play(scenario)
+
+
+def test_a_link_closes_when_the_server_stops() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(frame(send(0)))
+        await world.received_at_least(1)
+        await world.server.close()
+        await world.closed.wait()
+        assert world.fake.sessions[0].closed
+        with pytest.raises(LinkClosed, match="refused"):
+            await world.connect()
+
+    play(scenario)
+
+
+def test_an_unused_port_is_refused_promptly_again_and_again() -> None:
+    """gRPC's own backoff after the first failure would be a second, and grow."""
+
+    async def scenario(world: World) -> None:
+        await world.server.close()
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        for _ in range(5):
+            with pytest.raises(LinkClosed, match="refused"):
+                await world.connect()
+        assert loop.time() - started_s < 1
+
+    play(scenario)
+
+
+def test_a_server_that_comes_back_is_reached_at_once() -> None:
+    async def scenario(world: World) -> None:
+        port = world.server.port
+        await world.server.close()
+        with pytest.raises(LinkClosed):
+            await world.connect()
+        world.server = GrpcServer("Broker", ListenConfig(port=port, stop_grace_ms=100))
+        await world.server.open()
+        await world.server.serve(world.fake)
+        link = await world.connect()
+        link.write(frame(send(0)))
+        await world.received_at_least(1)
+
+    play(scenario)
+
+
+def test_a_wrong_service_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(LinkClosed, match="no conversation"):
+            await world.connect("TransactionCoordinator")
+
+    play(scenario)
+
+
+def test_a_client_that_does_not_read_is_disconnected() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(frame(command(broker_pb2.CommandFlow(permits=400), 1)))
+        await world.closed.wait()
+        assert world.fake.sessions[0].closed
+        assert len(world.received) < 400
+
+    play(scenario, ListenConfig(session_queue_bytes_max=4 << 20, stop_grace_ms=100))
+
+
+def test_bytes_that_are_no_frame_end_the_conversation() -> None:
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link._outbox.put(b"\xff\xff\xff")
+        await world.closed.wait()
+        assert world.fake.sessions[0].closed
+
+    play(scenario)
+
+
+def test_unary_calls_reach_the_same_handlers() -> None:
+    async def scenario(world: World) -> None:
+        async with grpc.aio.insecure_channel(world.server.address) as channel:
+            call = channel.unary_unary(
+                LIST_TOPICS,
+                topic_pb2.CommandListTopics.SerializeToString,
+                topic_pb2.CommandListTopicsResponse.FromString,
+            )
+            reply = await call(topic_pb2.CommandListTopics())
+            assert [one.topic for one in reply.topics] == ["orders"]
+
+    play(scenario)
+
+
+def test_unary_errors_have_a_status_and_a_typed_detail() -> None:
+    async def scenario(world: World) -> None:
+        with grpc.insecure_channel(world.server.address) as channel:
+            call = channel.unary_unary(LOOKUP, topic_pb2.CommandLookup.SerializeToString)
+            with pytest.raises(grpc.RpcError) as caught:
+                await asyncio.to_thread(call, topic_pb2.CommandLookup(topic="none"))
+        failed = caught.value
+        assert isinstance(failed, grpc.Call)
+        assert failed.code() is grpc.StatusCode.NOT_FOUND
+        status = rpc_status.from_call(failed)
+        assert status is not None
+        detail = common_pb2.ServerError()
+        assert status.details[0].Unpack(detail)
+        assert detail.code == common_pb2.TOPIC_NOT_FOUND
+        assert dict(detail.details) == {"topic": "none"}
+        assert detail.message == failed.details() == "no topic 'none'"
+
+    play(scenario)
+
+
+def test_every_method_of_both_services_is_served() -> None:
+    """Whatever the descriptor names has a field in the envelope, or the server would not start."""
+    for service in ("Broker", "TransactionCoordinator"):
+        handlers = GrpcServerMethods(service)
+        assert handlers == {
+            method.name for method in service_pb2.DESCRIPTOR.services_by_name[service].methods
+        }
+
+
+def GrpcServerMethods(service: str) -> set[str]:
+    async def names() -> set[str]:
+        return set(GrpcServer(service, ListenConfig())._method_handlers())
+
+    return asyncio.run(names())
+
+
+async def health(world: World, service: str) -> int:
+    async with grpc.aio.insecure_channel(world.server.address) as channel:
+        call = channel.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            health_pb2.HealthCheckRequest.SerializeToString,
+            health_pb2.HealthCheckResponse.FromString,
+        )
+        return int((await call(health_pb2.HealthCheckRequest(service=service))).status)
+
+
+def test_nothing_is_served_before_recovery_is_done() -> None:
+    async def scenario(world: World) -> None:
+        assert await health(world, "") == health_pb2.HealthCheckResponse.NOT_SERVING
+        with pytest.raises(LinkClosed, match="starting"):
+            await world.connect()
+        async with grpc.aio.insecure_channel(world.server.address) as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await channel.unary_unary(LIST_TOPICS)(b"")
+            assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+        await world.server.serve(world.fake)
+        for service in ("", "magnetar.v1.Broker"):
+            assert await health(world, service) == health_pb2.HealthCheckResponse.SERVING
+        await world.connect()
+
+    play(scenario, ready=False)
+
+
+def test_reflection_describes_the_service() -> None:
+    def describe(address: str) -> tuple[set[str], set[str]]:
+        with grpc.insecure_channel(address) as channel:
+            database = ProtoReflectionDescriptorDatabase(channel)
+            found = DescriptorPool(database).FindServiceByName("magnetar.v1.Broker")
+            return set(database.get_services()), set(found.methods_by_name)
+
+    async def scenario(world: World) -> None:
+        services, methods = await asyncio.to_thread(describe, world.server.address)
+        assert {"magnetar.v1.Broker", "grpc.health.v1.Health"} <= services
+        assert {"Exchange", "Publish", "Lookup"} <= methods
+
+    play(scenario)
+
+
+def test_a_port_in_use_is_an_error_that_says_so() -> None:
+    async def scenario(world: World) -> None:
+        second = GrpcServer("Broker", ListenConfig(port=world.server.port))
+        with pytest.raises(InvalidConfig, match="choose another port"):
+            await second.open()
+
+    play(scenario)
+
+
+def test_metrics_are_served_on_loopback() -> None:
+    registry = CollectorRegistry()
+    Counter("commands", "Commands answered.", registry=registry).inc()
+    endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
+    try:
+        with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=5) as reply:
+            assert b"commands_total 1.0" in reply.read()
+        port = int(endpoint.address.rpartition(":")[2])
+        with pytest.raises(InvalidConfig, match="choose another port"):
+            MetricsEndpoint(registry, host="127.0.0.1", port=port)
+    finally:
+        endpoint.close()

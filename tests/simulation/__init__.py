@@ -1,0 +1,1 @@
+"""Deterministic simulation: the real SDK, coordinator and broker under one clock and one seed."""

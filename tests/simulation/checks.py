@@ -1,0 +1,138 @@
+"""The invariants, checked on the whole history once everything has come to rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation.history import ENDED_STATUSES, Cursor, History, Place, Sent
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2
+
+
+def check_all(
+    history: History,
+    outcomes: dict[TxnID, int],
+    first_offsets: dict[Place, int],
+    end_offsets: dict[Place, int],
+) -> None:
+    """Check what can be checked without knowing the workload.
+
+    Args:
+        outcomes: the status of every transaction, as the coordinator says now.
+        first_offsets, end_offsets: of every partition that was read to its end.
+    """
+    check_decisions(history, outcomes)
+    check_density(history, first_offsets, end_offsets)
+    check_atomicity(history, outcomes, first_offsets)
+    check_plain_messages(history, first_offsets)
+    check_order(history)
+
+
+def check_decisions(history: History, outcomes: dict[TxnID, int]) -> None:
+    """Invariant 7: what was told is what is."""
+    for txn_id, txn in history.transactions.items():
+        status = outcomes[txn_id]
+        if status not in ENDED_STATUSES:
+            history.violation("7", f"{txn_id} has not come to its end: status {status}")
+        if txn.commit_asked is False and status == common_pb2.COMMITTED:
+            history.violation("7", f"{txn_id} is COMMITTED, and nobody asked for it")
+
+
+def check_density(
+    history: History, first_offsets: dict[Place, int], end_offsets: dict[Place, int]
+) -> None:
+    """Offsets are dense, and nothing that was ever read lies beyond the end."""
+    for place, end in end_offsets.items():
+        log = history.seen.get(place, {})
+        for offset in range(first_offsets[place], end):
+            if offset not in log:
+                history.violation("2", f"{place} has no message at {offset}, its end is {end}")
+        beyond = [offset for offset in log if offset >= end]
+        if beyond:
+            history.violation("2", f"{place} ends at {end}, but {min(beyond)} had been read")
+
+
+def check_atomicity(
+    history: History, outcomes: dict[TxnID, int], first_offsets: dict[Place, int]
+) -> None:
+    """Invariants 1, 2 and 3: a transaction's messages are all there, or none is."""
+    for txn_id, txn in history.transactions.items():
+        visible = [message for message in txn.messages if message.value in history.seen_at]
+        if outcomes[txn_id] == common_pb2.ABORTED:
+            if visible:
+                history.violation("3", f"{visible[0]} is visible, its transaction is ABORTED")
+            continue
+        if txn.expected is None:
+            continue
+        visible_values = {message.value for message in visible}
+        expected_values = {message.value for message in txn.expected}
+        for message in txn.expected:
+            trimmed = first_offsets.get(message.place, 0) > 0
+            if message.value not in visible_values and not trimmed:
+                history.violation("1", f"{message} is missing, its transaction is COMMITTED")
+        for message in visible:
+            if message.value not in expected_values:
+                history.violation("1", f"{message} is surplus, yet visible")
+
+
+def check_plain_messages(history: History, first_offsets: dict[Place, int]) -> None:
+    """Invariant 2: what was confirmed is there."""
+    for message in history.sent.values():
+        lost = message.txn is None and message.confirmed and message.value not in history.seen_at
+        if lost and first_offsets.get(message.place) == 0:
+            history.violation("2", f"{message} was confirmed and is lost")
+
+
+def check_order(history: History) -> None:
+    """Invariant 5: a producer's messages lie in a partition in the order of their positions."""
+    for place, log in history.seen.items():
+        newest: dict[str, Sent] = {}
+        for offset in sorted(log):
+            message = history.sent[log[offset]]
+            if message.position is None:
+                continue
+            before = newest.get(message.producer)
+            if before is not None and before.order > message.order:
+                history.violation(
+                    "5", f"{place}: {before} lies before {message}, but was sent after it"
+                )
+            newest[message.producer] = message
+    check_transactions_lie_together(history)
+
+
+def check_transactions_lie_together(history: History) -> None:
+    """A transaction's messages in a partition are neighbours, whatever was interleaved."""
+    for place, log in history.seen.items():
+        ended: set[TxnID] = set()
+        current: TxnID | None = None
+        for offset in sorted(log):
+            txn_id = history.seen_txn[place, offset]
+            if txn_id != current:
+                if current is not None:
+                    ended.add(current)
+                if txn_id is not None and txn_id in ended:
+                    history.violation("1", f"{place}: messages of {txn_id} lie apart")
+                current = txn_id
+
+
+def check_processed_once(history: History, cursors: list[Cursor], *, complete: bool = True) -> None:
+    """Invariant 6: every input has exactly one visible output.
+
+    Args:
+        cursors: of the workers' subscriptions.
+        complete: the workers had time to come to the end.
+    """
+    outputs: Counter[tuple[Cursor, int]] = Counter()
+    for value in history.seen_at:
+        message = history.sent[value]
+        if message.input is not None:
+            outputs[message.input] += 1
+    for cursor in cursors:
+        topic, partition, _ = cursor
+        for offset in history.seen.get((topic, partition), {}):
+            count = outputs[cursor, offset]
+            if count > 1:
+                history.violation("6", f"{cursor} {offset} was processed {count} times")
+            if count == 0 and complete:
+                history.violation("6", f"{cursor} {offset} was never processed")

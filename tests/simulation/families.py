@@ -1,0 +1,269 @@
+"""Families of seeds: one for each rule, with faults and clients chosen to provoke it.
+
+The rules are lettered in docs/testing.md. Each family names the situations that must occur for it
+to count: a run in which they did not proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation import raw_programs as tricks
+from tests.simulation.world import Plan, World
+
+from magnetar_core.wire import service_pb2 as pb
+
+
+@dataclass(frozen=True)
+class Family:
+    """
+    Attributes:
+        plan: made anew for each seed.
+        occurred: whether what it is about happened in this run.
+        prepare: what to set up in a world before it runs.
+    """
+
+    rule: str
+    about: str
+    plan: Callable[[Random], Plan]
+    occurred: Callable[[World], bool]
+    prepare: Callable[[World], None] = lambda world: None
+
+
+def _plan(
+    programs: dict[str, int],
+    faults: dict[str, float],
+    *,
+    period_s: float = 0.15,
+    only: tuple[object, ...] | None = None,
+    transactions_min: int = 60,
+    crashes_min: int = 2,
+    **more: object,
+) -> Callable[[Random], Plan]:
+    def make(random: Random) -> Plan:
+        return Plan(
+            programs={"observer": 1, "inspector": 1, **programs},
+            fault_weights=dict(faults),
+            fault_period_s=period_s,
+            worker_type=random.choice(("shared", "failover", "exclusive")),
+            tricks=only,
+            transactions_min=transactions_min,
+            crashes_min=crashes_min,
+            **more,  # type: ignore[arg-type]
+        )
+
+    return make
+
+
+def _provoked(*names: str) -> Callable[[World], bool]:
+    return lambda world: all(world.provoked[name] for name in names)
+
+
+CRASHES = {"broker crash": 1.0, "coordinator crash": 0.7, "link": 0.5}
+
+
+def watch_order(world: World) -> None:
+    """Rule k: count plain sends that arrive before the transaction that they follow has ended."""
+    ended: set[tuple[int, int, str, int]] = set()
+    asked: dict[int, tuple[int, int, str, int]] = {}
+
+    def watch(frame: pb.Frame) -> None:
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name == "end_txn_on_partition":
+                end = one.end_txn_on_partition
+                asked[one.request_id] = (
+                    end.txn_id.most_bits,
+                    end.txn_id.least_bits,
+                    end.partition.topic,
+                    end.partition.partition,
+                )
+            elif name == "end_txn_on_partition_response" and one.request_id in asked:
+                ended.add(asked[one.request_id])
+            elif name == "send" and one.send.HasField("follows_txn_id"):
+                follows = one.send.follows_txn_id
+                place = (one.send.partition.topic, one.send.partition.partition)
+                if (follows.most_bits, follows.least_bits, *place) not in ended:
+                    kind = "k next" if one.send.HasField("txn_id") else "k plain"
+                    world.provoked[kind] += 1
+
+    world.network.watch = watch
+
+
+def watch_watermark(world: World) -> None:
+    """Rule c: count watermarks that reached the broker."""
+
+    def watch(frame: pb.Frame) -> None:
+        for one in frame.commands:
+            if one.WhichOneof("body") == "low_watermark" and one.low_watermark.low_watermark > 1:
+                world.provoked["c watermark"] += 1
+
+    world.network.watch = watch
+
+
+def watch_orphans(world: World) -> None:
+    """Rule f: count orphans that the broker reported and the coordinator ended."""
+
+    def watch(frame: pb.Frame) -> None:
+        for one in frame.commands:
+            if one.WhichOneof("body") == "low_watermark_response":
+                world.provoked["f orphan"] += len(one.low_watermark_response.orphans)
+
+    world.network.watch = watch
+
+
+FAMILIES = {
+    family.rule: family
+    for family in (
+        Family(
+            "a",
+            "replies wait until what they depend on is durable; power goes while they wait",
+            _plan(
+                {"atomic": 3, "plain": 1, "worker": 1, "consumer": 1},
+                {"broker crash": 1.0, "coordinator crash": 1.0, "disk stall": 2.0},
+                crashes_min=8,
+            ),
+            lambda world: world.broker.lost_batch_count + world.coordinator.lost_batch_count > 0,
+        ),
+        Family(
+            "b",
+            "a failed write or sync ends the process at once",
+            _plan(
+                {"atomic": 3, "worker": 1, "plain": 1},
+                {"disk failure": 1.0, "link": 0.3},
+                crashes_min=5,
+            ),
+            lambda world: world.broker.fatal_count > 0 and world.coordinator.fatal_count > 0,
+        ),
+        Family(
+            "c",
+            "what the watermark covers stays ended, also after its index row is forgotten",
+            _plan(
+                {"atomic": 2, "sloppy": 2},
+                CRASHES,
+                only=(tricks.zombie_sender,),
+                coordinator_settings={
+                    "watermark_interval_ms": 100,
+                    "watermark_listed_age_ms_min": 300,
+                },
+            ),
+            _provoked("c watermark", "c zombie"),
+            watch_watermark,
+        ),
+        Family(
+            "d",
+            "subscriptions record ends as partitions do, empty ones too",
+            _plan(
+                {"atomic": 2, "worker": 1, "consumer": 1, "sloppy": 2},
+                CRASHES,
+                only=(tricks.zombie_acker,),
+            ),
+            _provoked("d"),
+        ),
+        Family(
+            "e",
+            "a repeated end succeeds only if it is the same",
+            _plan(
+                {"atomic": 2, "sloppy": 2},
+                {**CRASHES, "duplicate": 2.0},
+                only=(tricks.contrary_ends, tricks.selective_commit),
+            ),
+            _provoked("e"),
+        ),
+        Family(
+            "f",
+            "a broker aborts by itself only what its coordinator has ended",
+            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(tricks.orphan,)),
+            _provoked("f", "f orphan"),
+            watch_orphans,
+        ),
+        Family(
+            "g",
+            "surplus is discarded, a loss is never passed over",
+            _plan(
+                {"atomic": 2, "sloppy": 3},
+                CRASHES,
+                only=(tricks.surplus, tricks.lost_messages, tricks.zombie_sender),
+            ),
+            _provoked("g", "g loss"),
+        ),
+        Family(
+            "h",
+            "a selection covers acks and messages; a commit of nothing writes no marker",
+            _plan(
+                {"atomic": 1, "sloppy": 3},
+                {**CRASHES, "duplicate": 1.0},
+                only=(tricks.selective_commit, tricks.end_of_nothing),
+            ),
+            _provoked("h"),
+        ),
+        Family(
+            "i",
+            "mark-delete never passes a pending ack, and an abort gives everything back",
+            _plan(
+                {"atomic": 2, "worker": 2, "consumer": 1, "sloppy": 2},
+                {**CRASHES, "client crash": 0.5, "half-open": 0.3},
+                only=(tricks.acks_in_doubt,),
+                transactions_min=100,
+            ),
+            _provoked("i"),
+        ),
+        Family(
+            "j",
+            "nothing that transactions hold is deleted; what is gone counts as done",
+            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(tricks.deletion,)),
+            _provoked("j"),
+        ),
+        Family(
+            "k",
+            "plain sends after a commit, and the next transaction, keep their order",
+            _plan(
+                {"atomic": 3, "observer": 1},
+                {"coordinator crash": 1.0, "broker crash": 0.3, "delays": 1.0, "link": 1.0},
+                transactions_min=100,
+            ),
+            _provoked("k plain", "k next"),
+            watch_order,
+        ),
+        Family(
+            "l",
+            "an unknown producer begins at 0",
+            _plan(
+                {"atomic": 2, "plain": 1, "sloppy": 1},
+                {**CRASHES, "duplicate": 1.0},
+                only=(tricks.first_sequence,),
+            ),
+            _provoked("l"),
+        ),
+        Family(
+            "m",
+            "retention removes nothing that is being read; who comes late is told",
+            _plan(
+                {"atomic": 3, "plain": 1, "worker": 1, "consumer": 1, "sloppy": 1, "observer": 2},
+                CRASHES,
+                only=(tricks.late_reader,),
+                topic_settings={"retention_bytes": 1_000},
+                broker_settings={"retention_check_interval_ms": 100},
+                transactions_min=100,
+            ),
+            _provoked("m"),
+        ),
+        Family(
+            "n",
+            "a coordinator of an older incarnation is refused",
+            _plan({"atomic": 2, "sloppy": 1}, CRASHES, only=(tricks.old_incarnation,)),
+            _provoked("n"),
+        ),
+    )
+}
+
+
+def make_world(rule: str, seed: int, *, out: object = None) -> World:
+    """A world of one family."""
+    family = FAMILIES[rule]
+    name = f"family {rule} {seed}"
+    world = World(name, plan=family.plan(Random(name)), out=out)  # type: ignore[arg-type]
+    family.prepare(world)
+    return world

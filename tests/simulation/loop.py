@@ -1,0 +1,321 @@
+"""An event loop whose time is virtual: it never waits, it moves its clock to the next timer.
+
+No sockets, no threads, no operating system: whatever asks for them fails. The order of everything
+is a function of the program and its seed alone. Code runs on behalf of an *incarnation* of a node
+(one life of one process), which a context variable names; after that incarnation's death none of
+its callbacks or tasks ever takes another step, exactly as after kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from typing import Any
+
+# Steps without any progress of time before the loop calls it a livelock.
+STEPS_AT_ONE_INSTANT_MAX = 200_000
+WALL_EPOCH_MS = 1_700_000_000_000
+
+
+class SimulationFailure(Exception):
+    """The run found something wrong."""
+
+
+class Deadlock(SimulationFailure):
+    """Something is awaited, and nothing is left that could bring it."""
+
+
+class Livelock(SimulationFailure):
+    """Steps without end at one instant."""
+
+
+class DeadlineExceeded(SimulationFailure):
+    """Virtual time ran out."""
+
+
+class UnhandledException(SimulationFailure):
+    """A task or callback failed, and nobody looked."""
+
+
+class Incarnation:
+    """One life of one node.
+
+    Attributes:
+        context: what everything that runs on this life's behalf runs in.
+        tasks: its tasks, so that a deadlock can be explained and a corpse be buried.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        # A node that reported a fatal error lives on for a moment; its tasks may then fail freely.
+        self.failing = False
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.context: Context = copy_context()
+        self.context.run(CURRENT.set, self)
+        self._prune_at = 64
+
+    def add_task(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.append(task)
+        if len(self.tasks) >= self._prune_at:
+            self.prune()
+
+    def prune(self) -> None:
+        """Forget finished tasks; one that failed while nobody looked fails the run.
+
+        Raises:
+            UnhandledException: such a task was found, and this incarnation was not dying of it.
+        """
+        failed = None
+        unfinished = []
+        for task in self.tasks:
+            if not task.done():
+                unfinished.append(task)
+            elif task._log_traceback:  # type: ignore[attr-defined]
+                task._log_traceback = False  # type: ignore[attr-defined]
+                failed = failed or task
+        self.tasks = unfinished
+        self._prune_at = 2 * len(unfinished) + 64
+        if failed is not None and self.alive and not self.failing:
+            error = failed.exception()
+            raise UnhandledException(
+                f"{self.name}: task {failed.get_name()} failed: {error!r}"
+            ) from error
+
+
+CURRENT: ContextVar[Incarnation | None] = ContextVar("simulated_incarnation", default=None)
+
+
+class _Timer(events.TimerHandle):
+    """A timer that does not tell its loop of a cancellation; the loop passes over it."""
+
+    __slots__ = ()
+
+    def cancel(self) -> None:
+        events.Handle.cancel(self)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Args:
+    deadline: virtual seconds after which the run has failed.
+    """
+
+    def __init__(self, *, deadline: float = 100_000.0) -> None:
+        super().__init__()
+        self.deadline = deadline
+        self.step_count = 0
+        self._now = 0.0
+        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timer_count = 0
+        self._steps_at_one_instant = 0
+        self._failure: BaseException | None = None
+        self._muted = False
+        # Also the dead: kept, so that no corpse's `finally` runs by chance.
+        self._incarnations: list[Incarnation] = []
+        self._nobody = Incarnation("simulation")
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(self._on_exception)
+
+    # Time.
+
+    def time(self) -> float:
+        return self._now
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> events.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> events.TimerHandle:
+        timer = _Timer(when, callback, args, self, context)
+        self._timer_count += 1
+        # The count makes timers of the same instant fire in the order in which they were set.
+        heapq.heappush(self._timers, (when, self._timer_count, timer))
+        return timer
+
+    def _run_once(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        ready = self._ready
+        timers = self._timers
+        if not ready:
+            self._advance()
+        while timers and timers[0][0] <= self._now:
+            timer = heapq.heappop(timers)[2]
+            if not timer._cancelled:
+                ready.append(timer)
+        count = len(ready)
+        self.step_count += count
+        self._steps_at_one_instant += count
+        if self._steps_at_one_instant > STEPS_AT_ONE_INSTANT_MAX:
+            raise Livelock(f"{self._steps_at_one_instant} steps at {self._now:.6f} s")
+        for _ in range(count):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            incarnation = handle._context.get(CURRENT)
+            if incarnation is None or incarnation.alive:
+                handle._run()
+
+    def _advance(self) -> None:
+        """Move time to the next timer that will really fire."""
+        timers = self._timers
+        while timers:
+            when, _, timer = timers[0]
+            if timer._cancelled or not _is_alive(timer._context.get(CURRENT)):
+                heapq.heappop(timers)
+                continue
+            if when > self._now:
+                if when > self.deadline:
+                    raise DeadlineExceeded(
+                        f"still running after {self.deadline:.0f} virtual seconds\n"
+                        + self.describe_tasks()
+                    )
+                self._now = when
+                self._steps_at_one_instant = 0
+            return
+        if not self._stopping:
+            raise Deadlock("nothing is left to happen, but awaited:\n" + self.describe_tasks())
+
+    # Tasks.
+
+    def _make_task(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
+        incarnation = context.get(CURRENT) if context is not None else CURRENT.get()
+        (incarnation or self._nobody).add_task(task)
+        return task
+
+    def incarnate(self, name: str) -> Incarnation:
+        """A node comes to life."""
+        incarnation = Incarnation(name)
+        self._incarnations.append(incarnation)
+        return incarnation
+
+    def spawn(
+        self,
+        incarnation: Incarnation,
+        coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+        *,
+        name: str | None = None,
+    ) -> asyncio.Task[Any]:
+        """Run a coroutine on a node's behalf."""
+        context = incarnation.context.copy()
+        return self.create_task(coroutine, name=name, context=context)  # type: ignore[call-arg]
+
+    def kill(self, incarnation: Incarnation) -> None:
+        """Whatever runs on this incarnation's behalf stops where it stands."""
+        incarnation.alive = False
+
+    def describe_tasks(self) -> str:
+        """Where every live unfinished task stands."""
+        lines = []
+        for incarnation in [self._nobody, *self._incarnations]:
+            for task in incarnation.tasks:
+                if incarnation.alive and not task.done():
+                    place = _stack(task.get_coro())
+                    lines.append(f"  {incarnation.name}: {task.get_name()} at {place}")
+        return "\n".join(lines) or "  (no tasks)"
+
+    def check_tasks(self) -> None:
+        """Raises: UnhandledException: a task of somebody alive failed, and nobody looked."""
+        for incarnation in [self._nobody, *self._incarnations]:
+            incarnation.prune()
+
+    # Failures.
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        incarnation = CURRENT.get()
+        if self._muted or (incarnation is not None and incarnation.failing):
+            return
+        error = context.get("exception")
+        if isinstance(error, SimulationFailure):
+            self.fail(error)
+            return
+        name = incarnation.name if incarnation is not None else "simulation"
+        failure = UnhandledException(f"{name}: {context.get('message')}: {error!r}")
+        failure.__cause__ = error
+        self.fail(failure)
+
+    def fail(self, failure: BaseException) -> None:
+        """End the run with this failure, unless another came first."""
+        if self._failure is None:
+            self._failure = failure
+
+    def bury(self) -> None:
+        """Close everything that is unfinished, quietly. The loop cannot run after this."""
+        self._muted = True
+        for incarnation in [self._nobody, *self._incarnations]:
+            for task in incarnation.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                if task.done():
+                    task._log_traceback = False  # type: ignore[attr-defined]
+                    continue
+                try:
+                    task.get_coro().close()  # type: ignore[union-attr]
+                except BaseException:
+                    pass
+        self._ready.clear()
+        self._timers.clear()
+        self._incarnations.clear()
+        self.close()
+
+    # What a virtual world does not have.
+
+    def _process_events(self, event_list: object) -> None:
+        raise NotImplementedError
+
+    def _write_to_self(self) -> None:
+        raise NotImplementedError
+
+    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:
+        raise SimulationFailure("a thread called the event loop: there are none here")
+
+    def run_in_executor(self, *_: Any, **__: Any) -> Any:
+        raise SimulationFailure("work was given to a thread: there are none here")
+
+
+class VirtualClock:
+    """One node's clocks; implements magnetar_core.clock.Clock.
+
+    Args:
+        wall_offset_ms: how wrong this node's wall clock is. Survives its restarts.
+        monotonic_offset_ms: where this life's monotonic clock began.
+    """
+
+    def __init__(
+        self, loop: VirtualLoop, *, wall_offset_ms: int = 0, monotonic_offset_ms: float = 0.0
+    ) -> None:
+        self._loop = loop
+        self.wall_offset_ms = wall_offset_ms
+        self.monotonic_offset_ms = monotonic_offset_ms
+
+    def wall_ms(self) -> int:
+        return WALL_EPOCH_MS + self.wall_offset_ms + int(self._loop.time() * 1000)
+
+    def monotonic_ms(self) -> float:
+        return self._loop.time() * 1000 + self.monotonic_offset_ms
+
+
+def _is_alive(incarnation: Incarnation | None) -> bool:
+    return incarnation is None or incarnation.alive
+
+
+def _stack(coroutine: Any) -> str:
+    """The chain of functions in which a coroutine waits, innermost last."""
+    places = []
+    while coroutine is not None:
+        frame = getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None)
+        if frame is None:
+            break
+        file = frame.f_code.co_filename.rsplit("/", 1)[-1]
+        places.append(f"{frame.f_code.co_qualname}({file}:{frame.f_lineno})")
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return " > ".join(places) or "not started"

@@ -1,0 +1,202 @@
+"""Planted bugs: is the simulation worth anything? Each is in the real code for one run only.
+
+Every one is a mistake that somebody could make in good faith, and that a rule of docs/testing.md
+forbids. `python -m tests.simulation.run --planted NAME` counts the seeds until it is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from magnetar_broker import keys, transaction_index
+from magnetar_broker.acknowledgements import CHUNK_BITS, Acknowledgements
+from magnetar_broker.entries import DataEntry, MarkerEntry
+from magnetar_broker.partition import Partition
+from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.producers import Producer, Producers
+from magnetar_broker.transaction_index import End, Outcome, Writer
+from magnetar_coordinator import transaction
+from magnetar_coordinator.coordinator import Coordinator
+from magnetar_coordinator.records import StatusChanged
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import TxnEvent, TxnStatus
+from magnetar_storage.store import WriteBatch
+
+Plant = Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Put something else into a module's or class's place, for a while."""
+    original = getattr(owner, name)
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def reply_before_durable() -> AbstractContextManager[None]:
+    """The coordinator answers at once (rule a)."""
+
+    def answer(self: Coordinator, reply: Any, body: Any) -> None:
+        reply.send(body)
+
+    return replaced(Coordinator, "answer", answer)
+
+
+def watermark_not_stored() -> AbstractContextManager[None]:
+    """The broker forgets index rows, and after a restart also why (rule c)."""
+    original = WriteBatch.put
+
+    def put(self: WriteBatch, family: str, key: bytes, value: bytes) -> None:
+        if family != keys.META or not key.startswith(keys.META_WATERMARK):
+            original(self, family, key, value)
+
+    return replaced(WriteBatch, "put", put)
+
+
+def marker_written_twice() -> AbstractContextManager[None]:
+    """A repeated commit at a partition appends a second marker (rule c)."""
+    original_end, original_append = Partition.end, Partition._append
+
+    def append(self: Partition, entry: Any) -> None:
+        if isinstance(entry, MarkerEntry):
+            markers = self.__dict__.setdefault("_planted_markers", {})
+            markers[entry.txn_id] = entry
+        original_append(self, entry)
+
+    def end(self: Partition, end: End, *rest: Any) -> None:
+        marker = self.__dict__.get("_planted_markers", {}).get(end.txn_id)
+        if marker is not None and end.outcome is Outcome.COMMITTED:
+            again = MarkerEntry(
+                self.log.end_offset,
+                marker.count,
+                marker.append_time_ms,
+                marker.txn_id,
+                marker.writers,
+                marker.stored_bytes,
+            )
+            original_append(self, again)
+        original_end(self, end, *rest)
+
+    return _both(replaced(Partition, "end", end), replaced(Partition, "_append", append))
+
+
+def surplus_sends_kept() -> AbstractContextManager[None]:
+    """A commit keeps also what the client had not counted (rule g)."""
+
+    def kept(end: End, writer: Writer) -> int:
+        if end.selection is not None and writer.writer_id not in end.selection:
+            return 0
+        return writer.next_index
+
+    return replaced(transaction_index, "_kept", kept)
+
+
+def ack_check_skipped() -> AbstractContextManager[None]:
+    """Two transactions may acknowledge the same message (rule i)."""
+    return replaced(Acknowledgements, "check_transactional", lambda *_: None)
+
+
+def counter_reset() -> AbstractContextManager[None]:
+    """A coordinator that restarts counts from the beginning (invariant 8)."""
+    original = Shard.__init__
+
+    def begin(self: Shard, config: Any, **given: Any) -> None:
+        original(self, config, **{**given, "next_counter": 1})
+
+    return replaced(Shard, "__init__", begin)
+
+
+def mark_delete_past_pending() -> AbstractContextManager[None]:
+    """What is pending counts as acknowledged when the floor rises (rule i)."""
+    original = Acknowledgements._raise_floor
+
+    def raise_floor(self: Acknowledgements) -> None:
+        original(self)
+        while self.floor in self.pending:
+            self.floor += 1
+            self._mark_dirty(self.floor // CHUNK_BITS)
+            original(self)
+
+    return replaced(Acknowledgements, "_raise_floor", raise_floor)
+
+
+def committing_expires() -> AbstractContextManager[None]:
+    """A commit that takes longer than the timeout is aborted (DESIGN, section 7)."""
+    original_change, original_ended = Shard._apply_change, Shard._apply_ended
+
+    def change(self: Shard, record: Any, found: Any) -> None:
+        original_change(self, record, found)
+        if isinstance(record, StatusChanged) and record.new is TxnStatus.COMMITTING:
+            self.expiry.add(record.txn_id, found.deadline_run_time_ms)
+
+    def ended(self: Shard, record: Any) -> None:
+        if record.txn_id in self.expiry._deadlines:
+            self.expiry.remove(record.txn_id)
+        original_ended(self, record)
+
+    transitions = {
+        **transaction.TRANSITIONS,
+        (TxnStatus.COMMITTING, TxnEvent.EXPIRED): TxnStatus.ABORTING,
+    }
+    return _both(
+        replaced(Shard, "_apply_change", change),
+        replaced(Shard, "_apply_ended", ended),
+        replaced(transaction, "TRANSITIONS", transitions),
+    )
+
+
+def dedup_off_after_recovery() -> AbstractContextManager[None]:
+    """A restarted broker takes repeats of plain sends for new ones (invariant 4)."""
+    original_restore, original_check = Producers.restore, Producers.check
+
+    def restore(self: Producers, producer_id: int, producer: Producer) -> None:
+        self.__dict__.setdefault("_planted_restored", {})[producer_id] = None
+        original_restore(self, producer_id, producer)
+
+    def check(self: Producers, producer_id: int, sequence_id: int, count: int) -> bool:
+        repeat = original_check(self, producer_id, sequence_id, count)
+        return repeat and producer_id not in self.__dict__.get("_planted_restored", {})
+
+    return _both(replaced(Producers, "restore", restore), replaced(Producers, "check", check))
+
+
+def dispatch_before_sync() -> AbstractContextManager[None]:
+    """Readers see what is applied and not yet durable (rule a)."""
+    original = PartitionLog.append
+
+    def append(self: PartitionLog, entry: Any) -> None:
+        original(self, entry)
+        if isinstance(entry, DataEntry):
+            self.durable_end = self.end_offset
+
+    return replaced(PartitionLog, "append", append)
+
+
+@contextmanager
+def _both(*plants: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for plant in plants:
+            stack.enter_context(plant)
+        yield
+
+
+PLANTED: dict[str, Plant] = {
+    plant.__name__.replace("_", "-"): plant
+    for plant in (
+        reply_before_durable,
+        watermark_not_stored,
+        marker_written_twice,
+        surplus_sends_kept,
+        ack_check_skipped,
+        counter_reset,
+        mark_delete_past_pending,
+        committing_expires,
+        dedup_off_after_recovery,
+        dispatch_before_sync,
+    )
+}

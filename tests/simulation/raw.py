@@ -1,0 +1,223 @@
+"""A client that speaks the protocol by hand, and says whatever a test wants said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from magnetar_core import batch
+from magnetar_core.commands import command
+from magnetar_core.errors import MagnetarError, from_wire
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import Link, LinkClosed, Transport
+from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
+from magnetar_core.wire import service_pb2 as pb
+
+BROKER = "Broker"
+COORDINATOR = "TransactionCoordinator"
+TIMEOUT_SECONDS = 3.0
+
+
+class NoAnswer(Exception):
+    """The link broke or stayed silent: the request may have taken effect, or may yet."""
+
+
+class RawSession:
+    """One link to one server."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.link: Link | None = None
+        self.on_push: Callable[[pb.Command], None] = lambda _: None
+        self._request_count = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    def on_frame(self, frame: pb.Frame) -> None:
+        for one in frame.commands:
+            if one.request_id == 0:
+                self.on_push(one)
+                continue
+            future = self._waiting.pop(one.request_id, None)
+            if future is not None and not future.done():
+                future.set_result(one)
+
+    def on_closed(self) -> None:
+        self.closed = True
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_result(None)
+
+    def post(self, body: Any) -> None:
+        """Say something that has no answer."""
+        assert self.link is not None
+        self.link.write(pb.Frame(commands=[command(body)]))
+
+    async def ask(self, body: Any, *, timeout: float = TIMEOUT_SECONDS) -> Any:
+        """Raises: MagnetarError: the server's answer. NoAnswer: none came."""
+        if self.closed or self.link is None:
+            raise NoAnswer("closed")
+        self._request_count += 1
+        request_id = self._request_count
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._waiting[request_id] = future
+        self.link.write(pb.Frame(commands=[command(body, request_id)]))
+        timer = loop.call_later(timeout, _give_up, future)
+        reply = await future
+        timer.cancel()
+        self._waiting.pop(request_id, None)
+        if reply is None:
+            raise NoAnswer("no answer came")
+        name = reply.WhichOneof("body")
+        if name == "error":
+            raise from_wire(reply.error)
+        return getattr(reply, name)
+
+
+def _give_up(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class RawClient:
+    """Links to a broker and a coordinator, made when needed and made again when broken."""
+
+    def __init__(self, name: str, transport: Transport, addresses: dict[str, str]) -> None:
+        self.name = name
+        self._transport = transport
+        self._addresses = addresses
+        self._sessions: dict[str, RawSession] = {}
+
+    async def session(self, service: str) -> RawSession:
+        """Raises: NoAnswer: the server cannot be reached now."""
+        session = self._sessions.get(service)
+        if session is not None and not session.closed:
+            return session
+        session = RawSession()
+        try:
+            session.link = await self._transport.connect(
+                self._addresses[service], service, session.on_frame, session.on_closed
+            )
+        except LinkClosed as error:
+            raise NoAnswer("cannot connect") from error
+        self._sessions[service] = session
+        await session.ask(common_pb2.CommandHello(protocol_version=1, client_name=self.name))
+        return session
+
+    def hang_up(self, service: str) -> None:
+        session = self._sessions.pop(service, None)
+        if session is not None and session.link is not None:
+            session.link.close()
+
+    async def ask(self, service: str, body: Any, *, timeout: float = TIMEOUT_SECONDS) -> Any:
+        """One attempt. Raises: MagnetarError, NoAnswer."""
+        try:
+            session = await self.session(service)
+            return await session.ask(body, timeout=timeout)
+        except NoAnswer:
+            self.hang_up(service)
+            raise
+
+    async def insist(self, service: str, body: Any, *, attempts: int = 1_000) -> Any:
+        """Ask until there is an answer. Raises: MagnetarError; NoAnswer when tired of it."""
+        for attempt in range(attempts):
+            try:
+                return await self.ask(service, body)
+            except NoAnswer:
+                pass
+            except MagnetarError as error:
+                if not error.retriable:
+                    raise
+            await asyncio.sleep(0.02 + 0.02 * min(attempt, 20))
+        raise NoAnswer(f"no answer in {attempts} attempts")
+
+    # Shorthands.
+
+    async def new_txn(self, timeout_ms: int) -> TxnID:
+        reply = await self.insist(
+            COORDINATOR, transaction_pb2.CommandNewTxn(txn_timeout_ms=timeout_ms)
+        )
+        return TxnID.from_wire(reply.txn_id)
+
+    async def add_partition(self, txn_id: TxnID, partition: common_pb2.Partition) -> None:
+        await self.insist(
+            COORDINATOR,
+            transaction_pb2.CommandAddPartitionToTxn(
+                txn_id=txn_id.to_wire(), partitions=[partition]
+            ),
+        )
+
+    async def add_subscription(self, txn_id: TxnID, name: common_pb2.Subscription) -> None:
+        await self.insist(
+            COORDINATOR,
+            transaction_pb2.CommandAddSubscriptionToTxn(
+                txn_id=txn_id.to_wire(), subscriptions=[name]
+            ),
+        )
+
+    async def describe_txn(self, txn_id: TxnID) -> transaction_pb2.TransactionDescription:
+        reply = await self.insist(
+            COORDINATOR, transaction_pb2.CommandDescribeTxn(txn_id=txn_id.to_wire())
+        )
+        return reply.transaction
+
+    async def describe_topic(self, topic: str) -> topic_pb2.CommandDescribeTopicResponse:
+        return await self.insist(BROKER, topic_pb2.CommandDescribeTopic(topic=topic))
+
+    async def lookup(self, topic: str) -> int:
+        """The topic's id."""
+        reply = await self.insist(BROKER, topic_pb2.CommandLookup(topic=topic))
+        return reply.topic_id
+
+    async def create_topic(self, topic: str, partitions: int, **settings: Any) -> int:
+        reply = await self.insist(
+            BROKER,
+            topic_pb2.CommandCreateTopic(topic=topic, partitions=partitions, **settings),
+        )
+        return reply.topic_id
+
+    async def read(
+        self, topic: str, partition: int, start_offset: int, *, messages_max: int = 0
+    ) -> broker_pb2.CommandReadResponse:
+        return await self.insist(
+            BROKER,
+            broker_pb2.CommandRead(
+                partition=common_pb2.Partition(topic=topic, partition=partition),
+                start_offset=start_offset,
+                messages_max=messages_max,
+            ),
+        )
+
+
+def send_command(
+    partition: common_pb2.Partition,
+    producer_id: int,
+    sequence_id: int,
+    values: list[bytes],
+    *,
+    txn_id: TxnID | None = None,
+    follows_txn_id: TxnID | None = None,
+) -> broker_pb2.CommandSend:
+    return broker_pb2.CommandSend(
+        partition=partition,
+        producer_id=producer_id,
+        sequence_id=sequence_id,
+        num_messages=len(values),
+        txn_id=txn_id.to_wire() if txn_id is not None else None,
+        follows_txn_id=follows_txn_id.to_wire() if follows_txn_id is not None else None,
+        batch=batch.encode(values),
+    )
+
+
+def messages_of(delivered: broker_pb2.DeliveredBatch) -> list[tuple[int, bytes]]:
+    """Offsets and values of what is not excluded."""
+    excluded = [(one.first, one.last) for one in delivered.excluded]
+    offset = delivered.entry_id + delivered.first_index
+    messages = []
+    for value in batch.decode(delivered.batch).values():
+        if not any(first <= offset <= last for first, last in excluded):
+            messages.append((offset, value))
+        offset += 1
+    return messages

@@ -1,0 +1,198 @@
+"""Run many seeds: `python -m tests.simulation.run --seeds 0-9999`.
+
+--family k          seeds of one rule's family
+--planted NAME      with a planted bug, until it is found; `--planted all` for every one
+--trace             one seed, with a readable trace on standard output
+--digest            one seed, its trace's digest only
+--stop              stop at the first failure
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from tests.simulation.families import FAMILIES, make_world
+from tests.simulation.planted import PLANTED
+from tests.simulation.seeds import how_to_replay, parse_seeds
+from tests.simulation.world import World
+
+PLANTED_SEEDS_MAX = 1_000
+
+
+class Task(NamedTuple):
+    seed: int
+    family: str | None
+    planted: str | None
+
+
+class Outcome(NamedTuple):
+    task: Task
+    failure: str | None
+    counts: Counter[str]
+    faults: Counter[str]
+    provoked: Counter[str]
+
+
+def run_one(task: Task) -> Outcome:
+    """One seed; failures come back as text."""
+    with PLANTED[task.planted]() if task.planted else nullcontext():
+        world = make_world(task.family, task.seed) if task.family else World(task.seed)
+        try:
+            result = world.run()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            text = "".join(traceback.format_exception(error))
+            return Outcome(task, text, Counter(), Counter(), Counter())
+    failure = None
+    if task.family and not task.planted and not FAMILIES[task.family].occurred(world):
+        failure = f"rule {task.family} was not put to the test: {world.provoked}"
+    return Outcome(task, failure, result.counts, result.faults, result.provoked)
+
+
+def outcomes(tasks: list[Task], workers: int) -> Iterator[Outcome]:
+    """In the order of their seeds when there is one worker, else as they come."""
+    if workers == 1:
+        yield from map(run_one, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(run_one, tasks, chunksize=4)
+
+
+def run_many(tasks: list[Task], workers: int, *, stop: bool, console: Console) -> int:
+    """Returns the number of failures."""
+    totals: dict[str, Counter[str]] = {
+        "counts": Counter(),
+        "faults": Counter(),
+        "provoked": Counter(),
+    }
+    failures: list[Outcome] = []
+    started_at = time.monotonic()
+    done = 0
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("seeds", total=len(tasks), rate="")
+        for outcome in outcomes(tasks, workers):
+            done += 1
+            rate = done / (time.monotonic() - started_at)
+            progress.update(bar, advance=1, rate=f"{rate:.2f} seeds/s, {len(failures)} failures")
+            for name in totals:
+                totals[name].update(getattr(outcome, name))
+            if outcome.failure is not None:
+                failures.append(outcome)
+                headline = outcome.failure.strip().splitlines()[-1][:200]
+                console.print(f"seed {outcome.task.seed}: {headline}", markup=False)
+                if stop:
+                    break
+    for outcome in failures[:3]:
+        console.print(outcome.failure, markup=False, highlight=False)
+    if failures:
+        first = failures[0].task
+        options = f" --family {first.family}" if first.family else ""
+        console.print(how_to_replay(f"{first.seed}{options}"), markup=False)
+        seeds = sorted(one.task.seed for one in failures)
+        console.print(f"failed seeds: {','.join(map(str, seeds[:200]))}", markup=False)
+    _print_totals(console, totals, done, len(failures), time.monotonic() - started_at)
+    return len(failures)
+
+
+def _print_totals(
+    console: Console,
+    totals: dict[str, Counter[str]],
+    done: int,
+    failure_count: int,
+    seconds: float,
+) -> None:
+    table = Table(show_header=True)
+    for title in ("what happened", "times", "faults", "times", "provoked", "times"):
+        table.add_column(title, justify="right" if title == "times" else "left")
+    columns = [sorted(counter.items()) for counter in totals.values()]
+    for row in range(max(map(len, columns), default=0)):
+        cells: list[str] = []
+        for column in columns:
+            name, count = column[row] if row < len(column) else ("", "")
+            cells += [name, f"{count:,}" if count != "" else ""]
+        table.add_row(*cells)
+    console.print(table)
+    console.print(
+        f"{done} seeds in {seconds:.1f} s, {done / seconds:.2f} seeds/s, {failure_count} failures"
+    )
+
+
+def run_planted(names: list[str], workers: int, console: Console) -> int:
+    """Plant each bug in turn; returns how many were not found."""
+    missed = 0
+    for name in names:
+        started_at = time.monotonic()
+        tasks = [Task(seed, None, name) for seed in range(PLANTED_SEEDS_MAX)]
+        found = None
+        count = 0
+        for outcome in outcomes(tasks, workers):
+            count += 1
+            if outcome.failure is not None:
+                found = outcome
+                break
+        seconds = time.monotonic() - started_at
+        if found is None or found.failure is None:
+            missed += 1
+            console.print(f"{name}: NOT FOUND in {count} seeds, {seconds:.0f} s")
+        else:
+            headline = found.failure.strip().splitlines()[-1][:160]
+            console.print(
+                f"{name}: found after {count} seeds, {seconds:.1f} s: {headline}", markup=False
+            )
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="0-199")
+    parser.add_argument("--family", choices=sorted(FAMILIES))
+    parser.add_argument("--planted", choices=[*sorted(PLANTED), "all"])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--stop", action="store_true")
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--digest", action="store_true")
+    options = parser.parse_args()
+    console = Console()
+    seeds = parse_seeds(options.seeds)
+    if options.digest:
+        for seed in seeds:
+            print(World(seed).run().digest)
+        return 0
+    if options.trace:
+        out: Any = sys.stdout
+        with PLANTED[options.planted]() if options.planted else nullcontext():
+            world = (
+                make_world(options.family, seeds[0], out=out)
+                if options.family
+                else World(seeds[0], out=out)
+            )
+            print(world.run())
+        return 0
+    if options.planted:
+        names = sorted(PLANTED) if options.planted == "all" else [options.planted]
+        return run_planted(names, options.workers, console)
+    tasks = [Task(seed, options.family, None) for seed in seeds]
+    return 1 if run_many(tasks, options.workers, stop=options.stop, console=console) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

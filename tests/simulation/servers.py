@@ -1,0 +1,78 @@
+"""How the simulator makes the real servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.loop import Incarnation
+from tests.simulation.nodes import ServerNode
+from tests.simulation.raw import BROKER, COORDINATOR
+
+from magnetar_storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def make_broker(
+    world: World,
+    node: ServerNode,
+    store: MemoryStore,
+    incarnation: Incarnation,
+    settings: dict[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    from magnetar_broker.broker import Broker
+    from magnetar_broker.config import BrokerConfig, MemberAddress
+
+    config = BrokerConfig(
+        name=node.name,
+        address=node.name,
+        coordinators=(MemberAddress(name="coordinator", address="coordinator", tcid=0),),
+        **settings,
+    )
+    random = world.environment.random(f"{node.name}/{node.life}")
+    broker = Broker(config, store, node.clock, random, node.on_fatal)
+    return broker, {BROKER: broker.server}
+
+
+def make_coordinator(
+    world: World,
+    node: ServerNode,
+    store: MemoryStore,
+    incarnation: Incarnation,
+    settings: dict[str, Any],
+) -> tuple[Any, dict[str, Any]]:
+    from magnetar_coordinator.config import CoordinatorConfig
+    from magnetar_coordinator.coordinator import Coordinator
+
+    # Less patient than a real one: virtual time is dear, as every repeat costs steps.
+    choices = {
+        "answer_deadline_ms": 1_000,
+        "retry_delay_ms_min": 20,
+        "retry_delay_ms_max": 500,
+        "refused_retry_delay_ms": 500,
+        "watermark_listed_age_ms_min": 2_000,
+        **settings,
+    }
+    config = CoordinatorConfig(name=node.name, broker_address="broker", **choices)
+    random = world.environment.random(f"{node.name}/{node.life}")
+    coordinator = Coordinator(
+        config, store, world.network.transport(incarnation), node.clock, random, node.on_fatal
+    )
+    return coordinator, {COORDINATOR: coordinator.server}
+
+
+def _broker_families() -> tuple[str, ...]:
+    from magnetar_broker.keys import FAMILIES
+
+    return FAMILIES
+
+
+def _coordinator_families() -> tuple[str, ...]:
+    from magnetar_coordinator.records import FAMILIES
+
+    return tuple(FAMILIES)
+
+
+make_broker.families = _broker_families  # type: ignore[attr-defined]
+make_coordinator.families = _coordinator_families  # type: ignore[attr-defined]

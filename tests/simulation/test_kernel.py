@@ -1,0 +1,301 @@
+"""The simulator's own parts: loop, network, nodes; against small servers that only echo."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+from tests.simulation.loop import (
+    DeadlineExceeded,
+    Deadlock,
+    SimulationFailure,
+    UnhandledException,
+    VirtualLoop,
+)
+from tests.simulation.network import Network
+from tests.simulation.nodes import ClientNode, Environment, ServerNode
+from tests.simulation.raw import BROKER, NoAnswer, RawClient
+from tests.simulation.trace import Trace
+
+from magnetar_core.commands import CommandSession, command
+from magnetar_core.wire import common_pb2
+from magnetar_core.wire import service_pb2 as pb
+from magnetar_storage.store import WriteBatch
+
+
+class EchoServer:
+    """Answers Hello with the client's own name; keeps a row for each."""
+
+    def __init__(self, store, on_fatal) -> None:
+        self.store = store
+        self.on_fatal = on_fatal
+        self.sessions: list[CommandSession] = []
+
+    async def start(self) -> None:
+        self.names = [value for _, value in await self.store.scan("t", b"", b"z", rows_max=1000)]
+
+    def accept(self, write):
+        session = CommandSession({"hello": self._hello}, write, lambda error, reply: None)
+        self.sessions.append(session)
+        return session
+
+    def _hello(self, body, reply) -> None:
+        asyncio.get_running_loop().create_task(self._keep(body, reply))
+
+    async def _keep(self, body, reply) -> None:
+        rows = WriteBatch()
+        rows.put("t", body.client_name.encode(), body.client_name.encode())
+        try:
+            await self.store.write(rows)
+            await self.store.sync()
+        except Exception as error:
+            self.on_fatal(error)
+            return
+        reply.send(common_pb2.CommandHelloResponse(server_name=body.client_name))
+
+
+class Small:
+    """A loop, a network and an echo server."""
+
+    def __init__(self, seed: int = 1, *, deadline: float = 1_000.0) -> None:
+        self.loop = VirtualLoop(deadline=deadline)
+        self.trace = Trace(self.loop.time)
+        self.network = Network(self.loop, Random(f"{seed}/network"), self.trace)
+        self.environment = Environment(self.loop, self.network, self.trace, str(seed))
+        self.server = ServerNode(self.environment, "server", self._make, ("t",))
+
+    def _make(self, node, store, incarnation):
+        server = EchoServer(store, node.on_fatal)
+        return server, {BROKER: server}
+
+    def client(self, name: str, program) -> ClientNode:
+        node = ClientNode(self.environment, name, program)
+        node.start()
+        return node
+
+    def run(self, work):
+        try:
+            result = self.loop.run_until_complete(work)
+            self.loop.check_tasks()
+            return result
+        finally:
+            self.loop.bury()
+
+
+def hello(name: str) -> common_pb2.CommandHello:
+    return common_pb2.CommandHello(protocol_version=1, client_name=name)
+
+
+def raw(node: ClientNode) -> RawClient:
+    return RawClient(node.name, node.transport(), {BROKER: "server"})
+
+
+def test_time_is_virtual():
+    loop = VirtualLoop()
+
+    async def sleep() -> float:
+        await asyncio.sleep(3600)
+        return loop.time()
+
+    assert loop.run_until_complete(sleep()) == 3600
+    loop.bury()
+
+
+def test_a_deadlock_is_an_error_that_names_the_tasks():
+    loop = VirtualLoop()
+
+    async def stuck() -> None:
+        await loop.create_future()
+
+    with pytest.raises(Deadlock, match="stuck"):
+        loop.run_until_complete(stuck())
+    loop.bury()
+
+
+def test_virtual_time_has_an_end():
+    loop = VirtualLoop(deadline=10)
+    with pytest.raises(DeadlineExceeded):
+        loop.run_until_complete(asyncio.sleep(11))
+    loop.bury()
+
+
+def test_threads_are_refused():
+    loop = VirtualLoop()
+    with pytest.raises(SimulationFailure, match="thread"):
+        loop.run_until_complete(asyncio.to_thread(print))
+    loop.bury()
+
+
+def test_a_task_that_fails_unseen_fails_the_run():
+    loop = VirtualLoop()
+
+    async def fail() -> None:
+        raise ValueError("unseen")
+
+    async def work() -> None:
+        loop.create_task(fail())
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(work())
+    with pytest.raises(UnhandledException, match="unseen"):
+        loop.check_tasks()
+    loop.bury()
+
+
+def test_a_callback_that_fails_fails_the_run():
+    loop = VirtualLoop()
+
+    async def work() -> None:
+        loop.call_later(1, lambda: 1 / 0)
+        await asyncio.sleep(2)
+
+    with pytest.raises(UnhandledException, match="division"):
+        loop.run_until_complete(work())
+    loop.bury()
+
+
+def test_the_dead_take_no_further_step():
+    """As after kill -9: not even `finally` runs."""
+    small = Small()
+    steps = []
+
+    async def program(node: ClientNode) -> None:
+        try:
+            while True:
+                steps.append(small.loop.time())
+                await asyncio.sleep(1)
+        finally:
+            steps.append(-1)
+
+    async def work() -> None:
+        node = small.client("client", program)
+        await asyncio.sleep(2.5)
+        node.crash(restart_after=None)
+        await asyncio.sleep(10)
+        assert steps == [0, 1, 2]
+
+    small.run(work())
+
+
+def test_a_server_answers_and_survives_a_crash():
+    small = Small()
+    answers = []
+
+    async def program(node: ClientNode) -> None:
+        client = raw(node)
+        for number in range(50):
+            reply = await client.insist(BROKER, hello(f"{number:02}"))
+            answers.append(reply.server_name)
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:
+            await asyncio.sleep(0.1)
+            small.server.crash(power_loss=True)
+            await small.server.ready.wait()
+        assert [f"{number:02}".encode() for number in range(50)] == [
+            name for name in small.server.server.names if name != b"client"
+        ]
+
+    small.run(work())
+    assert len(answers) == 50
+    assert small.server.crash_count > 0
+
+
+def test_a_failing_disk_ends_the_process_and_it_comes_back():
+    small = Small()
+
+    async def program(node: ClientNode) -> None:
+        await raw(node).insist(BROKER, hello("a"))
+        small.server.disk.fail_next_sync()
+        await raw(node).insist(BROKER, hello("b"))
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    small.run(work())
+    assert small.server.fatal_count == 1
+
+
+def test_frames_arrive_in_order_until_the_link_breaks():
+    small = Small(seed=3)
+    arrived: list[int] = []
+    closed: list[float] = []
+
+    async def program(node: ClientNode) -> None:
+        client = raw(node)
+        session = await client.session(BROKER)
+        session.on_frame = lambda frame: arrived.append(frame.commands[0].request_id)
+        for number in range(100):
+            session.link.write(pb.Frame(commands=[command(hello("x"), number + 10)]))
+        await asyncio.sleep(0.002)
+        small.network.break_link(small.network.links()[0])
+        await asyncio.sleep(5)
+        closed.append(session.closed)
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    small.run(work())
+    assert arrived == sorted(arrived)
+    assert closed == [True]
+
+
+def test_a_half_open_link_is_silent():
+    small = Small()
+
+    async def program(node: ClientNode) -> None:
+        client = raw(node)
+        session = await client.session(BROKER)
+        session_link = small.network.links()[0]
+        session_link.go_half_open(both=True)
+        with pytest.raises(NoAnswer):
+            await session.ask(hello("x"))
+        assert not session.closed
+        await client.insist(BROKER, hello("y"))
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        node.main.result()
+
+    small.run(work())
+
+
+def test_the_same_seed_gives_the_same_trace():
+    def digest(seed: int) -> str:
+        small = Small(seed)
+
+        async def program(node: ClientNode) -> None:
+            client = raw(node)
+            for number in range(30):
+                await client.insist(BROKER, hello(str(number)))
+
+        async def work() -> None:
+            small.server.start()
+            await small.server.ready.wait()
+            nodes = [small.client(f"client-{number}", program) for number in range(3)]
+            while not all(node.finished for node in nodes):
+                await asyncio.sleep(0.05)
+                for link in small.network.links()[:1]:
+                    small.network.break_link(link)
+
+        small.run(work())
+        return small.trace.digest()
+
+    assert digest(1) == digest(1)
+    assert digest(1) != digest(2)

@@ -1,0 +1,75 @@
+"""Seeds, families and determinism. `SIM_SEEDS=4471` replays one seed and keeps its trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.simulation.families import FAMILIES, make_world
+from tests.simulation.seeds import how_to_replay, seeds_from_env, trace_path
+from tests.simulation.world import World
+
+pytestmark = pytest.mark.sim
+
+SEEDS = seeds_from_env("SIM_SEEDS", count=200)
+FAMILY_SEEDS = range(3)
+not_when_replaying = pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying seeds")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_invariants_hold(seed: int) -> None:
+    if len(SEEDS) == 1:
+        path = trace_path(seed)
+        print(f"trace: {path}")
+        with path.open("w") as out:
+            result = World(seed, out=out).run()
+        print(result)
+        return
+    try:
+        World(seed).run()
+    except BaseException as error:
+        error.add_note(how_to_replay(seed))
+        raise
+
+
+@not_when_replaying
+@pytest.mark.parametrize("seed", FAMILY_SEEDS)
+@pytest.mark.parametrize("rule", sorted(FAMILIES))
+def test_every_rule_is_provoked_and_holds(rule: str, seed: int) -> None:
+    world = make_world(rule, seed)
+    try:
+        world.run()
+    except BaseException as error:
+        error.add_note(how_to_replay(f"{seed} --family {rule}"))
+        raise
+    assert FAMILIES[rule].occurred(world), f"rule {rule} was not put to the test: {world.provoked}"
+
+
+@not_when_replaying
+def test_a_seed_holds_enough_to_mean_something() -> None:
+    result = World(0).run()
+    crashes = result.counts["server crashes"] + result.counts["client crashes"]
+    assert result.counts["transactions"] >= 100
+    assert crashes >= 5
+
+
+@not_when_replaying
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
+    """In this process and in others, whatever order their sets have."""
+    digests = {World(seed).run().digest, World(seed).run().digest}
+    root = Path(__file__).parents[2]
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.run", "--digest", "--seeds", str(seed)],
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(done.stdout.strip())
+    assert len(digests) == 1
