@@ -85,8 +85,7 @@ class Acknowledgements:
         """
         deleted: list[Range] = []
         for first, last in ranges:
-            first = max(first, self.floor)
-            for part_first, part_last in _split(first, last):
+            for part_first, part_last in _split(max(first, self.floor), last):
                 width = part_last - part_first + 1
                 free = ~self.unavailable_mask(part_first, part_last) & ((1 << width) - 1)
                 deleted += ranges_of_mask(free, part_first)

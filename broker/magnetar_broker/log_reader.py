@@ -185,16 +185,16 @@ class LogReader:
             rows = await self._store.scan(
                 keys.TXNLOG, start, end, rows_max=ENTRIES_MAX, bytes_max=bytes_max - gathered
             )
+            if not rows:
+                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
             for key, batch in rows:
                 at = keys.last_u64(key)
                 if at != expected:
-                    break
+                    raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
                 expected += read_header(batch, verify=False).count
                 batches.append((at, expected - at, batch))
                 gathered += len(batch)
             start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
-            if not rows or not batches:
-                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
         return batches
 
 

@@ -23,7 +23,7 @@ def chunk_masks(first: int, last: int) -> Iterator[tuple[int, int]]:
     while chunk < last_chunk:
         yield chunk, FULL_CHUNK >> start << start
         chunk, start = chunk + 1, 0
-    if start <= end:
+    if chunk == last_chunk and start <= end:
         yield chunk, ((1 << (end - start + 1)) - 1) << start
 
 

@@ -122,9 +122,10 @@ class Subscription:
 
     def acknowledge(self, ranges: list[Range], *, cumulative: bool) -> None:
         """A plain ack. Raises InvalidArgument for what was never there."""
-        if cumulative and ranges:
-            ranges = [(self.cursor.floor, max(last for _, last in ranges))]
         self._check_ranges(ranges)
+        if cumulative:
+            # What is below the floor is acknowledged already; acknowledge() skips it.
+            ranges = [(0, max(last for _, last in ranges))]
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
             self.dispatcher.acknowledged(deleted)

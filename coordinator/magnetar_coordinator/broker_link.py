@@ -134,14 +134,14 @@ class BrokerLink:
                 elif self._closed is closed:
                     self._on_answer(one.request_id, name, getattr(one, name))
 
-        link = await asyncio.wait_for(
-            self._transport.connect(self.address, "Broker", on_frame, on_closed),
-            deadline_seconds,
-        )
+        # Not wait_for, which can swallow a cancellation.
+        async with asyncio.timeout(deadline_seconds):
+            link = await self._transport.connect(self.address, "Broker", on_frame, on_closed)
         writer = FrameWriter(link.write)
         try:
             writer.send(command(self._hello(), _HELLO_ID))
-            await asyncio.wait_for(welcomed.wait(), deadline_seconds)
+            async with asyncio.timeout(deadline_seconds):
+                await welcomed.wait()
             if closed.is_set():
                 raise LinkClosed("the link broke before its handshake was done")
             await self._be_up(writer, closed)

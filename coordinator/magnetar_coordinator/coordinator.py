@@ -36,7 +36,7 @@ from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import Transaction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
-from magnetar_core.errors import DiskFull, InternalError, LogUnavailable, MagnetarError
+from magnetar_core.errors import DiskFull, InternalError, MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
@@ -194,10 +194,10 @@ class Coordinator:
 
     # For the service.
 
-    def check_serving(self) -> None:
-        """Raises: LogUnavailable before recovery is done, and after the end began."""
-        if self._state is not _State.SERVING:
-            raise LogUnavailable("the coordinator is starting or stopping; ask again")
+    @property
+    def is_serving(self) -> bool:
+        """From the end of recovery until the beginning of the end."""
+        return self._state is _State.SERVING
 
     def check_free_space(self) -> None:
         """Raises: DiskFull below the floor; the rest is for ends and deletes."""

@@ -183,9 +183,12 @@ class TransactionMetadataStore:
         rows = await self._store.scan(OUTCOMES, start, KEY_END, rows_max=rows_max)
         return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
 
-    def forget_outcome(self, key: bytes) -> None:
-        self._commits.batch.delete(OUTCOMES, key)
-        self.outcome_count -= 1
+    async def forget_outcomes(self, keys: list[bytes]) -> None:
+        """Delete outcomes; when this returns they are no longer read."""
+        for key in keys:
+            self._commits.batch.delete(OUTCOMES, key)
+        self.outcome_count -= len(keys)
+        await self._commits.durable()
 
 
 class TransactionMetadataStoreProvider:

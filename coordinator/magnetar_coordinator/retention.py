@@ -28,9 +28,9 @@ class OutcomeRetention:
         """
         removed = 0
         for _ in range(_PORTIONS_MAX):
-            removed_now, scanned = await self._remove_portion(run_time_ms)
+            scanned_now, removed_now = await self._remove_portion(run_time_ms)
             removed += removed_now
-            if removed_now == 0 or scanned < self._config.outcome_removal_rows:
+            if removed_now == 0 or scanned_now < self._config.outcome_removal_rows:
                 break
         return removed
 
@@ -39,16 +39,17 @@ class OutcomeRetention:
         start = metadata.first_outcome_key
         rows = await metadata.outcomes(start, rows_max=self._config.outcome_removal_rows)
         old_run_time_ms = run_time_ms - self._config.outcome_retention_ms
-        removed = 0
+        excess = metadata.outcome_count - self._config.outcomes_max
+        removed: list[bytes] = []
         first_kept = b""
         for key, outcome in rows:
-            excess = metadata.outcome_count - self._config.outcomes_max
-            if excess > 0 or outcome.end_run_time_ms <= old_run_time_ms:
-                metadata.forget_outcome(key)
-                removed += 1
+            if len(removed) < excess or outcome.end_run_time_ms <= old_run_time_ms:
+                removed.append(key)
             elif not first_kept:
                 first_kept = key
         # Unless an earlier transaction ended while we read.
         if rows and metadata.first_outcome_key == start:
             metadata.first_outcome_key = first_kept or rows[-1][0] + b"\x00"
-        return removed, len(rows)
+        if removed:
+            await metadata.forget_outcomes(removed)
+        return len(rows), len(removed)

@@ -26,7 +26,7 @@ from magnetar_coordinator.transaction import (
     WriterCounts,
 )
 from magnetar_core.commands import CommandSession, Handler, Reply
-from magnetar_core.errors import ClusterMismatch, InvalidArgument, MagnetarError
+from magnetar_core.errors import ClusterMismatch, InvalidArgument, LogUnavailable, MagnetarError
 from magnetar_core.frames import FRAME_BYTES_MAX
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -73,11 +73,14 @@ class CoordinatorServer:
         return pb.CommandEndTxnResponse(txn_id=txn_id.to_wire(), status=WIRE_STATUS[status])
 
     def _serving(self, handler: Handler) -> Handler:
-        check_serving = self._coordinator.check_serving
+        coordinator = self._coordinator
 
         def handle(request: Any, reply: Reply) -> None:
-            check_serving()
-            handler(request, reply)
+            if coordinator.is_serving:
+                handler(request, reply)
+            else:
+                # At once: when writing has failed, nothing becomes durable any more.
+                reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
 
         return handle
 

@@ -249,7 +249,7 @@ def _scan(
     options = rocksdict.ReadOptions()
     options.set_background_purge_on_iterator_cleanup(True)
     if reverse:
-        options.set_iterate_lower_bound(start)
+        # No lower bound is set: rocksdict 0.3 hands it to RocksDB as an upper one.
         iterator = view.iter(options)
         iterator.seek_for_prev(end)
         if iterator.valid() and iterator.key() == end:
@@ -262,7 +262,10 @@ def _scan(
     step = iterator.prev if reverse else iterator.next
     byte_count = 0
     while valid():
-        key, value = key_of(), value_of()
+        key = key_of()
+        if key < start:
+            break
+        value = value_of()
         rows.append((key, value))
         if len(rows) == rows_max:
             return rows

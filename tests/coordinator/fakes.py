@@ -1,0 +1,350 @@
+"""A world for one coordinator: virtual time, a disk that survives, a broker that can misbehave."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.coordinator import Coordinator
+from magnetar_coordinator.records import FAMILIES
+from magnetar_core.commands import command
+from magnetar_core.errors import MagnetarError, from_wire
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2, topic_pb2
+from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.memory import MemoryDisk, MemoryStore
+
+T = TypeVar("T")
+
+BROKER_ADDRESS = "broker:1"
+P0 = PartitionName("orders", 0, 7)
+P1 = PartitionName("orders", 1, 7)
+S0 = SubscriptionName("orders", 0, 7, "billing")
+
+
+class _SkippingSelector(selectors.SelectSelector):
+    """Instead of waiting, moves the time on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "nothing is left that could happen"
+        self.now += max(timeout, 0.0)
+        return super().select(0)
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop in which a minute passes at once."""
+
+    def __init__(self) -> None:
+        self._skipping = _SkippingSelector()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.now
+
+
+def run(scenario: Coroutine[Any, Any, T]) -> T:
+    """asyncio.run in virtual time; a failed callback fails the test."""
+    failures: list[dict[str, Any]] = []
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        return await scenario
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        result = runner.run(main())
+    assert not failures, failures
+    return result
+
+
+class FakeClock:
+    """Follows the event loop; the wall clock can be made to jump."""
+
+    def __init__(self) -> None:
+        self.wall_offset_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.wall_offset_ms + int(self.monotonic_ms())
+
+    def monotonic_ms(self) -> float:
+        return asyncio.get_running_loop().time() * 1_000
+
+
+Answer = Callable[[str, Any], Any]
+SILENCE = object()
+
+
+class FakeBroker:
+    """Ends transactions as a broker does, as far as a coordinator sees it.
+
+    Attributes:
+        answer: may answer a command in place of the broker; None leaves it to the broker, SILENCE
+            swallows it.
+        ended: how each (TxnID, participant) was ended.
+    """
+
+    def __init__(self) -> None:
+        self.answer: Answer = lambda name, body: None
+        self.received: list[tuple[str, Any]] = []
+        self.ended: dict[tuple[TxnID, Any], int] = {}
+        self.orphans: list[pb.OrphanedParticipant] = []
+        self.incarnations: dict[str, int] = {}
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.received]
+
+    def all_of(self, name: str) -> list[Any]:
+        return [body for one, body in self.received if one == name]
+
+    def handle(self, name: str, body: Any) -> Any:
+        self.received.append((name, body))
+        answer = self.answer(name, body)
+        return answer if answer is not None else getattr(self, f"_{name}")(body)
+
+    def _hello(self, body: common.CommandHello) -> Any:
+        return common.CommandHelloResponse(protocol_version=1, server_name="fake")
+
+    def _take_incarnation(self, body: topic_pb2.CommandTakeIncarnation) -> Any:
+        number = self.incarnations.setdefault(body.store_token, len(self.incarnations) + 1)
+        return topic_pb2.CommandTakeIncarnationResponse(incarnation=number)
+
+    def _end_txn_on_partition(self, body: pb.CommandEndTxnOnPartition) -> Any:
+        self._end(body, PartitionName.from_wire(body.partition))
+        return pb.CommandEndTxnOnPartitionResponse(txn_id=body.txn_id)
+
+    def _end_txn_on_subscription(self, body: pb.CommandEndTxnOnSubscription) -> Any:
+        self._end(body, SubscriptionName.from_wire(body.subscription))
+        return pb.CommandEndTxnOnSubscriptionResponse(txn_id=body.txn_id)
+
+    def _end(self, body: Any, participant: Any) -> None:
+        key = (TxnID.from_wire(body.txn_id), participant)
+        # A decision never changes.
+        assert self.ended.setdefault(key, body.txn_action) == body.txn_action
+
+    def _low_watermark(self, body: pb.CommandLowWatermark) -> Any:
+        return pb.CommandLowWatermarkResponse(orphans=self.orphans)
+
+
+class FakeLink:
+    """Both directions of one conversation, each delivered in a later turn of the loop."""
+
+    def __init__(
+        self,
+        broker: FakeBroker,
+        on_frame: Callable[[service_pb2.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self.closed = False
+        self.frame_count = 0
+
+    def write(self, frame: service_pb2.Frame) -> None:
+        if not self.closed:
+            self.frame_count += 1
+            asyncio.get_running_loop().call_soon(self._deliver, frame)
+
+    async def drain(self) -> None:
+        return
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self._on_closed)
+
+    def _deliver(self, frame: service_pb2.Frame) -> None:
+        answers = []
+        for one in frame.commands:
+            if self.closed:
+                return
+            name = one.WhichOneof("body")
+            assert name is not None
+            answer = self._broker.handle(name, getattr(one, name))
+            if answer is not SILENCE:
+                answers.append(command(answer, one.request_id))
+        if answers and not self.closed:
+            reply = service_pb2.Frame(commands=answers)
+            asyncio.get_running_loop().call_soon(self._answer, reply)
+
+    def _answer(self, frame: service_pb2.Frame) -> None:
+        if not self.closed:
+            self._on_frame(frame)
+
+
+class FakeTransport:
+    """Reaches the one broker, unless it is told not to."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self.is_reachable = True
+        self.links: list[FakeLink] = []
+
+    async def connect(
+        self,
+        address: str,
+        service: str,
+        on_frame: Callable[[service_pb2.Frame], None],
+        on_closed: Callable[[], None],
+    ) -> FakeLink:
+        await asyncio.sleep(0)
+        assert (address, service) == (BROKER_ADDRESS, "Broker")
+        if not self.is_reachable:
+            raise LinkClosed("nobody answers")
+        link = FakeLink(self.broker, on_frame, on_closed)
+        self.links.append(link)
+        return link
+
+    def break_links(self) -> None:
+        for link in self.links:
+            link.close()
+        self.links.clear()
+
+    async def close(self) -> None:
+        self.break_links()
+
+
+class FakeClient:
+    """One conversation with the coordinator."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._session = coordinator.server.accept(self._on_frame)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._request_id = 0
+
+    def ask(self, body: Any) -> asyncio.Future[Any]:
+        """Send a command now; the future brings its answer or its error."""
+        self._request_id += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._answers[self._request_id] = future
+        frame = service_pb2.Frame(commands=[command(body, self._request_id)])
+        self._session.on_frame(frame)
+        return future
+
+    def _on_frame(self, frame: service_pb2.Frame) -> None:
+        for one in frame.commands:
+            future = self._answers.pop(one.request_id)
+            name = one.WhichOneof("body")
+            assert name is not None
+            if name == "error":
+                future.set_exception(from_wire(one.error))
+                future.exception()
+            else:
+                future.set_result(getattr(one, name))
+
+    async def new(self, *partitions: PartitionName, **fields: Any) -> TxnID:
+        wire = [partition.to_wire() for partition in partitions]
+        response = await self.ask(pb.CommandNewTxn(partitions=wire, **fields))
+        return TxnID.from_wire(response.txn_id)
+
+    async def add(self, txn_id: TxnID, *participants: PartitionName | SubscriptionName) -> None:
+        for participant in participants:
+            await self.ask(add_command(txn_id, participant))
+
+    async def end(self, txn_id: TxnID, action: int = common.COMMIT, **fields: Any) -> int:
+        response = await self.ask(end_command(txn_id, action, **fields))
+        status: int = response.status
+        return status
+
+    async def status(self, txn_id: TxnID) -> int:
+        return int((await self.describe(txn_id)).status)
+
+    async def describe(self, txn_id: TxnID) -> pb.TransactionDescription:
+        response = await self.ask(pb.CommandDescribeTxn(txn_id=txn_id.to_wire()))
+        description: pb.TransactionDescription = response.transaction
+        return description
+
+
+def add_command(txn_id: TxnID, participant: PartitionName | SubscriptionName) -> Any:
+    if isinstance(participant, PartitionName):
+        return pb.CommandAddPartitionToTxn(
+            txn_id=txn_id.to_wire(), partitions=[participant.to_wire()]
+        )
+    return pb.CommandAddSubscriptionToTxn(
+        txn_id=txn_id.to_wire(), subscriptions=[participant.to_wire()]
+    )
+
+
+def end_command(txn_id: TxnID, action: int = common.COMMIT, **fields: Any) -> pb.CommandEndTxn:
+    return pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action, **fields)  # type: ignore[arg-type]
+
+
+class World:
+    """What outlives a coordinator, and the coordinator that lives in it now."""
+
+    coordinator: Coordinator
+    client: FakeClient
+    registry: CollectorRegistry
+
+    def __init__(self, **settings: Any) -> None:
+        self.config = CoordinatorConfig(**{"broker_address": BROKER_ADDRESS, **settings})
+        self.disk = MemoryDisk()
+        self.clock = FakeClock()
+        self.broker = FakeBroker()
+        self.transport = FakeTransport(self.broker)
+        self.random = Random(7)
+        self.fatal_errors: list[BaseException] = []
+        # Kept, or their tasks would be collected unfinished.
+        self._corpses: list[Coordinator] = []
+
+    def make(self) -> Coordinator:
+        self.registry = CollectorRegistry()
+        return Coordinator(
+            self.config,
+            MemoryStore(self.disk, FAMILIES),
+            self.transport,
+            self.clock,
+            self.random,
+            self.fatal_errors.append,
+            self.registry,
+        )
+
+    async def start(self) -> World:
+        self.coordinator = self.make()
+        await self.coordinator.start()
+        self.client = FakeClient(self.coordinator)
+        return self
+
+    def crash(self, random: Random | None = None) -> None:
+        """kill -9; with a random: power loss."""
+        self.coordinator.abandon()
+        self._corpses.append(self.coordinator)
+        self.disk.crash(random)
+        self.transport.break_links()
+
+    async def restart(self, random: Random | None = None) -> None:
+        self.crash(random)
+        await self.start()
+
+    async def close(self) -> None:
+        await self.coordinator.close()
+
+    async def settle(self, seconds: float = 0.02) -> None:
+        """Let what is under way happen."""
+        await asyncio.sleep(seconds)
+
+    def metric(self, name: str, **labels: str) -> float:
+        value = self.registry.get_sample_value(f"magnetar_coordinator_{name}", labels)
+        assert value is not None
+        return value
+
+
+async def refused(answer: asyncio.Future[Any], error: type[MagnetarError]) -> MagnetarError:
+    """The error with which a command was refused."""
+    try:
+        body = await answer
+    except error as found:
+        return found
+    raise AssertionError(f"answered with {body}")

@@ -1,0 +1,32 @@
+"""Settings that cannot work together are refused at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.config import InvalidConfig
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tcid": 1 << 16},
+        {"membership_version": 0},
+        {"live_txns_max": 0},
+        {"free_space_floor_bytes": -1},
+        {"txn_timeout_ms_default": 15 * 60_000 + 1},
+        {"expiry_check_interval_ms": 15 * 60_000 + 1},
+        {"retry_delay_ms_min": 10_001},
+        {"outcome_retention_ms": 15 * 60_000 - 1},
+    ],
+)
+def test_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidConfig, match=next(iter(settings))):
+        CoordinatorConfig(**settings)
+
+
+def test_the_defaults_work() -> None:
+    assert CoordinatorConfig().txn_timeout_ms_default == 60_000

@@ -1,0 +1,294 @@
+"""Ends on their way to the participants: lost, late, refused, gone; watermarks and orphans."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from tests.coordinator.fakes import (
+    P0,
+    P1,
+    S0,
+    SILENCE,
+    World,
+    end_command,
+    run,
+)
+
+from magnetar_coordinator.finisher import Finisher
+from magnetar_core.errors import (
+    LogUnavailable,
+    TxnIncomplete,
+)
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+
+def test_counts_selection_and_action_reach_each_participant() -> None:
+    """Rules g and h."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0, P1)
+        await world.client.add(txn_id, S0)
+        writers = [pb.WriterCount(writer_id=5, count=3)]
+        await world.client.end(
+            txn_id,
+            counts_given=True,
+            partition_counts=[pb.PartitionCounts(partition=P0.to_wire(), producers=writers)],
+            subscription_counts=[
+                pb.SubscriptionCounts(subscription=S0.to_wire(), consumers=writers)
+            ],
+            selection_given=True,
+            selected_writer_ids=[6, 5],
+        )
+        # What was decided survives a crash with everything that it said.
+        await world.restart()
+        await world.settle()
+        ends = world.broker.all_of("end_txn_on_partition")[-2:]
+        ends += world.broker.all_of("end_txn_on_subscription")[-1:]
+        assert [[(one.writer_id, one.count) for one in end.counts] for end in ends] == [
+            [(5, 3)],
+            [],
+            [(5, 3)],
+        ]
+        for end in ends:
+            assert end.counts_given
+            assert end.selection_given
+            assert list(end.selected_writer_ids) == [5, 6]
+            assert not end.loss_accepted
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_end_is_sent_again_until_it_is_answered() -> None:
+    """PIP-31, TC Startup: when all the responses have been received. Here two are lost."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        lost = [SILENCE, SILENCE]
+
+        def answer(name: str, body: Any) -> Any:
+            return lost.pop() if name == "end_txn_on_partition" and lost else None
+
+        world.broker.answer = answer
+        txn_id = await world.client.new(P0)
+        assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
+        assert world.broker.names().count("end_txn_on_partition") == 3
+        assert 10 < asyncio.get_running_loop().time() < 15
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_busy_broker_is_asked_again_soon() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        busy = [LogUnavailable().to_wire(), LogUnavailable().to_wire()]
+
+        def answer(name: str, body: Any) -> Any:
+            return busy.pop() if name == "end_txn_on_partition" and busy else None
+
+        world.broker.answer = answer
+        txn_id = await world.client.new(P0)
+        assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
+        assert asyncio.get_running_loop().time() < 1
+        assert world.metric("incomplete_transactions") == 0
+        await world.close()
+
+    run(scenario())
+
+
+def test_ends_go_out_at_once_when_a_link_comes_back() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0)
+        await world.settle()
+        world.transport.is_reachable = False
+        world.transport.break_links()
+        await world.settle()
+        waiting = world.client.ask(end_command(txn_id, wait_finished=True))
+        await world.settle(60)
+        assert not waiting.done()
+        world.transport.is_reachable = True
+        began = asyncio.get_running_loop().time()
+        assert (await waiting).status == common.COMMITTED
+        assert asyncio.get_running_loop().time() - began < 10.1
+        await world.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "code", [common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND]
+)
+def test_a_participant_that_is_gone_is_done(code: common.ErrorCode) -> None:
+    """Rule j."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = lambda name, body: (
+            common.ServerError(code=code) if name.startswith("end_txn") else None
+        )
+        txn_id = await world.client.new(P0)
+        await world.client.add(txn_id, S0)
+        assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_incomplete_commit_waits_for_an_administrator() -> None:
+    """Rule g."""
+
+    async def scenario() -> None:
+        world = await World().start()
+
+        def answer(name: str, body: Any) -> Any:
+            if name == "end_txn_on_partition" and not body.loss_accepted:
+                return TxnIncomplete("2 of 3 messages").to_wire()
+            return None
+
+        world.broker.answer = answer
+        txn_id = await world.client.new(P0)
+        await world.client.add(txn_id, S0)
+        waiting = world.client.ask(end_command(txn_id, wait_finished=True))
+        await world.settle()
+        assert world.metric("incomplete_transactions") == 1
+        description = await world.client.describe(txn_id)
+        assert description.status == common.COMMITTING
+        assert [one.last_error for one in description.unfinished] == [
+            "TXN_INCOMPLETE: 2 of 3 messages"
+        ]
+        await world.settle(35)
+        # Slowly: one attempt every ten seconds.
+        assert world.broker.names().count("end_txn_on_partition") == 4
+        await world.restart()
+        await world.settle()
+        assert world.metric("incomplete_transactions") == 1
+        assert not waiting.done()
+        accept = pb.CommandAcceptTxnLoss(txn_id=txn_id.to_wire())
+        await world.client.ask(accept)
+        await world.settle()
+        assert await world.client.status(txn_id) == common.COMMITTED
+        assert world.metric("incomplete_transactions") == 0
+        await world.client.ask(accept)
+        await world.close()
+
+    run(scenario())
+
+
+def test_accepted_loss_survives_a_crash() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = lambda name, body: SILENCE if name.startswith("end_txn") else None
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        await world.client.ask(pb.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
+        await world.restart(Random(1))
+        await world.settle()
+        assert world.broker.all_of("end_txn_on_partition")[-1].loss_accepted
+        await world.close()
+
+    run(scenario())
+
+
+def test_the_watermark_follows_durable_ends() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        first, second = await world.client.new(P0), await world.client.new(P0)
+        await world.client.end(second)
+        await world.settle(2)
+        last = world.broker.all_of("low_watermark")[-1]
+        assert (last.tcid, last.incarnation, last.low_watermark) == (0, 1, 0)
+        await world.client.end(first)
+        await world.settle(2)
+        assert world.broker.all_of("low_watermark")[-1].low_watermark == 2
+        count = len(world.broker.all_of("low_watermark"))
+        await world.settle(30)
+        assert len(world.broker.all_of("low_watermark")) == count
+        world.transport.break_links()
+        await world.settle(1)
+        assert len(world.broker.all_of("low_watermark")) == count + 1
+        await world.close()
+
+    run(scenario())
+
+
+def test_old_transactions_are_listed() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        old = await world.client.new(P0, txn_timeout_ms=600_000)
+        for _ in range(3):
+            await world.client.end(await world.client.new())
+        await world.settle(62)
+        last = world.broker.all_of("low_watermark")[-1]
+        assert last.low_watermark == 4
+        assert [(one.first, one.last) for one in last.live] == [(old.counter, old.counter)]
+        await world.close()
+
+    run(scenario())
+
+
+def test_orphans_are_aborted_when_their_transaction_has_ended() -> None:
+    """docs/design/protocol.md, Low watermark: a broker never aborts by itself."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        client = world.client
+        done, live = await client.new(), await client.new(P0)
+        await client.end(done, wait_finished=True)
+        other = TxnID.of(9, 1, 0)
+        future = TxnID.of(0, 1, 99)
+        world.broker.orphans = [
+            pb.OrphanedParticipant(txn_id=one.to_wire(), partition=P1.to_wire())
+            for one in (done, live, other, future)
+        ]
+        world.broker.orphans.append(
+            pb.OrphanedParticipant(
+                txn_id=done.to_wire(), partition=P1.to_wire(), subscription="billing"
+            )
+        )
+        await world.settle(2)
+        cursor = S0._replace(partition=1)
+        assert world.broker.ended == {(done, P1): common.ABORT, (done, cursor): common.ABORT}
+        await world.close()
+
+    run(scenario())
+
+
+def test_commands_of_one_turn_share_a_sync_and_a_frame() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_ids = [await world.client.new(P0, P1) for _ in range(50)]
+        await world.settle()
+        syncs, frames = world.disk.sync_count, world.transport.links[-1].frame_count
+        await asyncio.gather(*(world.client.ask(end_command(one)) for one in txn_ids))
+        await world.settle()
+        assert world.disk.sync_count - syncs <= 3
+        assert world.transport.links[-1].frame_count - frames == 1
+        assert len(world.broker.ended) == 100
+        await world.close()
+
+    run(scenario())
+
+
+def test_the_finisher_forgets_what_has_ended() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        for _ in range(20):
+            await world.client.end(await world.client.new(P0, P1), wait_finished=True)
+        await world.settle(6)
+        finisher: Finisher = world.coordinator._finisher
+        assert not finisher._transactions
+        for broker in finisher._brokers.values():
+            assert not broker._ends
+            assert not broker._first
+            assert not broker._later
+        await world.close()
+
+    run(scenario())

@@ -1,0 +1,88 @@
+"""Records come back from their rows as they were, and rows lie in the order of their keys."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar_coordinator.records import (
+    LossAccepted,
+    MetadataRecord,
+    ParticipantsAdded,
+    StatusChanged,
+    TxnEnded,
+    TxnOpened,
+    decode_metadata,
+    decode_outcome,
+    encode_metadata,
+    encode_outcome,
+    metadata_key,
+    txn_id_of_key,
+)
+from magnetar_coordinator.transaction import TxnStatus
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+
+u32 = st.integers(0, 2**32 - 1)
+u64 = st.integers(0, 2**64 - 1)
+times = st.integers(0, 2**62)
+txn_ids = st.builds(TxnID.of, st.integers(0, 0xFFFF), st.integers(0, 2**48 - 1), u64)
+partitions = st.builds(PartitionName, st.text(min_size=1), u32, u64)
+subscriptions = st.builds(SubscriptionName, st.text(min_size=1), u32, u64, st.text(min_size=1))
+counts = st.none() | st.dictionaries(
+    partitions | subscriptions, st.lists(st.tuples(u64, u64), max_size=3).map(tuple), max_size=3
+)
+selections = st.none() | st.lists(u64, max_size=3).map(tuple)
+opened = st.builds(
+    lambda txn_id, timeout, start, time, some, others: TxnOpened(
+        txn_id, timeout, start, time, (*some, *others)
+    ),
+    txn_ids,
+    times,
+    times,
+    times,
+    st.lists(partitions, max_size=3),
+    st.lists(subscriptions, max_size=3),
+)
+added = st.builds(
+    ParticipantsAdded,
+    txn_ids,
+    (st.lists(partitions, min_size=1, max_size=3) | st.lists(subscriptions, min_size=1)).map(tuple),
+    times,
+)
+changed = st.builds(
+    StatusChanged,
+    txn_ids,
+    st.sampled_from(TxnStatus),
+    st.sampled_from(TxnStatus),
+    times,
+    counts,
+    selections,
+)
+
+
+@given(opened | added | changed | st.builds(LossAccepted, txn_ids, times))
+def test_metadata_comes_back(record: MetadataRecord) -> None:
+    again = decode_metadata(encode_metadata(record))
+    assert again == record
+    assert type(again) is type(record)
+
+
+@given(
+    st.builds(
+        TxnEnded,
+        txn_ids,
+        st.sampled_from([TxnStatus.COMMITTED, TxnStatus.ABORTED]),
+        times,
+        times,
+        st.binary(),
+    )
+)
+def test_outcomes_come_back(record: TxnEnded) -> None:
+    assert decode_outcome(record.txn_id, encode_outcome(record)) == record
+
+
+@given(st.lists(st.tuples(txn_ids, u32)))
+def test_rows_lie_in_order(places: list[tuple[TxnID, int]]) -> None:
+    keys = [metadata_key(txn_id, sequence) for txn_id, sequence in sorted(places)]
+    assert keys == sorted(keys)
+    assert [txn_id_of_key(key) for key in keys] == [txn_id for txn_id, _ in sorted(places)]
