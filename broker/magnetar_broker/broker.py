@@ -46,11 +46,12 @@ class Broker:
     ) -> None:
         self._store = store
         self._on_fatal = on_fatal
+        self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._retention_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self.metrics = BrokerMetrics(registry)
-        commits = GroupCommit(store, on_failure=on_fatal, observe=self.metrics.observe_group)
+        commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.observe_group)
         commits.before_seal(self._write_deferred_rows)
         self.environment = Environment(
             config, store, commits, clock, Watermarks(), self.metrics, self._spawn, {}
@@ -118,11 +119,17 @@ class Broker:
         error = task.exception()
         assert error is not None
         if isinstance(error, StoreFailed):
-            self._on_fatal(error)
+            self._fail(error)
             return
         task.get_loop().call_exception_handler(
             {"message": "a broker task failed", "exception": error, "task": task}
         )
+
+    def _fail(self, error: BaseException) -> None:
+        """The store failed; tasks that read it may find out after the group commit did."""
+        if not self._is_fatal:
+            self._is_fatal = True
+            self._on_fatal(error)
 
     def _schedule_retention(self) -> None:
         if not self._closing:

@@ -93,6 +93,9 @@ class Subscription:
             del self._attach_epochs[next(iter(self._attach_epochs))]
         session.close_callbacks.append(lambda: self.close_consumer(session, consumer_id))
         self._tell_active()
+        if earlier is not None:
+            # What its earlier self held may go to others.
+            self.wake()
 
     def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
         """A consumer leaves, if it is attached by this conversation."""
@@ -189,6 +192,11 @@ class Subscription:
             )
         kept = {one.writer.ordinal: one.kept for one in plan.writers}
         deleted, released = self.cursor.end(end.txn_id, kept)
+        removed_end = self._log.first_offset
+        if released and released.first() < removed_end:
+            # Retention did not wait for what pended; what it removed counts as DELETED.
+            released.discard(0, removed_end - 1)
+            self.cursor.skip_to(removed_end)
         self.index.record_end(end)
         index_rows.put_ended(
             batch,

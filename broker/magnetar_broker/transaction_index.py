@@ -138,14 +138,15 @@ class TransactionIndex:
             SequenceGap, InvalidArgument: as check_sequence.
             QuotaExceeded: too many writers in one transaction.
         """
+        # Also what is still open here takes nothing more once its coordinator has ended it.
+        if txn_id in self.ended or self._covers(txn_id):
+            raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
+        if self._is_superseded(txn_id):
+            raise InvalidTxnState(
+                f"transaction {txn_id} is of a coordinator's store that was replaced"
+            )
         transaction = self.open.get(txn_id)
         if transaction is None:
-            if txn_id in self.ended or self._covers(txn_id):
-                raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
-            if self._is_superseded(txn_id):
-                raise InvalidTxnState(
-                    f"transaction {txn_id} is of a coordinator's store that was replaced"
-                )
             return check_sequence(0, sequence_id, count)
         writer = transaction.writers.get(writer_id)
         if writer is None:

@@ -47,12 +47,17 @@ class Watermark:
 
 
 def _clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:
-    """The parts in [start, end)."""
-    return tuple(
-        (max(first, start), min(last, end - 1))
-        for first, last in sorted(ranges)
-        if first < end and last >= start and first <= last
-    )
+    """The parts in [start, end), ascending; ranges that overlap or touch become one."""
+    parts: list[CounterRange] = []
+    for first, last in sorted(ranges):
+        first, last = max(first, start), min(last, end - 1)
+        if first > last:
+            continue
+        if parts and first <= parts[-1][1] + 1:
+            parts[-1] = (parts[-1][0], max(parts[-1][1], last))
+        else:
+            parts.append((first, last))
+    return tuple(parts)
 
 
 def _intersected(

@@ -1,7 +1,9 @@
 """A conversation with one broker that is taken up again whenever it breaks.
 
 Knows of handshakes and reconnecting, not of transactions. What was sent and not answered when the
-link broke is forgotten here; its owner sends it again when the link comes back.
+link broke is forgotten here; its owner sends it again when the link comes back. A link on which
+nothing is heard is asked for a sign of life, and given up when none comes: a broker that vanished
+may leave a link that looks sound.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from magnetar_core.wire import service_pb2
 log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION = 1
-# The handshake's; others count from 1 above it.
+# The handshake's and its repeats', which are the question for a sign of life; others count on.
 _HELLO_ID = 1
 
 # Request id, name of the answer's field, and its message.
@@ -63,6 +65,8 @@ class BrokerLink:
         self._closed: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        # Since the last look at it.
+        self._heard = False
 
     @property
     def is_up(self) -> bool:
@@ -120,6 +124,7 @@ class BrokerLink:
             welcomed.set()
 
         def on_frame(frame: service_pb2.Frame) -> None:
+            self._heard = True
             for one in frame.commands:
                 if closed.is_set():
                     return
@@ -154,11 +159,31 @@ class BrokerLink:
         self._failures = 0
         try:
             self._on_up()
-            await closed.wait()
+            while not await self._silent(closed):
+                pass
         finally:
             self._writer = self._closed = None
         log.warning("the link to the broker at %s broke", self.address)
         self._on_down()
+
+    async def _silent(self, closed: asyncio.Event) -> bool:
+        """Watch the link for a while. Returns whether it is over."""
+        if await self._closes(closed):
+            return True
+        if self._heard:
+            self._heard = False
+            return False
+        self.send(self._hello(), _HELLO_ID)
+        return await self._closes(closed) or not self._heard
+
+    async def _closes(self, closed: asyncio.Event) -> bool:
+        """Whether the link breaks within the time that an answer may take."""
+        try:
+            async with asyncio.timeout(self._config.answer_deadline_ms / 1_000):
+                await closed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _hello(self) -> common.CommandHello:
         return common.CommandHello(

@@ -1,7 +1,7 @@
 """Durable ordered rows for one process: the seam, its engines, and group commit.
 
-The engines are imported by name (`magnetar_storage.rocks`, `.memory`), so that a simulation needs no
-RocksDB.
+The engines are imported by name (`magnetar_storage.rocks`, `.memory`), so that a simulation needs
+no RocksDB.
 """
 
 from magnetar_storage.group_commit import GroupCommit

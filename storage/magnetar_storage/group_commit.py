@@ -76,7 +76,7 @@ class GroupCommit:
         as a bug, and the others still run. After a failure what is not durable never calls back.
         """
         if position <= self.durable_position:
-            if self._running is not None and position == self.durable_position:
+            if self._running is not None:
                 self._running.append(callback)  # Not ahead of those parked before it.
             else:
                 callback()
@@ -142,6 +142,8 @@ class GroupCommit:
         if self._task is not None:
             await asyncio.wait([self._task])
         self._raise_failure()
+        if self.position() > self.durable_position:
+            raise StoreFailed("never started: what was appended is not durable")
 
     async def _run(self) -> None:
         try:

@@ -25,8 +25,6 @@ from magnetar_storage.rocks_options import (
 )
 from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
 
-_View = rocksdict.Rdict | rocksdict.Snapshot
-
 
 class RocksStore:
     """One opening of a data directory. Open it with `RocksStore.open`."""
@@ -149,7 +147,9 @@ class RocksStore:
     async def snapshot(self) -> RocksSnapshot:
         self._check()
         try:
-            views = {name: rows.snapshot() for name, rows in self._families.items()}
+            # An iterator shows its moment for as long as it lives; rocksdict's own snapshots,
+            # when iterated over, show the newest rows.
+            views = {name: rows.iter() for name, rows in self._families.items()}
         except Exception as error:
             raise self._fail("snapshot", error) from error
         snapshot = RocksSnapshot(self, views)
@@ -193,9 +193,9 @@ class RocksStore:
 class RocksSnapshot:
     """A frozen view of every family. It ends with its store."""
 
-    def __init__(self, store: RocksStore, views: dict[str, rocksdict.Snapshot]) -> None:
+    def __init__(self, store: RocksStore, views: dict[str, rocksdict.RdictIter]) -> None:
         self._store = store
-        self._views: dict[str, rocksdict.Snapshot] | None = views
+        self._views: dict[str, rocksdict.RdictIter] | None = views
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         rows = await self.scan(family, key, key + b"\x00", rows_max=1)
@@ -214,9 +214,9 @@ class RocksSnapshot:
         self._store._check()
         if self._views is None:
             raise StoreFailed("the snapshot is closed")
-        rows = self._views[family]
+        iterator = self._views[family]
         try:
-            return _scan(rows, start, end, rows_max, bytes_max, reverse)
+            return _walk(iterator, start, end, rows_max, bytes_max, reverse)
         except Exception as error:
             raise self._store._fail("scan", error) from error
 
@@ -240,30 +240,46 @@ def _close(families: list[rocksdict.Rdict], database: rocksdict.Rdict) -> None:
 
 
 def _scan(
-    view: _View, start: bytes, end: bytes, rows_max: int, bytes_max: int | None, reverse: bool
+    family: rocksdict.Rdict,
+    start: bytes,
+    end: bytes,
+    rows_max: int,
+    bytes_max: int | None,
+    reverse: bool,
+) -> list[tuple[bytes, bytes]]:
+    options = rocksdict.ReadOptions()
+    options.set_background_purge_on_iterator_cleanup(True)
+    # The bound spares the walk what was deleted beyond it. No lower bound is set: rocksdict 0.3
+    # hands it to RocksDB as an upper one.
+    if start < end and not reverse:
+        options.set_iterate_upper_bound(end)
+    return _walk(family.iter(options), start, end, rows_max, bytes_max, reverse)
+
+
+def _walk(
+    iterator: rocksdict.RdictIter,
+    start: bytes,
+    end: bytes,
+    rows_max: int,
+    bytes_max: int | None,
+    reverse: bool,
 ) -> list[tuple[bytes, bytes]]:
     assert rows_max > 0
     rows: list[tuple[bytes, bytes]] = []
     if start >= end:
         return rows
-    options = rocksdict.ReadOptions()
-    options.set_background_purge_on_iterator_cleanup(True)
     if reverse:
-        # No lower bound is set: rocksdict 0.3 hands it to RocksDB as an upper one.
-        iterator = view.iter(options)
         iterator.seek_for_prev(end)
         if iterator.valid() and iterator.key() == end:
             iterator.prev()
     else:
-        options.set_iterate_upper_bound(end)
-        iterator = view.iter(options)
         iterator.seek(start)
     valid, key_of, value_of = iterator.valid, iterator.key, iterator.value
     step = iterator.prev if reverse else iterator.next
     byte_count = 0
     while valid():
         key = key_of()
-        if key < start:
+        if key < start or key >= end:
             break
         value = value_of()
         rows.append((key, value))

@@ -150,11 +150,14 @@ class FakeLink:
         self._on_frame = on_frame
         self._on_closed = on_closed
         self.closed = False
+        # What goes in comes out nowhere, and nobody is told.
+        self.half_open = False
         self.frame_count = 0
 
     def write(self, frame: service_pb2.Frame) -> None:
         if not self.closed:
             self.frame_count += 1
+        if not self.closed and not self.half_open:
             asyncio.get_running_loop().call_soon(self._deliver, frame)
 
     async def drain(self) -> None:

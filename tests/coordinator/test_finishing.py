@@ -123,6 +123,33 @@ def test_ends_go_out_at_once_when_a_link_comes_back() -> None:
     run(scenario())
 
 
+def test_a_link_that_only_looks_sound_is_given_up() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0)
+        await world.settle(20)
+        count = len(world.transport.links)
+        world.transport.links[-1].half_open = True
+        assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
+        assert len(world.transport.links) == count + 1
+        assert asyncio.get_running_loop().time() < 40
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_idle_link_is_kept() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        await world.settle(1)
+        count = len(world.transport.links)
+        await world.settle(600)
+        assert len(world.transport.links) == count
+        await world.close()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(
     "code", [common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND]
 )

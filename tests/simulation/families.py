@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation import raw_programs as tricks
-from tests.simulation.world import Plan, World
+from tests.simulation import ack_tricks, end_tricks, other_tricks
+from tests.simulation.plan import Plan
+from tests.simulation.world import World
 
 from magnetar_core.wire import service_pb2 as pb
 
@@ -143,7 +144,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "sloppy": 2},
                 CRASHES,
-                only=(tricks.zombie_sender,),
+                only=(end_tricks.zombie_sender,),
                 coordinator_settings={
                     "watermark_interval_ms": 100,
                     "watermark_listed_age_ms_min": 300,
@@ -158,7 +159,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "worker": 1, "consumer": 1, "sloppy": 2},
                 CRASHES,
-                only=(tricks.zombie_acker,),
+                only=(ack_tricks.zombie_acker,),
             ),
             _provoked("d"),
         ),
@@ -168,14 +169,14 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "sloppy": 2},
                 {**CRASHES, "duplicate": 2.0},
-                only=(tricks.contrary_ends, tricks.selective_commit),
+                only=(end_tricks.contrary_ends, end_tricks.selective_commit),
             ),
             _provoked("e"),
         ),
         Family(
             "f",
             "a broker aborts by itself only what its coordinator has ended",
-            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(tricks.orphan,)),
+            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(end_tricks.orphan,)),
             _provoked("f", "f orphan"),
             watch_orphans,
         ),
@@ -185,7 +186,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "sloppy": 3},
                 CRASHES,
-                only=(tricks.surplus, tricks.lost_messages, tricks.zombie_sender),
+                only=(end_tricks.surplus, end_tricks.lost_messages, end_tricks.zombie_sender),
             ),
             _provoked("g", "g loss"),
         ),
@@ -195,9 +196,13 @@ FAMILIES = {
             _plan(
                 {"atomic": 1, "sloppy": 3},
                 {**CRASHES, "duplicate": 1.0},
-                only=(tricks.selective_commit, tricks.end_of_nothing),
+                only=(
+                    end_tricks.selective_commit,
+                    end_tricks.end_of_nothing,
+                    ack_tricks.counted_acks,
+                ),
             ),
-            _provoked("h"),
+            _provoked("h", "h acks"),
         ),
         Family(
             "i",
@@ -205,26 +210,27 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "worker": 2, "consumer": 1, "sloppy": 2},
                 {**CRASHES, "client crash": 0.5, "half-open": 0.3},
-                only=(tricks.acks_in_doubt,),
+                only=(ack_tricks.acks_in_doubt, ack_tricks.seek_back),
                 transactions_min=100,
             ),
-            _provoked("i"),
+            _provoked("i", "i conflict", "i dropped"),
         ),
         Family(
             "j",
             "nothing that transactions hold is deleted; what is gone counts as done",
-            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(tricks.deletion,)),
+            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(other_tricks.deletion,)),
             _provoked("j"),
         ),
         Family(
             "k",
             "plain sends after a commit, and the next transaction, keep their order",
             _plan(
-                {"atomic": 3, "observer": 1},
+                {"atomic": 3, "sloppy": 1},
                 {"coordinator crash": 1.0, "broker crash": 0.3, "delays": 1.0, "link": 1.0},
+                only=(end_tricks.stuck_predecessor,),
                 transactions_min=100,
             ),
-            _provoked("k plain", "k next"),
+            _provoked("k plain", "k next", "k parked"),
             watch_order,
         ),
         Family(
@@ -233,7 +239,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "plain": 1, "sloppy": 1},
                 {**CRASHES, "duplicate": 1.0},
-                only=(tricks.first_sequence,),
+                only=(other_tricks.first_sequence,),
             ),
             _provoked("l"),
         ),
@@ -243,7 +249,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 3, "plain": 1, "worker": 1, "consumer": 1, "sloppy": 1, "observer": 2},
                 CRASHES,
-                only=(tricks.late_reader,),
+                only=(other_tricks.late_reader,),
                 topic_settings={"retention_bytes": 1_000},
                 broker_settings={"retention_check_interval_ms": 100},
                 transactions_min=100,
@@ -253,7 +259,7 @@ FAMILIES = {
         Family(
             "n",
             "a coordinator of an older incarnation is refused",
-            _plan({"atomic": 2, "sloppy": 1}, CRASHES, only=(tricks.old_incarnation,)),
+            _plan({"atomic": 2, "sloppy": 1}, CRASHES, only=(other_tricks.old_incarnation,)),
             _provoked("n"),
         ),
     )

@@ -252,20 +252,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def bury(self) -> None:
         """Close everything that is unfinished, quietly. The loop cannot run after this."""
         self._muted = True
-        for incarnation in [self._nobody, *self._incarnations]:
-            for task in incarnation.tasks:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-                if task.done():
-                    task._log_traceback = False  # type: ignore[attr-defined]
-                    continue
-                try:
-                    task.get_coro().close()  # type: ignore[union-attr]
-                except BaseException:
-                    pass
+        self._close_tasks()
         self._ready.clear()
         self._timers.clear()
         self._incarnations.clear()
         self.close()
+
+    def _close_tasks(self) -> None:
+        """Close coroutines until none is left: one that is closed may start another."""
+        events._set_running_loop(self)
+        try:
+            for incarnation in [self._nobody, *self._incarnations, self._nobody]:
+                while incarnation.tasks:
+                    _close(incarnation.tasks.pop())
+        finally:
+            events._set_running_loop(None)
 
     # What a virtual world does not have.
 
@@ -306,6 +307,17 @@ class VirtualClock:
 
 def _is_alive(incarnation: Incarnation | None) -> bool:
     return incarnation is None or incarnation.alive
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if task.done():
+        task._log_traceback = False  # type: ignore[attr-defined]
+        return
+    try:
+        task.get_coro().close()  # type: ignore[union-attr]
+    except BaseException:
+        pass
 
 
 def _stack(coroutine: Any) -> str:

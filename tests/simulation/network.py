@@ -14,6 +14,7 @@ from random import Random
 
 from tests.simulation.loop import Incarnation, VirtualLoop
 from tests.simulation.trace import Trace
+from tests.simulation.wiretap import Wiretap
 
 from magnetar_core.transport import Acceptor, LinkClosed, Session
 from magnetar_core.wire import service_pb2 as pb
@@ -159,6 +160,8 @@ class SimulatedLink:
     def _server_write(self, frame: pb.Frame) -> None:
         if self._server_told or not self.server.alive:
             return
+        if self.network.wiretap is not None:
+            self.network.wiretap.on_reply(self.number, frame)
         self.to_client.write(frame.SerializeToString(deterministic=True))
 
     # Arrivals.
@@ -176,6 +179,8 @@ class SimulatedLink:
             frame = pb.Frame.FromString(data)
             if self.network.watch is not None:
                 self.network.watch(frame)
+            if self.network.wiretap is not None:
+                self.network.wiretap.on_request(self.number, frame)
             self.session.on_frame(frame)
         else:
             if self._client_told:
@@ -262,8 +267,11 @@ class Network:
         self.trace = trace
         self.faults: Counter[str] = Counter()
         self.delay_factor = 1.0
+        # From now on nothing goes wrong any more.
+        self.quiet = False
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
+        self.wiretap: Wiretap | None = None
         self._listeners: dict[tuple[str, str], tuple[Incarnation, Acceptor]] = {}
         self._links: dict[SimulatedLink, None] = {}
         self._link_count = 0
@@ -365,13 +373,14 @@ class Network:
                 del self._listeners[key]
         for link in self.links():
             if incarnation in (link.client, link.server):
-                if self.random.random() < 0.1:
+                if not self.quiet and self.random.random() < 0.1:
                     self.half_open(link)
                 else:
                     link.break_off(late=link.client is incarnation and self.random.random() < 0.3)
 
     def heal(self) -> None:
         """All faults end; links that do not work are noticed."""
+        self.quiet = True
         self._partitions.clear()
         self.delay_factor = 1.0
         for link in self.links():

@@ -19,7 +19,8 @@ from magnetar_broker.producers import Producer, Producers
 from magnetar_broker.transaction_index import End, Outcome, Writer
 from magnetar_coordinator import transaction
 from magnetar_coordinator.coordinator import Coordinator
-from magnetar_coordinator.records import StatusChanged
+from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
 from magnetar_storage.store import WriteBatch
@@ -102,13 +103,14 @@ def ack_check_skipped() -> AbstractContextManager[None]:
 
 
 def counter_reset() -> AbstractContextManager[None]:
-    """A coordinator that restarts counts from the beginning (invariant 8)."""
-    original = Shard.__init__
+    """A coordinator does not store its counter: it begins again after a restart (invariant 8)."""
+    original = WriteBatch.put
 
-    def begin(self: Shard, config: Any, **given: Any) -> None:
-        original(self, config, **{**given, "next_counter": 1})
+    def put(self: WriteBatch, family: str, key: bytes, value: bytes) -> None:
+        if key != META_COUNTER:
+            original(self, family, key, value)
 
-    return replaced(Shard, "__init__", begin)
+    return replaced(WriteBatch, "put", put)
 
 
 def mark_delete_past_pending() -> AbstractContextManager[None]:
@@ -128,16 +130,23 @@ def mark_delete_past_pending() -> AbstractContextManager[None]:
 def committing_expires() -> AbstractContextManager[None]:
     """A commit that takes longer than the timeout is aborted (DESIGN, section 7)."""
     original_change, original_ended = Shard._apply_change, Shard._apply_ended
+    original_answered = Finisher.answered
 
     def change(self: Shard, record: Any, found: Any) -> None:
         original_change(self, record, found)
         if isinstance(record, StatusChanged) and record.new is TxnStatus.COMMITTING:
-            self.expiry.add(record.txn_id, found.deadline_run_time_ms)
+            # Its entry is still in the heap.
+            self.expiry._deadlines[record.txn_id] = found.deadline_run_time_ms
 
     def ended(self: Shard, record: Any) -> None:
         if record.txn_id in self.expiry._deadlines:
             self.expiry.remove(record.txn_id)
         original_ended(self, record)
+
+    def answered(self: Finisher, end: Any) -> None:
+        finishing = self._transactions.get(end.transaction.txn_id)
+        if finishing is not None and finishing.ends.get(end.participant, (None, None))[1] is end:
+            original_answered(self, end)
 
     transitions = {
         **transaction.TRANSITIONS,
@@ -146,6 +155,7 @@ def committing_expires() -> AbstractContextManager[None]:
     return _both(
         replaced(Shard, "_apply_change", change),
         replaced(Shard, "_apply_ended", ended),
+        replaced(Finisher, "answered", answered),
         replaced(transaction, "TRANSITIONS", transitions),
     )
 

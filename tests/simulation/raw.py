@@ -89,6 +89,8 @@ class RawClient:
         self._transport = transport
         self._addresses = addresses
         self._sessions: dict[str, RawSession] = {}
+        # Of the latest attempt to attach a consumer.
+        self.attach_epoch = 0
 
     async def session(self, service: str) -> RawSession:
         """Raises: NoAnswer: the server cannot be reached now."""

@@ -35,5 +35,10 @@ def trace_path(seed: object) -> Path:
     return folder / f"{seed}.trace"
 
 
-def how_to_replay(seed: object) -> str:
-    return f"replay with: make sim SEED={seed}   or: python -m tests.simulation.run --seeds {seed}"
+def how_to_replay(seed: int, family: str | None = None) -> str:
+    if family is not None:
+        return (
+            f"replay with: python -m tests.simulation.run --trace --family {family} --seeds {seed}"
+        )
+    command = f"python -m tests.simulation.run --trace --seeds {seed}"
+    return f"replay with: make sim SEED={seed}   or: {command}"

@@ -20,13 +20,13 @@ not_when_replaying = pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="repla
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_invariants_hold(seed: int) -> None:
+def test_invariants_hold(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     if len(SEEDS) == 1:
         path = trace_path(seed)
-        print(f"trace: {path}")
-        with path.open("w") as out:
-            result = World(seed, out=out).run()
-        print(result)
+        with capsys.disabled():
+            print(f"\ntrace: {path}")
+            with path.open("w") as out:
+                print(World(seed, out=out).run())
         return
     try:
         World(seed).run()
@@ -43,7 +43,7 @@ def test_every_rule_is_provoked_and_holds(rule: str, seed: int) -> None:
     try:
         world.run()
     except BaseException as error:
-        error.add_note(how_to_replay(f"{seed} --family {rule}"))
+        error.add_note(how_to_replay(seed, rule))
         raise
     assert FAMILIES[rule].occurred(world), f"rule {rule} was not put to the test: {world.provoked}"
 

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-COLUMNS = (
-    "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,"
-    "carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
-).split(",")
+# fmt: off
+COLUMNS = [
+    "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time",
+    "sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest", "air_time",
+    "distance", "hour", "minute", "time_hour",
+]
+# fmt: on
 # What tells a flight from all others.
 IDENTITY = ("year", "month", "day", "carrier", "flight", "origin", "sched_dep_time")
 MISSING = "NA"

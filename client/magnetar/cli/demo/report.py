@@ -34,7 +34,7 @@ class Totals:
 
     Attributes:
         committed_count: transactions of the workers; the loader's are apart.
-        expired_count: of the aborted, those whose worker was killed.
+        expired_count: of the aborted, those that a killed worker had left open.
     """
 
     flight_count: int
@@ -74,7 +74,12 @@ class Display:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the bars as they are; what is printed from now on comes below them."""
+        if self._progress.live.is_started:
+            self._progress.stop()
 
     @property
     def elapsed_s(self) -> float:
@@ -132,7 +137,7 @@ def print_report(
 ) -> None:
     """The tables at the end."""
     if not console.is_terminal:
-        console.width = 120
+        console.width = 160
     console.print()
     console.print(_figures(totals, kills))
     console.print()
@@ -179,7 +184,7 @@ def _verdicts(checks: Sequence[Check]) -> Table:
     table = Table(title="What came out", title_justify="left")
     table.add_column("Check")
     table.add_column("Found")
-    table.add_column("Verdict")
+    table.add_column("Verdict", no_wrap=True)
     for check in checks:
         verdict = "[green]holds[/]" if check.holds else "[bold red]FAILS[/]"
         table.add_row(check.claim, check.found, verdict)

@@ -83,7 +83,7 @@ def check_transactions(committed: set[TxnID], topics: Iterable[Found]) -> Check:
     if without_count:
         differences.append(f"{without_count:,} messages of no transaction")
     return Check(
-        "Written by the committed transactions, and by no other",
+        "Written by committed transactions only",
         f"{len(seen):,} in the output, {len(committed):,} committed",
         tuple(differences),
     )

@@ -1,0 +1,106 @@
+"""`python -m benchmarks`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+import magnetar
+from benchmarks import small_transactions, streams
+from benchmarks.results import Result, print_json, print_table
+from benchmarks.servers import Servers, started
+
+WORKLOADS = ("transactions", "produce", "consume", "latency")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.option(
+    "--workload", "workloads", type=click.Choice([*WORKLOADS, "all"]), multiple=True,
+    default=["transactions"], help="May be given again.",
+)  # fmt: skip
+@click.option("--at-once", type=int, multiple=True, default=[1, 16, 64, 256])
+@click.option("--seconds", type=float, default=5.0, help="For each measurement of that kind.")
+@click.option("--transaction-message-bytes", type=int, default=1024)
+@click.option("--transaction-partitions", type=int, default=2, help="Each gets one message.")
+@click.option(
+    "--await-sends", is_flag=True,
+    help="Wait for the messages before EndTxn, and measure EndTxn alone.",
+)  # fmt: skip
+@click.option("--topic-partitions", type=int, default=8)
+@click.option("--message-bytes", type=int, multiple=True, default=[100, 1024])
+@click.option("--stream-bytes", type=int, default=200_000_000, help="Payload of each stream.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="The servers' data directory is made there.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True)
+def main(
+    workloads: tuple[str, ...],
+    at_once: tuple[int, ...],
+    seconds: float,
+    transaction_message_bytes: int,
+    transaction_partitions: int,
+    await_sends: bool,
+    topic_partitions: int,
+    message_bytes: tuple[int, ...],
+    stream_bytes: int,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure a broker, a coordinator and one client, each a process of its own, on loopback.
+
+    Without options: the canonical workload, small transactions, every step durable.
+    """
+    chosen = WORKLOADS if "all" in workloads else workloads
+
+    def begin(client: magnetar.Client, servers: Servers, workload: str) -> AsyncIterator[Result]:
+        if workload == "transactions":
+            return small_transactions.measure(
+                client,
+                servers,
+                concurrencies=at_once,
+                seconds=seconds,
+                message_bytes=transaction_message_bytes,
+                partitions_per_transaction=transaction_partitions,
+                topic_partitions=topic_partitions,
+                await_sends=await_sends,
+            )
+        if workload == "latency":
+            return streams.measure_latency(client, seconds=seconds)
+        measure = streams.measure_produce if workload == "produce" else streams.measure_consume
+        return measure(
+            client,
+            sizes=message_bytes,
+            total_bytes=stream_bytes,
+            topic_partitions=topic_partitions,
+        )
+
+    async def measure_all(servers: Servers, workload: str) -> list[Result]:
+        async with await magnetar.connect(servers.address) as client:
+            return [result async for result in begin(client, servers, workload)]
+
+    results: list[Result] = []
+    for workload in chosen:
+        with started(data_dir) as servers:
+            results += _run(measure_all(servers, workload))
+    if as_json:
+        print_json(results)
+    else:
+        print_table(results)
+
+
+def _run(work: Coroutine[Any, Any, list[Result]]) -> list[Result]:
+    """asyncio.run, on uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+main(prog_name="python -m benchmarks")

@@ -1,0 +1,69 @@
+"""`magnetar standalone` on a fresh data directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    address: str
+    broker_pid: int
+    coordinator_pid: int
+
+    def cpu_s(self) -> tuple[float, ...]:
+        """Processor time so far of this process, the broker and the coordinator."""
+        times = [
+            psutil.Process(pid).cpu_times()
+            for pid in (os.getpid(), self.broker_pid, self.coordinator_pid)
+        ]
+        return tuple(one.user + one.system for one in times)
+
+    def cpu_us_each(self, since_s: tuple[float, ...], count: int) -> tuple[float, ...]:
+        """Microseconds since an earlier `cpu_s`, divided by a count."""
+        pairs = zip(since_s, self.cpu_s(), strict=True)
+        return tuple((now_s - then_s) * 1e6 / count for then_s, now_s in pairs)
+
+
+@contextmanager
+def started(parent: Path | None = None) -> Iterator[Servers]:
+    """Run both servers for the time of the block.
+
+    Args:
+        parent: where the data directory is made: its disk is what the durable writes measure.
+    """
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    with TemporaryDirectory(prefix="magnetar-bench-", dir=parent) as directory:
+        ready_file = Path(directory) / "ready.json"
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "magnetar.cli", "standalone", "--port", "0"),
+                *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
+                *("--no-restart", "--log-level", "warning"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+        try:
+            assert process.stdout is not None
+            if not process.stdout.readline().startswith("ready:"):
+                raise RuntimeError("the servers did not start")
+            ready = json.loads(ready_file.read_text())
+            yield Servers(
+                ready["broker"]["address"], ready["broker"]["pid"], ready["coordinator"]["pid"]
+            )
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)

@@ -1,0 +1,118 @@
+"""Plain messages: produced, consumed, and from end to end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+
+from benchmarks.results import Result, latencies_ms
+from magnetar import Client, Producer
+
+# Given to send_many at once.
+CHUNK_MESSAGES = 10_000
+
+
+async def measure_produce(
+    client: Client, *, sizes: tuple[int, ...], total_bytes: int, topic_partitions: int
+) -> AsyncIterator[Result]:
+    """Yield messages per second, all durable, for each size and way of sending."""
+    for message_bytes in sizes:
+        for name, send in (("send_many", _send_many), ("enqueue", _enqueue)):
+            topic = f"produce-{message_bytes}-{name}"
+            await client.create_topic(topic, partitions=topic_partitions)
+            producer = await client.create_producer(topic)
+            count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
+            if send is _enqueue:
+                count = min(count, 1_000_000)
+            await send(producer, bytes(message_bytes), CHUNK_MESSAGES)
+            await producer.flush()
+            began_s = time.perf_counter()
+            await send(producer, bytes(message_bytes), count)
+            await producer.flush()
+            per_s = count / (time.perf_counter() - began_s)
+            yield Result(
+                workload="produce",
+                variant=f"{message_bytes} B, {name}",
+                per_s=per_s,
+                mb_per_s=per_s * message_bytes / 1e6,
+            )
+
+
+async def measure_consume(
+    client: Client, *, sizes: tuple[int, ...], total_bytes: int, topic_partitions: int
+) -> AsyncIterator[Result]:
+    """Yield messages per second, delivered and acknowledged, in columns and one by one."""
+    for message_bytes in sizes:
+        topic = f"consume-{message_bytes}"
+        await client.create_topic(topic, partitions=topic_partitions)
+        count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
+        async with await client.create_producer(topic) as producer:
+            await _send_many(producer, bytes(message_bytes), count)
+        for in_columns in (True, False):
+            consumer = await client.subscribe(
+                topic,
+                f"in-columns-{in_columns}",
+                initial_position="earliest",
+                receiver_queue_messages=100_000,
+            )
+            began_s = time.perf_counter()
+            seen = 0
+            while seen < count:
+                if in_columns:
+                    for columns in await consumer.receive_columns():
+                        seen += len(columns)
+                        consumer.ack_nowait(columns)
+                else:
+                    messages = await consumer.receive_batch()
+                    for message in messages:
+                        assert len(message.value) == message_bytes
+                    seen += len(messages)
+                    consumer.ack_nowait(messages)
+            await consumer.flush_acks()
+            per_s = seen / (time.perf_counter() - began_s)
+            await consumer.close()
+            yield Result(
+                workload="consume",
+                variant=f"{message_bytes} B, {'columns' if in_columns else 'messages'}",
+                per_s=per_s,
+                mb_per_s=per_s * message_bytes / 1e6,
+            )
+
+
+async def measure_latency(client: Client, *, seconds: float) -> AsyncIterator[Result]:
+    """Yield send's and the way from send to receive, with nothing else going on."""
+    await client.create_topic("latency")
+    producer = await client.create_producer("latency", linger_ms=0)
+    consumer = await client.subscribe("latency", "reader")
+    sent_s: list[float] = []
+    received_s: list[float] = []
+    deadline_s = time.perf_counter() + seconds
+    while (began_s := time.perf_counter()) < deadline_s:
+        producer.send_nowait(b"x" * 100)
+        message = await consumer.receive()
+        received_s.append(time.perf_counter() - began_s)
+        consumer.ack_nowait(message)
+        began_s = time.perf_counter()
+        await producer.send(b"x" * 100)
+        sent_s.append(time.perf_counter() - began_s)
+        consumer.ack_nowait(await consumer.receive())
+    await consumer.flush_acks()
+    for name, seconds_taken in (("send, durable", sent_s), ("send to receive", received_s)):
+        p50_ms, p99_ms = latencies_ms(seconds_taken)
+        yield Result(
+            workload="latency",
+            variant="100 B, alone",
+            latency_of=name,
+            p50_ms=p50_ms,
+            p99_ms=p99_ms,
+        )
+
+
+async def _send_many(producer: Producer, value: bytes, count: int) -> None:
+    for start in range(0, count, CHUNK_MESSAGES):
+        await producer.send_many([value] * min(CHUNK_MESSAGES, count - start))
+
+
+async def _enqueue(producer: Producer, value: bytes, count: int) -> None:
+    for _ in range(count):
+        await producer.enqueue(value)

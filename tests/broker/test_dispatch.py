@@ -1,0 +1,184 @@
+"""Dispatch against a model: every PENDING offset in exactly one place, redeliveries counted."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.broker.harness import txn
+
+from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.dispatch import (
+    REDELIVERY_COUNT_MAX,
+    Consumer,
+    Dispatcher,
+    RedeliveryCounts,
+    SubscriptionType,
+)
+from magnetar_broker.offset_set import OffsetSet
+
+BATCH = 4
+END = 40
+
+offsets = st.integers(0, END - 1)
+ranges = st.tuples(offsets, st.integers(0, 5)).map(lambda p: (p[0], min(END - 1, sum(p))))
+
+
+class DispatchMachine(RuleBasedStateMachine):
+    kind = SubscriptionType.SHARED
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cursor = Acknowledgements()
+        self.dispatcher = Dispatcher(self.cursor, 0)
+        self.next_id = 0
+        self.counts: dict[int, int] = {}
+        self.acks = 0
+        self.withheld = OffsetSet()
+
+    @rule()
+    def attach(self) -> None:
+        if len(self.dispatcher.consumers) < 3:
+            self.next_id += 1
+            given_back = self.held_by_active()
+            was = self.dispatcher.active
+            consumer = Consumer(self.next_id, str(-self.next_id % 10), 0)
+            self.dispatcher.attach(consumer, self.kind)
+            if self.dispatcher.active is not was:
+                self.count(given_back)
+
+    @precondition(lambda self: self.dispatcher.consumers)
+    @rule(which=st.integers(0, 2))
+    def detach(self, which: int) -> None:
+        consumers = self.dispatcher.consumers
+        leaving = consumers[which % len(consumers)]
+        given_back = members(leaving.held)
+        was = self.dispatcher.active
+        active_held = self.held_by_active()
+        self.dispatcher.detach(leaving)
+        self.count(given_back)
+        if was is not leaving and self.dispatcher.active is not was:
+            self.count(active_held)
+        assert not leaving.held
+
+    @precondition(lambda self: self.dispatcher.consumers)
+    @rule(which=st.integers(0, 2), permits=st.integers(1, 12))
+    def flow(self, which: int, permits: int) -> None:
+        consumers = self.dispatcher.consumers
+        consumers[which % len(consumers)].permits += permits
+        while (offset := self.dispatcher.next_offset(END)) is not None:
+            first = offset // BATCH * BATCH
+            free = self.free()
+            assignment = self.dispatcher.assign(first, BATCH, BATCH)
+            if assignment is None:
+                continue
+            excluded = {o for a, b in assignment.excluded for o in range(a, b + 1)}
+            given = set(range(first, first + BATCH)) - excluded
+            assert given
+            assert given <= free
+            assert given <= members(assignment.consumer.held)
+            assert assignment.redelivery_count == max(
+                self.counts.get(o, 0) for o in range(first, first + BATCH)
+            )
+            if self.kind is SubscriptionType.FAILOVER:
+                assert assignment.consumer is self.dispatcher.active
+
+    @rule(one=ranges)
+    def acknowledge(self, one: tuple[int, int]) -> None:
+        deleted = self.cursor.acknowledge([one])
+        self.dispatcher.acknowledged(deleted)
+        for first, last in deleted:
+            for offset in range(first, last + 1):
+                self.counts.pop(offset, None)
+
+    @rule(one=ranges)
+    def pend(self, one: tuple[int, int]) -> None:
+        first, last = one
+        if not self.cursor.unavailable_mask(first, last):
+            self.cursor.acknowledge_in(txn(1), PendingAck(0, self.acks, (one,)))
+            self.acks += 1
+            self.dispatcher.pend([one])
+
+    @rule(committed=st.booleans())
+    def end(self, committed: bool) -> None:
+        deleted, released = self.cursor.end(txn(1), {0: self.acks} if committed else {})
+        self.acks = 0
+        self.dispatcher.acknowledged(deleted.ranges())
+        for offset in members(deleted):
+            self.counts.pop(offset, None)
+        self.dispatcher.withhold(released)
+        self.withheld.update(released)
+
+    @rule()
+    def durable(self) -> None:
+        self.count(members(self.dispatcher.withheld))
+        self.dispatcher.release(self.withheld)
+        self.withheld = OffsetSet()
+
+    @precondition(lambda self: self.dispatcher.consumers)
+    @rule(which=st.integers(0, 2), one=ranges)
+    def nack(self, which: int, one: tuple[int, int]) -> None:
+        consumers = self.dispatcher.consumers
+        consumer = consumers[which % len(consumers)]
+        self.count(members(consumer.held) & set(range(one[0], one[1] + 1)))
+        self.dispatcher.nack(consumer, [one])
+
+    def held_by_active(self) -> set[int]:
+        return members(self.dispatcher.active.held) if self.dispatcher.active else set()
+
+    def count(self, given_back: set[int]) -> None:
+        for offset in given_back:
+            self.counts[offset] = self.counts.get(offset, 0) + 1
+
+    def free(self) -> set[int]:
+        dispatcher = self.dispatcher
+        unread = set(range(dispatcher.read_offset, END))
+        taken = members(self.cursor.pending) | members(dispatcher.withheld)
+        unread = {o for o in unread - taken if not self.cursor.is_deleted(o)}
+        return unread | members(dispatcher.replay)
+
+    @invariant()
+    def every_pending_offset_is_in_exactly_one_place(self) -> None:
+        self.dispatcher.check()
+        places = [self.free(), members(self.dispatcher.withheld)]
+        places += [members(consumer.held) for consumer in self.dispatcher.consumers]
+        together = sorted(offset for place in places for offset in place)
+        pending = [
+            offset
+            for offset in range(END)
+            if not self.cursor.is_deleted(offset) and offset not in self.cursor.pending
+        ]
+        assert together == pending
+
+
+def members(of: OffsetSet) -> set[int]:
+    return {offset for first, last in of.ranges() for offset in range(first, last + 1)}
+
+
+class FailoverMachine(DispatchMachine):
+    kind = SubscriptionType.FAILOVER
+
+
+TestShared = DispatchMachine.TestCase
+TestShared.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestFailover = FailoverMachine.TestCase
+TestFailover.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_redelivery_counts_are_capped() -> None:
+    counts = RedeliveryCounts()
+    for _ in range(REDELIVERY_COUNT_MAX + 5):
+        counts.raise_for(OffsetSet([(3, 3)]))
+    assert counts.highest(0, 9) == REDELIVERY_COUNT_MAX
+    counts.forget(3, 3)
+    assert counts.highest(0, 9) == 0
+
+
+def test_a_batch_whose_end_is_not_visible_goes_out_without_it() -> None:
+    dispatcher = Dispatcher(Acknowledgements(), 0)
+    consumer = Consumer(1, "", 0, permits=10)
+    dispatcher.attach(consumer, SubscriptionType.EXCLUSIVE)
+    assignment = dispatcher.assign(0, 5, 3)
+    assert assignment is not None
+    assert assignment.excluded == ((3, 4),)
+    assert (consumer.permits, dispatcher.read_offset) == (7, 3)

@@ -1,0 +1,69 @@
+"""A partition's log in memory: what is durable may be shown, and the tail is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.harness import txn
+
+from magnetar_broker.entries import DataEntry, MarkerEntry, MarkerWriter, parse_entry
+from magnetar_broker.partition_log import PartitionLog
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 1500)
+)
+def test_the_tail_shows_durable_entries_only(
+    counts: list[int], durable: int, tail_bytes_max: int
+) -> None:
+    log = PartitionLog(first_offset=7, end_offset=7, tail_bytes_max=tail_bytes_max)
+    entries = []
+    for count in counts:
+        entries.append(DataEntry(log.end_offset, count, 0, b"v" * 10 * count))
+        log.append(entries[-1])
+        log.check()
+    assert log.end_offset == 7 + sum(counts)
+    assert log.retained_bytes == 10 * sum(counts)
+    assert log.durable_end == 7
+    assert log.tail_from(7, entries_max=99) == []
+    shown = entries[: min(durable, len(entries))]
+    if shown:
+        log.advance(shown[-1].end)
+        log.advance(8)
+    for offset in range(7, log.durable_end):
+        tail = log.tail_from(offset, entries_max=3)
+        expected = [one for one in shown if one.end > offset][:3]
+        assert tail in ([], expected)
+        if tail_bytes_max == 1500 and len(counts) < 5:
+            assert tail == expected
+    assert log.tail_from(6, entries_max=3) == []
+
+
+def test_an_entry_goes_where_the_log_ends() -> None:
+    log = PartitionLog(end_offset=3, tail_bytes_max=100)
+    with pytest.raises(AssertionError):
+        log.append(DataEntry(4, 1, 0, b""))
+
+
+def test_pins_hold_the_lowest_offset_that_is_read() -> None:
+    log = PartitionLog(tail_bytes_max=100)
+    assert log.lowest_pin is None
+    first, second = log.pin(9), log.pin(4)
+    assert log.lowest_pin == 4
+    log.unpin(second)
+    assert log.lowest_pin == 9
+    log.unpin(first)
+    assert log.lowest_pin is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        DataEntry(5, 3, -1, b"batch"),
+        MarkerEntry(9, 4, 7, txn(1), (MarkerWriter(0, 8, 3), MarkerWriter(2, 9, 1)), 77),
+    ],
+)
+def test_entries_are_read_as_they_were_written(entry: DataEntry | MarkerEntry) -> None:
+    assert parse_entry(entry.entry_id, entry.to_bytes()) == entry
+    assert entry.end == entry.entry_id + entry.count

@@ -1,0 +1,144 @@
+"""DESIGN 6, retention, and rule m."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.harness import World, ack, end, flow, run, send, subscribe, subscription, txn
+
+from magnetar_broker import keys
+from magnetar_broker.retention import trim_partition
+from magnetar_core.errors import OutOfRange
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
+
+T1 = txn(1)
+
+
+async def topic_with(world: World, **settings: int) -> None:
+    """ "t" again, with these limits: offsets 0, 1 plain, 2 and 3 in a transaction, 4 plain."""
+    ask = world.client.ask
+    await ask(topic_wire.CommandDeleteTopic(topic="t"))
+    await ask(topic_wire.CommandCreateTopic(topic="t", **settings))
+    await ask(subscribe())
+    await ask(send(b"0", b"1"))
+    await ask(send(b"2", b"3", in_txn=T1))
+    await ask(end(T1))
+    world.clock.advance(1000)
+    await ask(send(b"4", sequence=2))
+
+
+async def trim(world: World) -> int:
+    topic = world.broker.topics.get("t")
+    count = await trim_partition(world.broker.environment, topic, topic.partitions[0])
+    await world.settle()
+    return count
+
+
+def test_retention_never_passes_the_slowest_subscription() -> None:
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_ms=500)
+        assert await trim(world) == 0
+        await world.client.ask(ack((0, 2)))
+        assert await trim(world) == 1, "an entry goes when all of it is acknowledged"
+        assert len(await world.rows(keys.TXNLOG)) == 1
+        await world.client.ask(ack((3, 3), in_txn=txn(2)))
+        await world.client.ask(ack((4, 4)))
+        assert await trim(world) == 0, "a pending ack is not an acknowledgement"
+        await world.client.ask(end(txn(2), on="s"))
+        assert await trim(world) == 1
+        assert await world.rows(keys.TXNLOG) == [], "a marker's messages go with it"
+        assert world.partition().log.first_offset == 4
+        await world.restart()
+        assert world.partition().log.first_offset == 4
+        assert await world.read(start=4) == [b"4"]
+        with pytest.raises(OutOfRange) as raised:
+            await world.read(start=3)
+        assert raised.value.details["first_offset"] == "4"
+
+    run(scenario)
+
+
+def test_retention_by_size_counts_a_transactions_messages() -> None:
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_bytes=1)
+        await world.client.ask(ack((0, 4)))
+        assert await trim(world) == 3
+        assert world.partition().log.retained_bytes == 0
+        assert await trim(world) == 0
+        await world.client.ask(send(b"5", sequence=3))
+        assert await world.read(start=5) == [b"5"]
+
+    run(scenario)
+
+
+def test_without_limits_everything_stays() -> None:
+    async def scenario(world: World) -> None:
+        await topic_with(world)
+        await world.client.ask(ack((0, 4)))
+        assert await trim(world) == 0
+
+    run(scenario)
+
+
+def test_retention_stops_before_what_is_being_read() -> None:
+    """Rule m: never trims a marker that is being read."""
+
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_ms=500)
+        await world.client.ask(ack((0, 4)))
+        log = world.partition().log
+        pin = log.pin(2)
+        assert await trim(world) == 1
+        log.unpin(pin)
+        assert await trim(world) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_not_consumed_may_go_when_the_topic_says_so(restarted: bool) -> None:
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_ms=500, retain_unconsumed=topic_wire.NO)
+        assert await trim(world) == 2
+        assert world.subscription().cursor.floor == 4
+        if restarted:
+            await world.restart()
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == [b"4"]
+        seek = wire.CommandSeek(subscription=subscription(), offset=0)
+        with pytest.raises(OutOfRange):
+            await world.client.ask(seek)
+
+    run(scenario)
+
+
+def test_an_abort_of_what_retention_removed_holds_nobody_up() -> None:
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_ms=500, retain_unconsumed=topic_wire.NO)
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.client.ask(ack((1, 1), in_txn=txn(2)))
+        assert await trim(world) == 2
+        assert world.subscription().cursor.floor == 1
+        await world.client.ask(end(txn(2), common.ABORT, on="s"))
+        assert world.subscription().cursor.floor == 4
+        await world.client.ask(ack((4, 4)))
+        assert world.subscription().cursor.floor == 5
+        assert world.subscription().backlog == 0
+
+    run(scenario)
+
+
+def test_idle_producers_are_forgotten_and_start_anew() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0"))
+        world.partition().forget_idle_producers(world.clock.now_ms + 1)
+        await world.settle()
+        await world.client.ask(send(b"x"))
+        assert len(await world.rows(keys.PRODUCERS)) == 1
+        assert await world.read() == [b"0", b"x"]
+
+    run(scenario)

@@ -1,0 +1,71 @@
+"""DESIGN 6 and rule c: what a watermark covers, and that it stays covered."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.harness import txn
+
+from magnetar_broker.watermark import Watermark, Watermarks
+
+COUNTERS = range(24)
+live_ranges = st.lists(
+    st.tuples(st.integers(0, 22), st.integers(0, 4)).map(lambda p: (p[0], sum(p))), max_size=4
+)
+words = st.tuples(st.integers(0, 20), live_ranges)
+
+
+def covered_by(watermark: Watermark, incarnation: int = 1) -> set[int]:
+    return {one for one in COUNTERS if watermark.covers(txn(one, incarnation=incarnation))}
+
+
+def meant_by(low_watermark: int, live: list[tuple[int, int]]) -> set[int]:
+    alive = {one for first, last in live for one in range(first, last + 1)}
+    return set(range(low_watermark)) - alive
+
+
+@given(words)
+def test_a_word_covers_what_it_says(word: tuple[int, list[tuple[int, int]]]) -> None:
+    watermark = Watermark().advanced(1, *word)
+    assert covered_by(watermark) == meant_by(*word)
+    assert covered_by(watermark, incarnation=2) == set()
+    assert covered_by(watermark, incarnation=0) == set()
+
+
+@given(st.lists(words, max_size=6))
+def test_what_is_covered_stays_covered(many: list[tuple[int, list[tuple[int, int]]]]) -> None:
+    watermark, model, highest = Watermark(), set(), 0
+    for low_watermark, live in many:
+        watermark = watermark.advanced(1, low_watermark, live)
+        if low_watermark >= highest:
+            highest = low_watermark
+            model |= meant_by(low_watermark, live)
+        assert covered_by(watermark) == model
+
+
+@given(words, words)
+def test_a_late_copy_changes_nothing(one: tuple, other: tuple) -> None:
+    older, newer = sorted((one, other), key=lambda word: word[0])
+    both = Watermark().advanced(1, *older).advanced(1, *newer)
+    late = both.advanced(1, *older)
+    if older[0] < newer[0]:
+        assert late == both
+    assert covered_by(late) >= covered_by(both)
+
+
+def test_a_newer_incarnation_starts_over() -> None:
+    watermark = Watermark().advanced(1, 9, [(2, 3)])
+    newer = watermark.advanced(2, 4, [(1, 1), (8, 9)])
+    assert covered_by(newer, incarnation=2) == {0, 2, 3}
+    assert newer.advanced(1, 99, []) is newer
+
+
+def test_coordinators_do_not_know_each_other() -> None:
+    watermarks = Watermarks()
+    watermarks.set(3, Watermark().advanced(2, 5, []))
+    assert watermarks.covers(txn(4, tcid=3, incarnation=2))
+    assert not watermarks.covers(txn(4, tcid=4, incarnation=2))
+    assert watermarks.is_superseded(txn(4, tcid=3, incarnation=1))
+    assert not watermarks.is_superseded(txn(4, tcid=3, incarnation=2))
+    assert not watermarks.is_superseded(txn(4, tcid=4, incarnation=1))
+    assert watermarks.of(9) == Watermark()

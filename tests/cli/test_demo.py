@@ -1,0 +1,199 @@
+"""The demo: its pure parts, and a small run with all its kills in real processes."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from magnetar import PartitionDescription, SubscriptionDescription, TopicDescription, TxnID
+from magnetar.cli.demo import flights, killer, verify
+from magnetar.cli.demo.journal import Journal
+from magnetar.cli.demo.worker import SUBSCRIPTION
+
+FLIGHT_COUNT = 3_300
+DEMO = (sys.executable, "-m", "magnetar.cli", "demo")
+
+
+@pytest.fixture(scope="module")
+def csv_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Flights of the same shape: some cancelled, some diverted."""
+    random = Random(3)
+    path = tmp_path_factory.mktemp("flights") / "flights.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.DictWriter(file, flights.COLUMNS, restval="1", lineterminator="\n")
+        rows.writeheader()
+        for number in range(FLIGHT_COUNT):
+            cancelled = random.random() < 0.05
+            diverted = random.random() < 0.02
+            rows.writerow(
+                {
+                    "year": "2013",
+                    "month": str(number % 12 + 1),
+                    "day": str(number % 28 + 1),
+                    "dep_time": "NA" if cancelled else "517",
+                    "arr_delay": "NA" if cancelled or diverted else str(random.randrange(-60, 300)),
+                    "sched_dep_time": "515",
+                    "carrier": random.choice(["UA", "DL", "B6"]),
+                    "flight": str(number),
+                    "origin": random.choice(["EWR", "JFK", "LGA"]),
+                    "dest": random.choice(["IAH", "MIA", "BQN"]),
+                }
+            )
+    return path
+
+
+def test_workers_and_the_direct_computation_agree(csv_file: Path) -> None:
+    lines = flights.read_lines(csv_file, None)
+    results = flights.transform(flights.as_messages(lines).values)
+    direct = flights.expected(csv_file, None)
+    assert direct.flight_count == len(lines) == FLIGHT_COUNT
+    for columns, counter in (
+        (results.delays, direct.delays),
+        (results.cancellations, direct.cancellations),
+    ):
+        assert len(columns) > 100
+        pairs = zip(columns.keys, columns.values, strict=True)
+        assert Counter(b"%b %b" % pair for pair in pairs) == counter
+        assert set(counter.values()) == {1}
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    with pytest.raises(flights.NotFlights):
+        flights.read_lines(other, None)
+
+
+def test_a_comparison_names_what_is_lost_twice_and_not_expected() -> None:
+    expected = Counter({b"kept": 1, b"gone": 1, b"doubled": 1})
+    check = verify.compare("all", expected, Counter({b"kept": 1, b"doubled": 2, b"new": 1}))
+    assert not check.holds
+    assert check.differences == ("lost: gone", "twice: doubled", "not expected: new")
+    assert verify.compare("all", expected, expected).holds
+
+
+def test_output_belongs_to_exactly_the_committed_transactions() -> None:
+    one, two = TxnID.of(0, 1, 1), TxnID.of(0, 1, 2)
+    assert verify.check_transactions({one}, [verify.Found(txn_ids={one})]).holds
+    assert not verify.check_transactions({one, two}, [verify.Found(txn_ids={one})]).holds
+    assert not verify.check_transactions({one}, [verify.Found(txn_ids={one, two})]).holds
+    assert not verify.check_transactions(set(), [verify.Found(without_txn_count=1)]).holds
+
+
+@pytest.mark.parametrize(("backlog", "pending"), [(1, 0), (0, 1), (0, 0)])
+def test_input_must_be_acknowledged_for_good(backlog: int, pending: int) -> None:
+    subscription = SubscriptionDescription(SUBSCRIPTION, 9, backlog, pending, (), (), 0)
+    partition = PartitionDescription(0, "broker-0", 1, 0, 10, False, (), (subscription,))
+    topic = TopicDescription("flights", 1, 0, 0, True, (partition,))
+    assert verify.check_input(topic, SUBSCRIPTION).holds is (backlog == pending == 0)
+    assert not verify.check_input(topic, "another").holds
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_plan_kills_all_and_leaves_work_for_the_recovery(seed: int) -> None:
+    plan = killer.plan(Random(seed))
+    assert sorted(one.kind for one in plan) == sorted(killer.KILLS)
+    assert plan[-1].kind != killer.WORKER
+    shares = [one.share for one in plan]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] < 0.7
+    assert plan == killer.plan(Random(seed))
+
+
+async def _journal(*lines: str) -> Journal:
+    journal = Journal()
+    for line in lines:
+        await journal.note(1, line)
+    return journal
+
+
+def test_only_a_transaction_that_began_afterwards_shows_the_recovery() -> None:
+    import asyncio
+
+    async def check() -> None:
+        journal = await _journal(
+            "1.0 begun 0:1:0", "2.0 begun 0:1:1", "2.5 committed 0:1:0 10", "3.0 committed 0:1:1 10"
+        )
+        assert journal.message_count == 20
+        assert await journal.first_commit(1.5) == 3.0
+        assert journal.undecided_of(1) is None
+        await journal.note(1, "4.0 begun 0:1:2")
+        assert journal.undecided_of(1) == TxnID.of(0, 1, 2)
+        await journal.note(1, "5.0 aborted 0:1:2 CommitRefused")
+        assert journal.committed_count() == 2
+
+    asyncio.run(check())
+
+
+def _environ(temporary: Path) -> dict[str, str]:
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    return environ | {"TMPDIR": str(temporary)}
+
+
+def _mentions(text: str) -> list[str]:
+    """Processes whose command line contains a text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in command:
+            found.append(command)
+    return found
+
+
+@pytest.mark.chaos
+def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*DEMO, "--flights", str(csv_file), "--limit", "2500", "--seed", "3"],
+        capture_output=True,
+        text=True,
+        env=_environ(tmp_path),
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("killed the worker") == 2
+    assert done.stdout.count("killed the broker") == 1
+    assert done.stdout.count("killed the coordinator") == 1
+    assert "0 open" not in done.stdout
+    assert "FAILS" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert _mentions(str(tmp_path)) == []
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_behind(
+    csv_file: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = subprocess.Popen(
+        [*DEMO, "--flights", str(csv_file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environ(tmp_path) | {"PYTHONUNBUFFERED": "1"},
+        # Whoever runs the tests in the background has them ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "Loading flights: 3,300" in line:
+            break
+    assert _mentions(str(tmp_path))
+    process.send_signal(number)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Aborted" in log
+    assert "Traceback" not in log
+    assert list(tmp_path.iterdir()) == []
+    assert _mentions(str(tmp_path)) == []

@@ -1,0 +1,125 @@
+"""What goes wrong, and when: the faults of one run, struck one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.nodes import Node, ServerNode
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CHAOS_SECONDS_MAX = 120.0
+# A server that has just come back is left alone for so long, or nothing would ever get done.
+UP_SECONDS_MIN = 0.1
+
+
+class Chaos:
+    """Strikes at a world until enough has happened."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._plan = world.plan
+        self._loop = world.loop
+        self._network = world.network
+        self._broker = world.broker
+        self._coordinator = world.coordinator
+        self._clients = world.clients
+
+    async def run(self) -> None:
+        """Let things go wrong until enough has happened."""
+        random = self._world.environment.random("chaos")
+        faults = list(self._plan.fault_weights)
+        weights = [self._plan.fault_weights[fault] for fault in faults]
+        while self._loop.time() < CHAOS_SECONDS_MAX:
+            await asyncio.sleep(random.expovariate(1.0 / self._plan.fault_period_s))
+            enough = len(self._world.history.transactions) >= self._plan.transactions_min
+            if enough and self._world.crash_count >= self._plan.crashes_min:
+                return
+            if any(weights):
+                self._strike(random.choices(faults, weights)[0], random)
+            if random.random() < 0.2:
+                self._world.check_servers()
+
+    def _strike(self, fault: str, random: Random) -> None:
+        network = self._network
+        links = network.links()
+        server = self._broker if random.random() < 0.6 else self._coordinator
+        match fault:
+            case "broker crash" | "coordinator crash":
+                server = self._broker if fault == "broker crash" else self._coordinator
+                if self._loop.time() - server.ready_at < UP_SECONDS_MIN or not server.alive:
+                    return
+                if random.random() < 0.5:
+                    # In the middle of a write, so that something is lost.
+                    server.disk.sync_seconds = random.choice((0.01, 0.3))
+                    delay = random.uniform(0.0, server.disk.sync_seconds)
+                    self._loop.call_later(delay, self._crash_in_write, server)
+                else:
+                    server.crash(power_loss=random.random() < 0.7)
+            case "client crash":
+                nodes = [one for group in self._clients.values() for one in group if one.alive]
+                if nodes:
+                    self._world.client_crash_count += 1
+                    random.choice(nodes).crash(restart_after=random.uniform(0.01, 0.5))
+                return
+            case "link":
+                if links:
+                    network.break_link(random.choice(links))
+                return
+            case "half-open":
+                if links:
+                    network.half_open(random.choice(links))
+                return
+            case "duplicate":
+                for _ in range(random.randint(1, 5)):
+                    network.duplicate()
+                return
+            case "partition":
+                if links:
+                    link = random.choice(links)
+                    network.partition(link.client_node, link.server_node, random.uniform(0.05, 2.0))
+                return
+            case "delays":
+                network.delay_spike(random.choice((5.0, 50.0)), random.uniform(0.05, 1.0))
+                return
+            case "disk failure":
+                if random.random() < 0.5:
+                    server.disk.fail_next_write()
+                else:
+                    server.disk.fail_next_sync()
+            case "disk full":
+                server.disk.free_bytes = 1 << 20
+                self._loop.call_later(random.uniform(0.05, 0.5), self._free_disk, server)
+            case "disk stall":
+                server.disk.sync_seconds = random.choice((0.05, 0.5))
+                self._loop.call_later(random.uniform(0.05, 1.0), self._speed_up_disk, server)
+            case "clock jump":
+                everybody: list[Node] = [self._broker, self._coordinator]
+                everybody += [one for group in self._clients.values() for one in group]
+                random.choice(everybody).clock.wall_offset_ms += random.randint(-(10**7), 10**7)
+        network.faults[fault] += 1
+        self._world.trace.event("fault", f"{fault} {server.name}")
+
+    def _crash_in_write(self, server: ServerNode) -> None:
+        if not self._network.quiet:
+            server.crash(power_loss=True)
+        self._speed_up_disk(server)
+
+    def end(self) -> None:
+        """Nothing goes wrong from now on, and what is down comes up."""
+        self._network.heal()
+        for server in (self._broker, self._coordinator):
+            self._free_disk(server)
+            self._speed_up_disk(server)
+            server.disk._fail_next_write = server.disk._fail_next_sync = False
+            if not server.alive:
+                server.start()
+
+    def _free_disk(self, server: ServerNode) -> None:
+        server.disk.free_bytes = 1 << 40
+
+    def _speed_up_disk(self, server: ServerNode) -> None:
+        server.disk.sync_seconds = 0.0004

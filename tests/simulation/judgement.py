@@ -1,0 +1,213 @@
+"""The end of a run: everything comes to rest, and then the invariants are judged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.simulation import checks
+from tests.simulation.history import Cursor, Place
+from tests.simulation.loop import SimulationFailure
+from tests.simulation.nodes import ClientNode
+from tests.simulation.plan import PARTITIONS, TOPICS
+from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
+from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+QUIET_SECONDS_MAX = 120.0
+# From the end of a transaction until the watermark has told the broker what it left behind.
+ORPHAN_SECONDS_MAX = 30.0
+# These go on while the rest has stopped, until nothing is left to consume.
+CONSUMING = ("worker", "consumer", "observer", "inspector")
+
+
+class Judgement:
+    """Of one world, when the faults are over."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._history = world.history
+        self._loop = world.loop
+        self._clients = world.clients
+
+    async def come_to_rest(self) -> None:
+        """All faults end, producers stop, what is consumed is consumed to the end."""
+        self._world.hurry = True
+        self._world.trace.event("quiet", "the faults are over")
+        self._world.chaos.end()
+        for kind, group in self._clients.items():
+            for node in group:
+                node.stopping = kind not in CONSUMING
+        await self._until(
+            lambda: all(
+                node.finished or not node.alive
+                for kind, group in self._clients.items()
+                for node in group
+                if kind not in CONSUMING
+            ),
+            "producers to stop",
+        )
+        await self._world.run_program("janitor", self._wait_for_ends)
+        for kind in ("worker", "consumer"):
+            for node in self._clients.get(kind, ()):
+                if not node.alive:
+                    node.start()
+        await self._world.run_program("auditor", self._wait_for_consumers)
+        for group in self._clients.values():
+            for node in group:
+                node.stopping = True
+        await self._until(
+            lambda: all(
+                node.finished or not node.alive
+                for group in self._clients.values()
+                for node in group
+            ),
+            "clients to stop",
+        )
+        await self._world.run_program("janitor", self._wait_for_ends)
+
+    async def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = self._loop.time() + QUIET_SECONDS_MAX
+        while not condition():
+            if self._loop.time() > deadline:
+                raise SimulationFailure(
+                    f"waited {QUIET_SECONDS_MAX} s for {what}\n" + self._loop.describe_tasks()
+                )
+            await asyncio.sleep(0.1)
+
+    async def _wait_for_ends(self, node: ClientNode) -> None:
+        """Until no transaction is live; losses are accepted on the way."""
+        client = raw_client(self._world, node)
+        deadline = self._loop.time() + QUIET_SECONDS_MAX
+        while True:
+            reply = await client.insist(COORDINATOR, transaction_pb2.CommandListTxns())
+            if not reply.transactions:
+                return
+            if self._loop.time() > deadline:
+                raise SimulationFailure(f"these transactions do not end: {reply}")
+            for one in reply.transactions:
+                if not any("TXN_INCOMPLETE" in part.last_error for part in one.unfinished):
+                    continue
+                known = self._history.transactions.get(TxnID.from_wire(one.txn_id))
+                if known is None or not known.inexact:
+                    self._history.violation("2", f"a participant lost what it confirmed: {one}")
+                await client.insist(
+                    COORDINATOR, transaction_pb2.CommandAcceptTxnLoss(txn_id=one.txn_id)
+                )
+            await asyncio.sleep(0.3)
+
+    async def _wait_for_consumers(self, node: ClientNode) -> None:
+        """Until both subscriptions have nothing left."""
+        client = raw_client(self._world, node)
+        deadline = self._loop.time() + QUIET_SECONDS_MAX
+        wanted = {("in", "work"): "worker", ("mix", "audit"): "consumer"}
+        for (topic, subscription), kind in wanted.items():
+            if not self._clients.get(kind):
+                continue
+            while True:
+                description = await client.describe_topic(topic)
+                self._world.check_description(description)
+                left = [
+                    one
+                    for partition in description.partitions
+                    for one in partition.subscriptions
+                    if one.subscription == subscription and (one.backlog or one.pending_ack_count)
+                ]
+                if not left:
+                    break
+                if self._loop.time() > deadline:
+                    raise SimulationFailure(
+                        f"{subscription} does not come to its end: {left}\n"
+                        + self._loop.describe_tasks()
+                    )
+                await asyncio.sleep(0.2)
+
+    async def verify(self, node: ClientNode) -> None:
+        client = raw_client(self._world, node)
+        await self._wait_for_orphans(client)
+        await self._probe_freedom(client)
+        first_offsets: dict[Place, int] = {}
+        end_offsets: dict[Place, int] = {}
+        for topic in TOPICS:
+            description = await client.describe_topic(topic)
+            self._world.check_description(description)
+            for partition in description.partitions:
+                place = (topic, partition.partition)
+                first_offsets[place] = partition.first_offset
+                end_offsets[place] = partition.end_offset
+                offset = partition.first_offset
+                while offset < partition.end_offset:
+                    following = await read_new(self._world, client, *place, offset)
+                    if following <= offset:
+                        self._history.violation(
+                            "2", f"{place} cannot be read past {offset} of {partition.end_offset}"
+                        )
+                    offset = following
+        outcomes = {
+            txn_id: await ask_status(self._world, client, txn)
+            for txn_id, txn in self._history.transactions.items()
+        }
+        checks.check_all(self._history, outcomes, first_offsets, end_offsets)
+        trimmed = any(first_offsets.values())
+        checks.check_processed_once(self._history, self._worker_cursors(), complete=not trimmed)
+
+    async def _wait_for_orphans(self, client: RawClient) -> None:
+        """Rule f: what the coordinator ended does not stay open at the broker."""
+        deadline = self._loop.time() + ORPHAN_SECONDS_MAX
+        for topic in TOPICS:
+            while True:
+                description = await client.describe_topic(topic)
+                left = [one for part in description.partitions for one in part.open_txns]
+                if not left:
+                    break
+                if self._loop.time() > deadline:
+                    self._history.violation("f", f"{topic} keeps ended transactions open: {left}")
+                await asyncio.sleep(0.5)
+
+    async def _probe_freedom(self, client: RawClient) -> None:
+        """Invariant 10: an open transaction delays no other reader or writer."""
+        random = self._world.environment.random("probe")
+        idle = RawUnit(self._world, client, random, "probe-idle")
+        await idle.begin(60_000)
+        await idle.send(1, "mix", 0)
+        await idle.send(1, "mix", 1)
+        started_at = self._loop.time()
+        busy = RawUnit(self._world, client, random, "probe-busy")
+        await busy.begin(60_000)
+        sent = await busy.send(2, "mix", 0) + await busy.send(2, "mix", 1)
+        self._history.ask_commit(busy.record, expected=sent)
+        await busy.end(
+            busy.end_command(common_pb2.COMMIT, counts=busy.confirmed_counts(), wait_finished=True)
+        )
+        for partition in range(PARTITIONS):
+            wire = await busy.partition("mix", partition)
+            plain = self._history.send("probe-plain", "mix", partition)
+            reply = await client.insist(BROKER, send_command(wire, 3, 0, [plain.value]))
+            offset = reply.message_id.entry_id + reply.message_id.index
+            self._history.confirm(plain, asked_at=started_at, offset=offset)
+            sent.append(plain)
+            await read_new(self._world, client, "mix", partition, offset)
+        description = await client.describe_topic("mix")
+        for partition in description.partitions:
+            start = max(0, partition.end_offset - 4)
+            await read_new(self._world, client, "mix", partition.partition, start)
+        for message in sent:
+            if message.value not in self._history.seen_at:
+                self._history.violation("10", f"{message} is hidden by an open transaction")
+        if self._loop.time() - started_at > 2.0:
+            self._history.violation(
+                "10", f"{self._loop.time() - started_at:.3f} s beside an open transaction"
+            )
+        self._world.provoked["10"] += 1
+        await idle.end(idle.end_command(common_pb2.ABORT, wait_finished=True))
+
+    def _worker_cursors(self) -> list[Cursor]:
+        if not self._clients.get("worker"):
+            return []
+        return [("in", number, "work") for number in range(PARTITIONS)]

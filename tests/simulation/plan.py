@@ -1,0 +1,73 @@
+"""What a run consists of: processes, faults, and how much has to happen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+TOPICS = ("in", "mix", "out")
+PARTITIONS = 2
+TRANSACTIONS_MIN = 100
+CRASHES_MIN = 5
+FAULTS = (
+    "broker crash",
+    "coordinator crash",
+    "client crash",
+    "link",
+    "half-open",
+    "duplicate",
+    "partition",
+    "delays",
+    "disk failure",
+    "disk full",
+    "disk stall",
+    "clock jump",
+)
+
+
+@dataclass
+class Plan:
+    """What a run consists of. A family of seeds is a plan with a bias.
+
+    Attributes:
+        programs: how many processes run each program.
+        fault_weights: how likely each fault is to be the next.
+        fault_period_s: mean time between faults.
+        tricks: what sloppy clients do; None: everything.
+        topic_settings: of every topic.
+    """
+
+    programs: dict[str, int] = field(default_factory=dict)
+    fault_weights: dict[str, float] = field(default_factory=dict)
+    fault_period_s: float = 0.12
+    worker_type: str = "shared"
+    tricks: tuple[Any, ...] | None = None
+    topic_settings: dict[str, Any] = field(default_factory=dict)
+    broker_settings: dict[str, Any] = field(default_factory=dict)
+    coordinator_settings: dict[str, Any] = field(default_factory=dict)
+    transactions_min: int = TRANSACTIONS_MIN
+    crashes_min: int = CRASHES_MIN
+
+    @classmethod
+    def of_seed(cls, random: Random) -> Plan:
+        """An ordinary run: some of everything, in proportions that differ from seed to seed."""
+        weights = {fault: random.random() ** 2 for fault in FAULTS}
+        for fault in random.sample(FAULTS, 3):
+            weights[fault] = 0.0
+        for fault in ("broker crash", "coordinator crash", "client crash"):
+            weights[fault] = max(weights[fault], 0.15)
+        return cls(
+            programs={
+                "atomic": random.randint(2, 3),
+                "plain": random.randint(0, 2),
+                "worker": random.randint(1, 2),
+                "consumer": random.randint(1, 2),
+                "sloppy": random.randint(1, 2),
+                "observer": 1,
+                "inspector": 1,
+            },
+            fault_weights=weights,
+            fault_period_s=random.choice((0.05, 0.1, 0.3)),
+            worker_type=random.choice(("shared", "shared", "failover", "exclusive")),
+        )

@@ -1,0 +1,168 @@
+"""Listens where frames enter and leave the broker, and knows what must not be delivered any more.
+
+What clients see comes late and in no certain order; here the broker's own order is known. From the
+moment in which the broker confirms an ack, nobody may be handed that message: for good after a
+plain ack or a commit, until the abort after an ack in a transaction (PENDING_ACK).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from magnetar_core.wire import broker_pb2, common_pb2
+from magnetar_core.wire import service_pb2 as pb
+
+# A subscription on one partition: topic id, partition, name.
+Cursor = tuple[int, int, str]
+TxnKey = tuple[int, int]
+
+
+class _Ack(NamedTuple):
+    cursor: Cursor
+    generation: int
+    offsets: frozenset[int]
+    txn: TxnKey | None
+    consumer_id: int
+    # How often the transaction's end had been asked for here.
+    ends: int
+    # What a transaction held, or perhaps held: a plain ack leaves that alone.
+    held: frozenset[int]
+
+
+class _State:
+    """What is confirmed on one cursor."""
+
+    def __init__(self) -> None:
+        # Raised by a seek or a deletion: earlier acks count no more.
+        self.generation = 0
+        self.deleted: set[int] = set()
+        self.pending: dict[TxnKey, list[_Ack]] = {}
+        self.ends: Counter[TxnKey] = Counter()
+
+
+class Wiretap:
+    """Args:
+    violation: ends the run; invariant and text.
+    """
+
+    def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
+        self._violation = violation
+        self._cursors: dict[Cursor, _State] = {}
+        self._consumers: dict[tuple[int, int, int], Cursor] = {}
+        self._asked: dict[tuple[int, int], _Ack] = {}
+
+    def on_request(self, link: int, frame: pb.Frame) -> None:
+        """A frame is about to be handled by a server."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name == "ack":
+                self._asked[link, one.request_id] = self._ack(one.ack)
+            elif name == "subscribe":
+                wire = one.subscribe.subscription
+                key = (one.subscribe.consumer_id, wire.topic_id, wire.partition)
+                self._consumers[key] = _cursor(wire)
+            elif name == "end_txn_on_subscription":
+                self._end(one.end_txn_on_subscription)
+            elif name in ("seek", "unsubscribe"):
+                state = self._state(_cursor(getattr(one, name).subscription))
+                state.generation += 1
+                state.deleted.clear()
+
+    def on_reply(self, link: int, frame: pb.Frame) -> None:
+        """A frame leaves a server."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name == "ack_response":
+                ack = self._asked.pop((link, one.request_id), None)
+                if ack is not None:
+                    self._confirm(ack)
+            elif name == "error":
+                self._asked.pop((link, one.request_id), None)
+            elif name == "deliver":
+                self._check(one.deliver)
+
+    def _state(self, cursor: Cursor) -> _State:
+        state = self._cursors.get(cursor)
+        if state is None:
+            state = self._cursors[cursor] = _State()
+        return state
+
+    def _ack(self, wire: broker_pb2.CommandAck) -> _Ack:
+        cursor = _cursor(wire.subscription)
+        offsets: set[int] = {one.entry_id + one.index for one in wire.message_ids}
+        txn = None
+        if wire.HasField("txn_id"):
+            txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
+        cumulative = wire.ack_type == broker_pb2.CommandAck.CUMULATIVE
+        if not cumulative or txn is not None:
+            for one in wire.ranges:
+                offsets.update(range(one.first, one.last + 1))
+        state = self._state(cursor)
+        held: set[int] = set()
+        if txn is None:
+            for acks in state.pending.values():
+                held.update(*(other.offsets for other in acks))
+            for other in self._asked.values():
+                if other.cursor == cursor and other.txn is not None:
+                    held |= other.offsets
+        return _Ack(
+            cursor,
+            state.generation,
+            frozenset(offsets),
+            txn,
+            wire.consumer_id,
+            state.ends[txn] if txn is not None else 0,
+            frozenset(held),
+        )
+
+    def _confirm(self, ack: _Ack) -> None:
+        state = self._state(ack.cursor)
+        if ack.generation != state.generation:
+            return
+        if ack.txn is None:
+            state.deleted |= ack.offsets - ack.held
+        elif ack.ends == state.ends[ack.txn]:
+            state.pending.setdefault(ack.txn, []).append(ack)
+
+    def _end(self, wire: Any) -> None:
+        state = self._state(_cursor(wire.subscription))
+        txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
+        state.ends[txn] += 1
+        acks = state.pending.pop(txn, [])
+        if wire.txn_action != common_pb2.COMMIT or wire.selection_given or wire.loss_accepted:
+            return
+        counts = {one.writer_id: one.count for one in wire.counts}
+        for consumer_id in {ack.consumer_id for ack in acks}:
+            # A repeated command is counted once by the broker, and more than once here.
+            distinct = {ack.offsets for ack in acks if ack.consumer_id == consumer_id}
+            if wire.counts_given and counts.get(consumer_id, 0) < len(distinct):
+                return
+        for ack in acks:
+            state.deleted |= ack.offsets
+
+    def _check(self, wire: broker_pb2.CommandDeliver) -> None:
+        cursor = self._consumers.get((wire.consumer_id, wire.topic_id, wire.partition))
+        state = self._cursors.get(cursor) if cursor is not None else None
+        if state is None or not (state.deleted or state.pending):
+            return
+        for delivered in wire.batches:
+            first = delivered.entry_id + delivered.first_index
+            offsets = set(range(first, first + delivered.num_messages))
+            for one in delivered.excluded:
+                offsets.difference_update(range(one.first, one.last + 1))
+            wrong = offsets & state.deleted
+            if wrong:
+                self._violation("2", f"{cursor} {min(wrong)} is delivered after its ack")
+            for txn, acks in state.pending.items():
+                for ack in acks:
+                    wrong = offsets & ack.offsets
+                    if wrong:
+                        self._violation(
+                            "6", f"{cursor} {min(wrong)} is delivered, pending in {txn}"
+                        )
+
+
+def _cursor(wire: common_pb2.Subscription) -> Cursor:
+    return (wire.topic_id, wire.partition, wire.subscription)

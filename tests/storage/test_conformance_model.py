@@ -1,0 +1,156 @@
+"""Conformance, continued: both engines against a dict, in any order of operations."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.rocks import RocksStore
+from magnetar_storage.store import DELETE, KEY_END, PUT, Store, WriteBatch
+
+FAMILIES = ("one", "two")
+Rows = dict[str, dict[bytes, bytes]]
+
+families = st.sampled_from(FAMILIES)
+keys = st.binary(max_size=2) | st.sampled_from([b"a", b"ab", b"b", b"\xff\xff"])
+values = st.binary(max_size=3) | st.just(b"large" * 2000)
+operations = st.one_of(
+    st.tuples(st.just(PUT), families, keys, values),
+    st.tuples(st.just(PUT), families, keys, values),
+    st.tuples(st.just(DELETE), families, keys, st.just(b"")),
+    st.tuples(st.just(2), families, keys, keys),
+)
+
+
+def apply(rows: Rows, operation: tuple[int, str, bytes, bytes]) -> None:
+    kind, family, key, value = operation
+    if kind == PUT:
+        rows[family][key] = value
+    elif kind == DELETE:
+        rows[family].pop(key, None)
+    else:
+        for doomed in [one for one in rows[family] if key <= one < value]:
+            del rows[family][doomed]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.store = self.open()
+        self.rows: Rows = {family: {} for family in FAMILIES}
+        self.snapshots: list[tuple[Any, Rows]] = []
+
+    def open(self) -> Store:
+        raise NotImplementedError
+
+    def wait(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    @rule(many=st.lists(operations, max_size=6), synced=st.booleans())
+    def write(self, many: list[tuple[int, str, bytes, bytes]], synced: bool) -> None:
+        batch = WriteBatch()
+        for kind, family, key, value in many:
+            if kind == PUT:
+                batch.put(family, key, value)
+            elif kind == DELETE:
+                batch.delete(family, key)
+            elif key <= value:
+                batch.delete_range(family, key, value)
+        self.wait(self.store.write(batch))
+        if synced:
+            self.wait(self.store.sync())
+        for operation in batch.operations:
+            apply(self.rows, operation)
+
+    @rule()
+    def snapshot(self) -> None:
+        copy = {family: dict(rows) for family, rows in self.rows.items()}
+        self.snapshots = [*self.snapshots[-1:], (self.wait(self.store.snapshot()), copy)]
+
+    @rule()
+    def reopen(self) -> None:
+        self.wait(self.store.sync())
+        self.wait(self.store.close())
+        self.snapshots.clear()
+        self.store = self.open()
+
+    @rule(
+        family=families,
+        start=keys,
+        end=keys,
+        rows_max=st.integers(1, 4),
+        bytes_max=st.none() | st.integers(1, 12),
+        reverse=st.booleans(),
+        key=keys,
+    )
+    def read(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        rows_max: int,
+        bytes_max: int | None,
+        reverse: bool,
+        key: bytes,
+    ) -> None:
+        for reader, rows in [(self.store, self.rows), *self.snapshots]:
+            expected, size = [], 0
+            for one in sorted(rows[family], reverse=reverse):
+                if start <= one < end and len(expected) < rows_max:
+                    if bytes_max is not None and size >= bytes_max:
+                        break
+                    expected.append((one, rows[family][one]))
+                    size += len(one) + len(rows[family][one])
+            found = self.wait(
+                reader.scan(
+                    family, start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse
+                )
+            )
+            assert found == expected
+            assert self.wait(reader.get(family, key)) == rows[family].get(key)
+
+    @invariant()
+    def everything_is_there(self) -> None:
+        for reader, rows in [(self.store, self.rows), *self.snapshots]:
+            for family in FAMILIES:
+                found = self.wait(reader.scan(family, b"", KEY_END, rows_max=10_000))
+                assert found == sorted(rows[family].items())
+
+    def teardown(self) -> None:
+        self.wait(self.store.close())
+        self.loop.close()
+
+
+class MemoryMachine(StoreMachine):
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        super().__init__()
+
+    def open(self) -> Store:
+        return MemoryStore(self.disk, FAMILIES)
+
+
+class RocksMachine(StoreMachine):
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        super().__init__()
+
+    def open(self) -> Store:
+        return RocksStore.open(self.directory.name, FAMILIES, payload_families=("two",))
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.directory.cleanup()
+
+
+TestMemory = MemoryMachine.TestCase
+TestMemory.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestRocks = RocksMachine.TestCase
+TestRocks.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)

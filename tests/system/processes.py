@@ -1,0 +1,112 @@
+"""A broker and a coordinator as processes of their own, to be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+BROKER = "broker"
+COORDINATOR = "coordinator"
+BOTH = (BROKER, COORDINATOR)
+
+
+class Servers:
+    """Both keep their ports and data directories over restarts.
+
+    Args:
+        settings: MAGNETAR_... variables for both servers.
+    """
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        self._directory = directory
+        ports = dict(zip(BOTH, _free_ports(len(BOTH)), strict=True))
+        self.addresses = {kind: f"127.0.0.1:{port}" for kind, port in ports.items()}
+        self.environ = {
+            name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")
+        }
+        self.environ["MAGNETAR_BROKERS"] = f"broker-0={self.addresses[BROKER]}"
+        self.environ["MAGNETAR_COORDINATORS"] = f"coordinator-0={self.addresses[COORDINATOR]}"
+        self.environ.update(settings or {})
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+
+    @property
+    def address(self) -> str:
+        return self.addresses[BROKER]
+
+    def start(self, *kinds: str) -> None:
+        """Start those named, or both; returns when they are ready."""
+        kinds = kinds or BOTH
+        for kind in kinds:
+            with self._log(kind).open("a") as log:
+                self._processes[kind] = subprocess.Popen(
+                    [
+                        *(*MAGNETAR, kind, "--name", f"{kind}-0"),
+                        *("--data-dir", str(self._directory / kind)),
+                    ],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=self.environ,
+                )
+        for kind in kinds:
+            stdout = self._processes[kind].stdout
+            assert stdout is not None
+            line = stdout.readline()
+            assert line.startswith("ready:"), f"{kind}: {line!r}\n{self.log(kind)}"
+
+    def kill(self, *kinds: str) -> None:
+        """SIGKILL those named, or both."""
+        kinds = kinds or BOTH
+        for kind in kinds:
+            self._processes[kind].kill()
+        for kind in kinds:
+            process = self._processes.pop(kind)
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def stop(self) -> None:
+        """Stop in order; complains about tracebacks in the logs."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGTERM)
+        try:
+            for kind, process in self._processes.items():
+                assert process.wait(20) == 0, self.log(kind)
+        finally:
+            for process in self._processes.values():
+                process.kill()
+                process.wait()
+                assert process.stdout is not None
+                process.stdout.close()
+        for kind in BOTH:
+            assert "Traceback" not in self.log(kind), self.log(kind)
+
+    def log(self, kind: str) -> str:
+        return self._log(kind).read_text()
+
+    def peak_memory_bytes(self) -> int:
+        """The most that both ever had resident, together."""
+        return sum(peak_memory_bytes(process.pid) for process in self._processes.values())
+
+    def _log(self, kind: str) -> Path:
+        return self._directory / f"{kind}.log"
+
+
+def peak_memory_bytes(pid: int) -> int:
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found
+    return int(found[1]) << 10
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
