@@ -177,7 +177,9 @@ class LogReader:
                 rows_max=1,
                 reverse=True,
             )
-            start = before[0][0] if before else end
+            if not before:
+                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
+            start = before[0][0]
         batches: list[tuple[int, int, bytes]] = []
         gathered = 0
         expected = keys.last_u64(start)

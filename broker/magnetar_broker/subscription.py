@@ -6,6 +6,7 @@ touched it in `transaction_index`; this module makes the three agree and writes 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable
 
@@ -316,6 +317,8 @@ class Subscription:
                         continue
                     ahead.extend(batches)
                 self._deliver()
+                # A long backlog lets the others have their turn.
+                await asyncio.sleep(0)
         finally:
             self._pumping = False
 

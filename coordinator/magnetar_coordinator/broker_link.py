@@ -108,7 +108,7 @@ class BrokerLink:
             wait_ms = delay_ms(
                 self._failures,
                 self._config.retry_delay_ms_min,
-                self._config.retry_delay_ms_max,
+                self._config.reconnect_delay_ms_max,
                 self._random,
             )
             self._failures += 1

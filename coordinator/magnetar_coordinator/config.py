@@ -75,6 +75,9 @@ class CoordinatorConfig:
     # Between repeats: doubled from the first to the second, with jitter.
     retry_delay_ms_min: int = 100
     retry_delay_ms_max: int = 10_000
+    # Longest pause between attempts to reach a broker: what a broker's return waits for at most,
+    # against the cost of refused connections while it is away.
+    reconnect_delay_ms_max: int = 500
     # Between repeats to a participant that refuses (TxnIncomplete, InvalidTxnState): an
     # administrator is needed, so there is no hurry.
     refused_retry_delay_ms: int = 10_000
@@ -117,7 +120,8 @@ class CoordinatorConfig:
             raise InvalidConfig("txn_timeout_ms_default must not exceed txn_timeout_ms_max")
         if self.expiry_check_interval_ms > self.txn_timeout_ms_max:
             raise InvalidConfig("expiry_check_interval_ms must not exceed txn_timeout_ms_max")
-        if self.retry_delay_ms_min > self.retry_delay_ms_max:
-            raise InvalidConfig("retry_delay_ms_min must not exceed retry_delay_ms_max")
+        for name in ("retry_delay_ms_max", "reconnect_delay_ms_max"):
+            if self.retry_delay_ms_min > getattr(self, name):
+                raise InvalidConfig(f"retry_delay_ms_min must not exceed {name}")
         if self.outcome_retention_ms < self.txn_timeout_ms_max:
             raise InvalidConfig("outcome_retention_ms must be at least txn_timeout_ms_max")

@@ -168,11 +168,10 @@ class GroupCommit:
     async def _commit(self) -> None:
         batch = self._seal()
         started = asyncio.get_running_loop().time()
-        await self._store.write(batch)
-        await self._store.sync()
-        if self._observe is not None:
-            seconds = asyncio.get_running_loop().time() - started
-            self._observe(len(batch), batch.byte_count, seconds)
+        if batch.operations:  # Hooks may have had nothing to add to a group that was empty.
+            await self._store.write(batch)
+            await self._store.sync()
+        seconds = asyncio.get_running_loop().time() - started
         self.durable_position = self._sealed_position
         self._running, self._parked_sealed = self._parked_sealed, []
         try:
@@ -181,17 +180,23 @@ class GroupCommit:
                 self._guard(callback)
         finally:
             self._running = None
+        observe = self._observe
+        if observe is not None and batch.operations:
+            self._guard(lambda: observe(len(batch), batch.byte_count, seconds))
 
     def _seal(self) -> WriteBatch:
         """Close the open group, with its deferred rows, and open the next."""
+        self._deferred = False
         for hook in self._hooks:
             hook(self.batch)
         sealed, self.batch = self.batch, WriteBatch(self._before_first_operation)
-        self._deferred = False
         self._sealed_position += 1
         self._parked_sealed, self._parked_open = self._parked_open, []
-        # Hooks may have woken the writer for the group that they were called for.
+        # Hooks may have woken the writer for the group that they were called for; what they defer
+        # again is the next one's.
         self._wake.clear()
+        if self._deferred:
+            self._wake.set()
         return sealed
 
     def _before_first_operation(self) -> None:

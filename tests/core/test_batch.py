@@ -1,6 +1,5 @@
 """The columnar batch: what goes in comes out, and damage is noticed rather than believed."""
 
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
