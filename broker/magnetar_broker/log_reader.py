@@ -2,7 +2,7 @@
 
 A transaction's messages lie together in the txnlog, whatever was interleaved while it was open: the
 marker's counts lead from an offset to its batch by one ordered scan.
-Source: PIP-31, Broker Dispatching; DESIGN, section 6.
+Source: PIP-31, Broker Dispatching; docs/architecture.md.
 """
 
 from __future__ import annotations

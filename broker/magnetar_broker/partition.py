@@ -2,7 +2,7 @@
 
 Every method decides and applies at once; what it returns may leave only when the group commit's
 position at that moment is durable.
-Source: PIP-31, Broker - Transaction Buffer; DESIGN, sections 5, 6 and 14.
+Source: PIP-31, Broker - Transaction Buffer; docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Topics, cursors and producers are read whole; of the transaction index only what watermarks do not
 cover, by seeking to each gap; of the txnlog only the keys of open transactions.
-Source: DESIGN, section 6; PIP-31, Partition Loading.
+Source: docs/architecture.md; PIP-31, Partition Loading.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A watermark covers every TxnID of one incarnation below it, except the live ranges. Once covered, a
 TxnID stays covered: a late copy of an older watermark takes nothing back.
-Source: DESIGN, section 6 and rule c.
+Source: docs/testing.md, rule c.
 """
 
 from __future__ import annotations

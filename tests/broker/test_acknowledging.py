@@ -157,7 +157,7 @@ def test_a_repeated_transactional_ack_succeeds() -> None:
 
 @pytest.mark.parametrize("action", [common.COMMIT, common.ABORT])
 def test_pending_acks_survive_and_only_the_end_moves_them(action: common.TxnAction) -> None:
-    """PIP-31; DESIGN 9: nack, disconnect and redelivery leave them, restarts too."""
+    """PIP-31; docs/architecture.md: nack, disconnect and redelivery leave them, restarts too."""
 
     async def scenario(world: World) -> None:
         client = await ten_messages(world)
@@ -306,7 +306,7 @@ def test_seek_starts_over_at_an_offset(offset: int) -> None:
 
 
 def test_seek_by_append_time() -> None:
-    """DESIGN 5: seek by time uses append time; for a transaction, its marker's."""
+    """docs/architecture.md: seek by time uses append time; for a transaction, its marker's."""
 
     async def scenario(world: World) -> None:
         client = world.client

@@ -1,4 +1,4 @@
-"""DESIGN 6, retention, and rule m."""
+"""docs/testing.md, rule m."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_a_loss_keeps_the_transaction_until_it_is_accepted() -> None:
 
 
 def test_a_selection_leaves_out_the_others_unchecked() -> None:
-    """DESIGN 6, selective commit: a Spark batch leaves out failed task attempts."""
+    """docs/design/protocol.md, Ends at a participant: a Spark batch leaves out failed task attempts."""
 
     async def scenario(world: World) -> None:
         ask = world.client.ask
@@ -428,7 +428,7 @@ def test_a_lower_incarnation_is_refused_except_for_ends() -> None:
 
 
 def test_below_the_floor_sends_are_refused_and_ends_work() -> None:
-    """DESIGN 4, reserved disk space: after COMMITTING a commit cannot fail."""
+    """docs/architecture.md: after COMMITTING a commit cannot fail."""
 
     async def scenario(world: World) -> None:
         ask = world.client.ask

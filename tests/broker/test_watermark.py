@@ -1,4 +1,4 @@
-"""DESIGN 6 and rule c: what a watermark covers, and that it stays covered."""
+"""docs/testing.md, rule c: what a watermark covers, and that it stays covered."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ Each trick has a subscription of its own; it knows what must be delivered again.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,7 @@ async def acks_in_doubt(world: World, unit: RawUnit, random: Random) -> None:
         await contradict(world, unit, name, held.consumer_id, first)
     await unit.end(unit.end_command(ABORT, wait_finished=True))
     client.hang_up(BROKER)
-    again = await attach(client, name, held.consumer_id, attempts=30)
+    again = await attach(client, name, held.consumer_id, attempts=30, wanted=[first])
     if first not in [offset for offset, _, _ in again.messages]:
         world.history.violation("6", f"{cursor} {first} did not come again after the abort")
     await client.insist(BROKER, broker_pb2.CommandUnsubscribe(subscription=name))
@@ -182,6 +183,7 @@ async def counted_acks(world: World, unit: RawUnit, random: Random) -> None:
     held = await attach(client, name, random.getrandbits(63), permits=1_000)
     offsets = [offset for offset, _, _ in held.messages][:2]
     if len(offsets) < 2:
+        await client.insist(BROKER, broker_pb2.CommandUnsubscribe(subscription=name))
         await unit.end(unit.end_command(ABORT))
         return
     await client.add_subscription(unit.txn_id, name)
@@ -215,7 +217,10 @@ async def counted_acks(world: World, unit: RawUnit, random: Random) -> None:
         return
     consumed = offsets[:counted] if selected else []
     client.hang_up(BROKER)
-    again = await attach(client, name, held.consumer_id, permits=1_000, attempts=30)
+    wanted = [offset for offset in offsets if offset not in consumed]
+    again = await attach(
+        client, name, held.consumer_id, permits=1_000, attempts=30 if wanted else 1, wanted=wanted
+    )
     found = [offset for offset, _, _ in again.messages]
     for offset in offsets:
         if offset in consumed and offset in found:
@@ -256,7 +261,9 @@ async def seek_back(world: World, unit: RawUnit, random: Random) -> None:
     world.history.unchecked_cursors.add(cursor)
     reply = await client.insist(BROKER, broker_pb2.CommandSeek(subscription=name, offset=target))
     client.hang_up(BROKER)
-    again = await attach(client, name, held.consumer_id, permits=1_000, attempts=30)
+    again = await attach(
+        client, name, held.consumer_id, permits=1_000, attempts=30, wanted=[target]
+    )
     found = [offset for offset, _, _ in again.messages]
     if reply.offset != target or min(found, default=None) != target:
         world.history.violation(
@@ -281,10 +288,12 @@ async def attach(
     *,
     permits: int = 8,
     attempts: int = 1,
+    wanted: Collection[int] = (),
 ) -> Attached:
     """Attach a consumer, and take what comes first.
 
     Args:
+        wanted: offsets to wait for.
         attempts: how often to try, each for two seconds, before nothing is taken for an answer.
     """
     attached = Attached(consumer_id)
@@ -297,7 +306,8 @@ async def attach(
             txn_id = TxnID.from_wire(delivered.txn_id) if delivered.HasField("txn_id") else None
             for offset, value in messages_of(delivered):
                 attached.messages.append((offset, value, txn_id))
-        got.set()
+        if {offset for offset, _, _ in attached.messages}.issuperset(wanted):
+            got.set()
 
     silence = 0
     while silence < attempts:
@@ -325,6 +335,7 @@ async def attach(
         try:
             async with asyncio.timeout(2.0):
                 await got.wait()
+                await asyncio.sleep(0.02)  # What was sent together arrives one after the other.
             return attached
         except TimeoutError:
             silence += 1

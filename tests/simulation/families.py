@@ -124,7 +124,7 @@ FAMILIES = {
             _plan(
                 {"atomic": 3, "plain": 1, "worker": 1, "consumer": 1},
                 {"broker crash": 1.0, "coordinator crash": 1.0, "disk stall": 2.0},
-                crashes_min=8,
+                crashes_min=25,
             ),
             lambda world: world.broker.lost_batch_count + world.coordinator.lost_batch_count > 0,
         ),
@@ -194,13 +194,15 @@ FAMILIES = {
             "h",
             "a selection covers acks and messages; a commit of nothing writes no marker",
             _plan(
-                {"atomic": 1, "sloppy": 3},
+                {"atomic": 1, "plain": 1, "sloppy": 3},
                 {**CRASHES, "duplicate": 1.0},
                 only=(
                     end_tricks.selective_commit,
                     end_tricks.end_of_nothing,
                     ack_tricks.counted_acks,
+                    ack_tricks.counted_acks,
                 ),
+                transactions_min=150,
             ),
             _provoked("h", "h acks"),
         ),

@@ -128,7 +128,7 @@ def mark_delete_past_pending() -> AbstractContextManager[None]:
 
 
 def committing_expires() -> AbstractContextManager[None]:
-    """A commit that takes longer than the timeout is aborted (DESIGN, section 7)."""
+    """A commit that takes longer than the timeout is aborted (docs/architecture.md)."""
     original_change, original_ended = Shard._apply_change, Shard._apply_ended
     original_answered = Finisher.answered
 
