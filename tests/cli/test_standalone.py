@@ -21,6 +21,7 @@ for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
         pytest.skip(f"{needed} is not there", allow_module_level=True)
 
 MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+README = Path(__file__).parents[2] / "README.md"
 
 
 @dataclass
@@ -203,3 +204,32 @@ def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
     assert standalone.lines("consume", "durable", "--until-end") == ["kept"]
     standalone.run("produce", "durable", "--transactional", stdin=b"more\n")
     assert standalone.lines("consume", "durable", "--until-end") == ["kept", "more"]
+
+
+def test_the_readmes_program_runs_as_it_stands(standalone: Standalone) -> None:
+    program = README.read_text().split("```python\n")[1].split("```")[0]
+    address = standalone.environ["MAGNETAR_BROKER"]
+    assert "127.0.0.1:6650" in program
+    program = program.replace("127.0.0.1:6650", address)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=20)
+    assert standalone.lines("consume", "invoices", "--until-end") == ["invoice for purchase 1"]
+
+
+def test_the_readmes_commands_run_as_they_stand(standalone: Standalone) -> None:
+    block = README.read_text().split("```")[3]
+    commands = [line for line in block.splitlines() if ".venv/bin/magnetar" in line]
+    assert "standalone" in commands[0]
+    magnetar = " ".join(MAGNETAR)
+    printed = [
+        subprocess.run(
+            command.replace(".venv/bin/magnetar", magnetar),
+            shell=True,
+            check=True,
+            timeout=20,
+            env=standalone.environ,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for command in commands[1:]
+    ]
+    assert printed[2].strip() == "1000"
