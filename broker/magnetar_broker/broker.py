@@ -54,17 +54,19 @@ class Broker:
         commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.observe_group)
         commits.before_seal(self._write_deferred_rows)
         self.environment = Environment(
-            config, store, commits, clock, Watermarks(), self.metrics, self._spawn, {}
+            config=config,
+            store=store,
+            commits=commits,
+            disk_reserve=DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
+            clock=clock,
+            watermarks=Watermarks(),
+            metrics=self.metrics,
+            spawn=self._spawn,
+            deferred_rows={},
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
-        self.server = BrokerServer(
-            self.environment,
-            self.topics,
-            self.incarnations,
-            DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
-            random,
-        )
+        self.server = BrokerServer(self.environment, self.topics, self.incarnations, random)
 
     async def start(self) -> None:
         """Recover, then be ready to answer. Raises StoreFailed."""
@@ -73,7 +75,7 @@ class Broker:
         self.metrics.open_txns.set(
             sum(
                 len(partition.index.open)
-                + sum(len(one.index.open) for one in partition.subscriptions.values())
+                + sum(len(one.index.open) for one in partition.subscriptions)
                 for partition in self.topics.partitions()
             )
         )
@@ -96,7 +98,7 @@ class Broker:
         for partition in self.topics.partitions():
             partition.log.check()
             partition.index.check()
-            for subscription in partition.subscriptions.values():
+            for subscription in partition.subscriptions:
                 subscription.index.check()
                 subscription.cursor.check()
                 subscription.dispatcher.check()

@@ -105,20 +105,27 @@ class Dispatcher:
         assert not seen.intersection(self.cursor.pending)
         assert not seen.intersection(self.cursor.deleted)
 
-    def attach(self, consumer: Consumer, subscription_type: SubscriptionType) -> None:
-        """A consumer joins.
+    def check_attach(
+        self, subscription_type: SubscriptionType, *, replaced: Consumer | None = None
+    ) -> None:
+        """Whether a consumer may join, perhaps in the place of one that leaves.
 
         Raises:
             ConsumerBusy: an exclusive subscription has one.
             SubscriptionExists: consumers of another type are attached.
         """
-        if self.consumers and subscription_type is not self.type:
+        others = [one for one in self.consumers if one is not replaced]
+        if others and subscription_type is not self.type:
             raise SubscriptionExists(
                 f"consumers of type {self.type.name} are attached; close them to use"
                 f" {subscription_type.name}"
             )
-        if self.consumers and subscription_type is SubscriptionType.EXCLUSIVE:
+        if others and subscription_type is SubscriptionType.EXCLUSIVE:
             raise ConsumerBusy()
+
+    def attach(self, consumer: Consumer, subscription_type: SubscriptionType) -> None:
+        """A consumer joins. Raises as check_attach."""
+        self.check_attach(subscription_type)
         self.type = subscription_type
         self.consumers.append(consumer)
         self._choose_active()

@@ -28,6 +28,8 @@ class MarkerWriter:
     ordinal: int
     producer_id: int
     count: int
+    # Index of the first message of each batch: the keys of its rows. Empty: not noted.
+    batch_starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,10 @@ class MarkerEntry:
             txn_id=self.txn_id.to_wire(),
             writers=[
                 records.MarkerWriter(
-                    ordinal=writer.ordinal, producer_id=writer.producer_id, count=writer.count
+                    ordinal=writer.ordinal,
+                    producer_id=writer.producer_id,
+                    count=writer.count,
+                    batch_starts=writer.batch_starts,
                 )
                 for writer in self.writers
             ],
@@ -96,7 +101,8 @@ def parse_entry(entry_id: int, data: bytes) -> Entry:
         return DataEntry(entry_id, count, append_time_ms, body)
     marker = records.CommitMarker.FromString(body)
     writers = tuple(
-        MarkerWriter(writer.ordinal, writer.producer_id, writer.count) for writer in marker.writers
+        MarkerWriter(writer.ordinal, writer.producer_id, writer.count, tuple(writer.batch_starts))
+        for writer in marker.writers
     )
     txn_id = TxnID.from_wire(marker.txn_id)
     return MarkerEntry(entry_id, count, append_time_ms, txn_id, writers, marker.stored_bytes)

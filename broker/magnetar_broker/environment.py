@@ -8,8 +8,10 @@ from typing import Any
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store
 
@@ -19,6 +21,7 @@ class Environment:
     """Handed down from the broker to partitions and subscriptions.
 
     Attributes:
+        disk_reserve: asked before anything that takes room is applied.
         spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
         deferred_rows: who has rows to add when the open group is sealed; insertion order.
     """
@@ -26,11 +29,15 @@ class Environment:
     config: BrokerConfig
     store: Store
     commits: GroupCommit
+    disk_reserve: DiskReserve
     clock: Clock
     watermarks: Watermarks
     metrics: BrokerMetrics
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
+
+    def new_index(self) -> TransactionIndex:
+        return TransactionIndex(self.watermarks.covers, self.watermarks.is_superseded)
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back once everything applied so far is durable."""

@@ -10,21 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from magnetar_broker import index_rows, keys
-from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producers
-from magnetar_broker.subscription import Subscription
-from magnetar_broker.transaction_index import End, EndPlan, Outcome, TransactionIndex
-from magnetar_core.errors import QuotaExceeded, ResourceInUse, SubscriptionNotFound
-from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
+from magnetar_broker.subscriptions import Subscriptions
+from magnetar_broker.transaction_index import (
+    End,
+    EndPlan,
+    KeptWriter,
+    Outcome,
+    TransactionIndex,
+)
+from magnetar_core.errors import QuotaExceeded, ResourceInUse
+from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch, end_of_prefix
 
 # Beyond this, a range takes the place of single deletes.
 DELETES_BY_KEY_MAX = 4_096
+# Batches of one writer that a marker notes, so that retention deletes them by their keys.
+BATCH_STARTS_NOTED_MAX = 64
 
 
 class Accepted:
@@ -41,7 +48,11 @@ class Partition:
     """Everything that one partition keeps."""
 
     def __init__(
-        self, environment: Environment, name: PartitionName, row: records.PartitionRow
+        self,
+        environment: Environment,
+        name: PartitionName,
+        row: records.PartitionRow,
+        take_subscription_id: Callable[[], int],
     ) -> None:
         self.name = name
         self.log = PartitionLog(
@@ -52,13 +63,14 @@ class Partition:
         )
         self.reader = LogReader(environment.store, self.log, name.topic_id, name.partition)
         self.producers = Producers()
-        self.index = TransactionIndex(
-            environment.watermarks.covers, environment.watermarks.is_superseded
+        self.index: TransactionIndex = environment.new_index()
+        self.subscriptions = Subscriptions(
+            environment, name, self.log, self.reader, take_subscription_id
         )
-        self.subscriptions: dict[str, Subscription] = {}
         # Whether the sidecar txnlog was ever used: until then it does not exist.
-        self.has_txnlog = False
+        self.has_txnlog = row.has_txnlog
         self.ledger_id = 1
+        self.deleted = False
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
         # Calls that wait for a transaction to end here (rule k), by the one that they wait for.
@@ -78,11 +90,13 @@ class Partition:
 
         Raises:
             SequenceGap, InvalidArgument: as check_sequence.
+            DiskFull: the disk's reserve is reached; a repeat is recognised all the same.
         """
         if self.producers.check(producer_id, sequence_id, count):
             entry_id = self.producers.entry_of(producer_id, sequence_id)
             place = None if entry_id is None else self._message_id(entry_id)
             return Accepted(place, duplicate=True)
+        self._environment.disk_reserve.check()
         now_ms = self._environment.clock.wall_ms()
         entry = DataEntry(self.log.end_offset, count, now_ms, batch)
         self.producers.accept(producer_id, sequence_id, count, entry.entry_id, now_ms=now_ms)
@@ -103,6 +117,7 @@ class Partition:
 
         Raises:
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
+            DiskFull: as send.
         """
         config = self._environment.config
         place = MessageId(0, 0, sequence_id, self.name.partition)
@@ -110,6 +125,7 @@ class Partition:
             txn_id, producer_id, sequence_id, count, writers_max=config.txn_writers_max
         ):
             return Accepted(place, duplicate=True)
+        self._environment.disk_reserve.check()
         if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
         now_ms = self._environment.clock.wall_ms()
@@ -117,7 +133,9 @@ class Partition:
             txn_id, producer_id, count, follows=follows, now_ms=now_ms
         )
         writer.stored_bytes += len(batch)
-        self.has_txnlog = True
+        if not self.has_txnlog:
+            self.has_txnlog = True
+            self._environment.defer_rows(self)
         rows = self._environment.commits.batch
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
         key = self._index_key(txn_id)
@@ -171,9 +189,7 @@ class Partition:
                 plan.total,
                 self._environment.clock.wall_ms(),
                 end.txn_id,
-                tuple(
-                    MarkerWriter(one.writer.ordinal, one.writer.writer_id, one.kept) for one in kept
-                ),
+                tuple(_marker_writer(one) for one in kept),
                 sum(one.writer.stored_bytes for one in kept),
             )
         for one in plan.writers:
@@ -220,38 +236,6 @@ class Partition:
         for start in doomed:
             batch.delete(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, ordinal, start))
 
-    # Subscriptions
-
-    def subscription(self, name: str) -> Subscription:
-        """Raises SubscriptionNotFound."""
-        found = self.subscriptions.get(name)
-        if found is None:
-            raise SubscriptionNotFound(f"{self.name} has no subscription {name!r}: subscribe first")
-        return found
-
-    def create_subscription(self, name: str, subscription_id: int, offset: int) -> Subscription:
-        """A new cursor at an offset."""
-        created = self.restore_subscription(name, subscription_id, Acknowledgements(offset))
-        created.write_new_rows(self._environment.commits.batch)
-        return created
-
-    def restore_subscription(
-        self, name: str, subscription_id: int, cursor: Acknowledgements
-    ) -> Subscription:
-        full_name = SubscriptionName(*self.name, name)
-        restored = Subscription(
-            self._environment, full_name, subscription_id, cursor, self.log, self.reader
-        )
-        self.subscriptions[name] = restored
-        return restored
-
-    def delete_subscription(self, name: str) -> None:
-        """Raises SubscriptionNotFound; ResourceInUse while acks pend."""
-        doomed = self.subscription(name)
-        doomed.refuse_deletion()
-        doomed.delete(self._environment.commits.batch)
-        del self.subscriptions[name]
-
     # Retention and deletion
 
     def refuse_deletion(self) -> None:
@@ -261,15 +245,14 @@ class Partition:
                 f"{len(self.index.open)} transactions are open on {self.name}: end them first",
                 open_txns=" ".join(str(txn_id) for txn_id in list(self.index.open)[:100]),
             )
-        for subscription in self.subscriptions.values():
+        for subscription in self.subscriptions:
             subscription.refuse_deletion()
 
     def delete(self) -> None:
         """Remove every row."""
+        self.deleted = True
         batch = self._environment.commits.batch
-        for subscription in self.subscriptions.values():
-            subscription.delete(batch)
-        self.subscriptions.clear()
+        self.subscriptions.delete_all()
         end = end_of_prefix(self._prefix)
         for family in (keys.LOG, keys.TXNLOG, keys.PRODUCERS):
             batch.delete_range(family, self._prefix, end)
@@ -287,17 +270,27 @@ class Partition:
                 keys.in_partition(self.name.topic_id, self.name.partition, entry.entry_id),
             )
             if isinstance(entry, MarkerEntry):
-                start = self._prefix + entry.txn_id.to_bytes()
-                batch.delete_range(keys.TXNLOG, start, end_of_prefix(start))
+                self._delete_messages(batch, entry)
         self.log.trim(entries[-1].end, sum(entry.retained_bytes for entry in entries))
-        for subscription in self.subscriptions.values():
+        for subscription in self.subscriptions:
             subscription.trimmed(self.log.first_offset)
         self._environment.defer_rows(self)
+
+    def _delete_messages(self, batch: WriteBatch, marker: MarkerEntry) -> None:
+        """By their keys where the marker notes them: each range would slow down every read."""
+        if all(writer.batch_starts for writer in marker.writers):
+            for writer in marker.writers:
+                for start in writer.batch_starts:
+                    key = keys.txnlog(self._prefix, marker.txn_id, writer.ordinal, start)
+                    batch.delete(keys.TXNLOG, key)
+            return
+        prefix = self._prefix + marker.txn_id.to_bytes()
+        batch.delete_range(keys.TXNLOG, prefix, end_of_prefix(prefix))
 
     @property
     def lowest_needed_offset(self) -> int:
         """Everything below is acknowledged by every subscription."""
-        floors = [one.cursor.floor for one in self.subscriptions.values()]
+        floors = [one.cursor.floor for one in self.subscriptions]
         return min(floors, default=self.log.durable_end)
 
     def forget_covered(self) -> None:
@@ -305,8 +298,7 @@ class Partition:
         batch = self._environment.commits.batch
         for txn_id in self.index.forget_covered():
             batch.delete(keys.TXNINDEX, self._index_key(txn_id))
-        for subscription in self.subscriptions.values():
-            subscription.forget_covered(batch)
+        self.subscriptions.forget_covered()
 
     def write_new_rows(self) -> None:
         """The rows of a partition that was just created."""
@@ -318,6 +310,7 @@ class Partition:
             first_offset=self.log.first_offset,
             end_offset=self.log.end_offset,
             retained_bytes=max(0, self.log.retained_bytes),
+            has_txnlog=self.has_txnlog,
         )
         batch.put(keys.PARTITIONS, self._prefix, row.SerializeToString())
         for producer_id in self.producers.dirty:
@@ -354,11 +347,22 @@ class Partition:
 
     def _advance(self, durable_end: int) -> None:
         self.log.advance(durable_end)
-        for subscription in self.subscriptions.values():
-            subscription.wake()
+        for subscription in self.subscriptions:
+            subscription.delivery.wake()
 
     def _message_id(self, entry_id: int) -> MessageId:
         return MessageId(self.ledger_id, entry_id, 0, self.name.partition)
 
     def _index_key(self, txn_id: TxnID) -> bytes:
         return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
+
+
+def _marker_writer(one: KeptWriter) -> MarkerWriter:
+    starts = one.writer.batch_starts
+    noted = len(starts) <= BATCH_STARTS_NOTED_MAX
+    return MarkerWriter(
+        one.writer.ordinal,
+        one.writer.writer_id,
+        one.kept,
+        tuple(start for start in starts if start < one.kept) if noted else (),
+    )

@@ -47,6 +47,7 @@ class Recovery:
         self._orphans: dict[int, list[int]] = {}
         self._partitions: dict[tuple[int, int], Partition] = {}
         self._subscriptions: dict[tuple[int, int, int], Subscription] = {}
+        self._subscription_indexes: dict[tuple[int, int, int], TransactionIndex] = {}
 
     async def run(self) -> None:
         """Raises StoreFailed."""
@@ -90,11 +91,6 @@ class Recovery:
                 for partition in topic.partitions:
                     name = partition.name
                     self._partitions[name.topic_id, name.partition] = partition
-                    prefix = keys.partition(name.topic_id, name.partition)
-                    txnlog = await self._store.scan(
-                        keys.TXNLOG, prefix, end_of_prefix(prefix), rows_max=1
-                    )
-                    partition.has_txnlog = bool(txnlog)
 
     async def _read_producers(self) -> None:
         async for rows in pages(self._store, keys.PRODUCERS, b"", KEY_END):
@@ -120,10 +116,15 @@ class Recovery:
                 partition = self._partitions.get(place[:2])
                 if partition is None:
                     continue
+                name, subscription_id = record.subscription, record.subscription_id
+                if record.absent:
+                    absent = partition.subscriptions.restore_absent(name, subscription_id)
+                    self._subscription_indexes[place] = absent.index
+                    continue
                 cursor = Acknowledgements.restored(cursors.get(place, []))
-                self._subscriptions[place] = partition.restore_subscription(
-                    record.subscription, record.subscription_id, cursor
-                )
+                restored = partition.subscriptions.restore(name, subscription_id, cursor)
+                self._subscriptions[place] = restored
+                self._subscription_indexes[place] = restored.index
 
     async def _read_index(self) -> None:
         for start, end in self._uncovered_ranges():
@@ -138,8 +139,7 @@ class Recovery:
         self, topic_id: int, number: int, subscription_id: int
     ) -> TransactionIndex | None:
         if subscription_id:
-            subscription = self._subscriptions.get((topic_id, number, subscription_id))
-            return subscription.index if subscription is not None else None
+            return self._subscription_indexes.get((topic_id, number, subscription_id))
         partition = self._partitions.get((topic_id, number))
         return partition.index if partition is not None else None
 

@@ -32,6 +32,8 @@ async def trim_partition(environment: Environment, topic: Topic, partition: Part
         rows_max=ENTRIES_AT_ONCE,
         bytes_max=16 * 1024 * 1024,
     )
+    if partition.deleted:
+        return 0
     limit = log.durable_end
     if record.retain_unconsumed == wire.YES:
         limit = min(limit, partition.lowest_needed_offset)

@@ -1,37 +1,33 @@
-"""One subscription on one partition: its consumers' conversations, its acks, its deliveries.
+"""One subscription on one partition: its acks, the transactions that hold some of them, its rows.
 
-What an offset's state is lies in `acknowledgements`, who gets it in `dispatch`, which transactions
+What an offset's state is lies in `acknowledgements`, who gets it in `delivery`, which transactions
 touched it in `transaction_index`; this module makes the three agree and writes their rows.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-from collections.abc import Iterable
-
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
-from magnetar_broker.dispatch import Consumer, Dispatcher, SubscriptionType
+from magnetar_broker.delivery import Delivery
+from magnetar_broker.dispatch import Dispatcher
 from magnetar_broker.environment import Environment
-from magnetar_broker.log_reader import LogReader, StoredBatch
+from magnetar_broker.log_reader import LogReader
 from magnetar_broker.offset_set import OffsetSet, Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.transaction_index import End, TransactionIndex
-from magnetar_core.commands import CommandSession
-from magnetar_core.errors import InvalidArgument, OutOfRange, QuotaExceeded, ResourceInUse
+from magnetar_core.errors import Gone, InvalidArgument, OutOfRange, QuotaExceeded, ResourceInUse
 from magnetar_core.ids import SubscriptionName, TxnID
-from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
-from magnetar_storage.store import WriteBatch, end_of_prefix
-
-# Attach epochs remembered of consumers that have left.
-PAST_CONSUMERS_MAX = 1_000
+from magnetar_storage.store import WriteBatch
 
 
 class Subscription:
-    """A cursor and its consumers."""
+    """A cursor and its consumers.
+
+    Args:
+        index: the transactions that acknowledged here or named it.
+    """
 
     def __init__(
         self,
@@ -39,88 +35,19 @@ class Subscription:
         name: SubscriptionName,
         subscription_id: int,
         cursor: Acknowledgements,
-        log: PartitionLog,
+        index: TransactionIndex,
+        partition_log: PartitionLog,
         reader: LogReader,
     ) -> None:
         self.name = name
         self.subscription_id = subscription_id
         self.cursor = cursor
+        self.index = index
         self.dispatcher = Dispatcher(cursor, name.partition)
-        self.index = TransactionIndex(
-            environment.watermarks.covers, environment.watermarks.is_superseded
-        )
+        self.delivery = Delivery(environment, name, self.dispatcher, partition_log, reader)
         self._environment = environment
-        self._log = log
-        self._reader = reader
+        self._log = partition_log
         self._prefix = keys.in_partition(name.topic_id, name.partition, subscription_id)
-        self._sessions: dict[int, CommandSession] = {}
-        self._attach_epochs: dict[int, int] = {}
-        self._read_ahead: deque[StoredBatch] = deque()
-        self._pumping = False
-        self._closed = False
-        # Raised by whatever makes batches that are being read stale.
-        self._generation = 0
-
-    # Consumers
-
-    def attach(
-        self,
-        session: CommandSession,
-        consumer_id: int,
-        consumer_name: str,
-        subscription_type: SubscriptionType,
-        attach_epoch: int,
-    ) -> None:
-        """A consumer joins on this conversation; its earlier self leaves.
-
-        Raises:
-            ConsumerBusy, SubscriptionExists: as Dispatcher.attach.
-            InvalidArgument: a late copy of an earlier attempt.
-        """
-        if attach_epoch < self._attach_epochs.get(consumer_id, 0):
-            raise InvalidArgument("a newer attachment of this consumer exists")
-        earlier = self._consumer(consumer_id)
-        if earlier is not None:
-            same_session = self._sessions.get(consumer_id) is session
-            if same_session and earlier.attach_epoch == attach_epoch:
-                return
-            self._detach(earlier)
-        consumer = Consumer(consumer_id, consumer_name, attach_epoch)
-        self.dispatcher.attach(consumer, subscription_type)
-        self._sessions[consumer_id] = session
-        self._attach_epochs.pop(consumer_id, None)
-        self._attach_epochs[consumer_id] = attach_epoch
-        while len(self._attach_epochs) > len(self._sessions) + PAST_CONSUMERS_MAX:
-            del self._attach_epochs[next(iter(self._attach_epochs))]
-        session.close_callbacks.append(lambda: self.close_consumer(session, consumer_id))
-        self._tell_active()
-        if earlier is not None:
-            # What its earlier self held may go to others.
-            self.wake()
-
-    def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
-        """A consumer leaves, if it is attached by this conversation."""
-        consumer = self._consumer(consumer_id)
-        if consumer is not None and self._sessions.get(consumer_id) is session:
-            self._detach(consumer)
-            self._tell_active()
-            self.wake()
-
-    def is_active(self, consumer_id: int) -> bool:
-        active = self.dispatcher.active
-        return active is None or active.consumer_id == consumer_id
-
-    def flow(self, session: CommandSession | None, consumer_id: int, permits: int) -> None:
-        consumer = self._consumer(consumer_id)
-        if consumer is not None and self._sessions.get(consumer_id) is session:
-            consumer.permits += permits
-            self.wake()
-
-    def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
-        consumer = self._consumer(consumer_id)
-        if consumer is not None:
-            self.dispatcher.nack(consumer, ranges)
-            self.wake()
 
     # Acknowledgements
 
@@ -213,6 +140,10 @@ class Subscription:
         self.dispatcher.withhold(released)
         self._environment.when_durable(lambda: self._release(released))
 
+    def _release(self, offsets: OffsetSet) -> None:
+        self.dispatcher.release(offsets)
+        self.delivery.wake()
+
     # Administration
 
     def seek(self, offset: int) -> None:
@@ -221,7 +152,10 @@ class Subscription:
         Raises:
             ResourceInUse: transactions have acknowledged here and not ended.
             OutOfRange: not in the log.
+            Gone: deleted meanwhile.
         """
+        if self.delivery.closed:
+            raise Gone(f"subscription {self.name} was deleted")
         self._refuse_pending("seek")
         if not self._log.first_offset <= offset <= self._log.end_offset:
             raise OutOfRange(
@@ -230,48 +164,23 @@ class Subscription:
                 end_offset=self._log.end_offset,
             )
         self.cursor.move_floor(offset)
-        self._generation += 1
-        self._read_ahead.clear()
         self._environment.defer_rows(self)
-        self._environment.when_durable(self._restart_dispatch)
-        self._detach_all()
+        self.delivery.cursor_moved()
 
     def refuse_deletion(self) -> None:
         """Raises ResourceInUse while acks pend."""
         self._refuse_pending("deletion")
 
-    def delete(self, batch: WriteBatch) -> None:
-        """Remove all rows; attached consumers are told."""
-        self._closed = True
-        batch.delete(keys.SUBSCRIPTIONS, self._prefix)
-        end = end_of_prefix(self._prefix)
-        batch.delete_range(keys.CURSORS, self._prefix, end)
-        batch.delete_range(keys.PENDINGACKS, self._prefix, end)
-        for txn_id in self.index.ended:
-            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
+    def close(self) -> None:
+        """It is being deleted; attached consumers are told. Its rows are the owner's to remove."""
+        self.delivery.closed = True
         self._environment.deferred_rows.pop(self, None)
-        self._detach_all()
+        self.delivery.close_consumers()
 
     def trimmed(self, first_offset: int) -> None:
         """Retention removed what lies below, also what was not consumed."""
         self.cursor.skip_to(first_offset)
         self.dispatcher.skip_to(first_offset)
-        self._environment.defer_rows(self)
-
-    def forget_covered(self, batch: WriteBatch) -> None:
-        for txn_id in self.index.forget_covered():
-            batch.delete(keys.TXNINDEX, self._index_key(txn_id))
-
-    def write_new_rows(self, batch: WriteBatch) -> None:
-        """The rows of a subscription that was just created."""
-        row = records.SubscriptionRecord(
-            subscription_id=self.subscription_id,
-            topic_id=self.name.topic_id,
-            partition=self.name.partition,
-            subscription=self.name.subscription,
-        )
-        batch.put(keys.SUBSCRIPTIONS, self._prefix, row.SerializeToString())
-        self.cursor.mark_new()
         self._environment.defer_rows(self)
 
     def write_deferred_rows(self, batch: WriteBatch) -> None:
@@ -287,136 +196,10 @@ class Subscription:
         cursor.dirty_chunks.clear()
 
     @property
-    def consumer_names(self) -> list[str]:
-        return [one.name or str(one.consumer_id) for one in self.dispatcher.consumers]
-
-    @property
     def backlog(self) -> int:
         """Messages that are not DELETED."""
         above = self._log.durable_end - self.cursor.floor
         return max(0, above - len(self.cursor.deleted))
-
-    # Delivery
-
-    def wake(self) -> None:
-        """Something changed: deliver what can be delivered."""
-        if not self._pumping and not self._closed and self._next_offset() is not None:
-            self._pumping = True
-            self._environment.spawn(self._pump())
-
-    async def _pump(self) -> None:
-        try:
-            while (offset := self._next_offset()) is not None:
-                ahead = self._read_ahead
-                while ahead and not ahead[0].first_offset <= offset < ahead[0].end:
-                    ahead.popleft()
-                if not ahead:
-                    generation = self._generation
-                    batches = await self._read(offset)
-                    if generation != self._generation:
-                        continue
-                    ahead.extend(batches)
-                self._deliver()
-                # A long backlog lets the others have their turn.
-                await asyncio.sleep(0)
-        finally:
-            self._pumping = False
-
-    async def _read(self, offset: int) -> list[StoredBatch]:
-        bytes_max = self._environment.config.dispatch_bytes_max
-        try:
-            return await self._reader.read(offset, bytes_max=bytes_max)
-        except OutOfRange:
-            # Trimmed between the decision and the read.
-            self.dispatcher.skip_to(self._log.first_offset)
-            return []
-
-    def _next_offset(self) -> int | None:
-        if self._closed:
-            return None
-        return self.dispatcher.next_offset(self._log.durable_end)
-
-    def _deliver(self) -> None:
-        """Hand out what was read ahead, as far as permits go."""
-        deliveries: dict[int, list[wire.DeliveredBatch]] = {}
-        ahead = self._read_ahead
-        while ahead:
-            offset = self._next_offset()
-            stored = ahead[0]
-            if offset is None or not stored.first_offset <= offset < stored.end:
-                break
-            assignment = self.dispatcher.assign(
-                stored.first_offset, stored.count, stored.visible_count
-            )
-            if assignment is not None:
-                deliveries.setdefault(assignment.consumer.consumer_id, []).append(
-                    delivered_batch(stored, assignment.excluded, assignment.redelivery_count)
-                )
-        for consumer_id, batches in deliveries.items():
-            self._push(consumer_id, batches)
-
-    def _push(self, consumer_id: int, batches: list[wire.DeliveredBatch]) -> None:
-        session = self._sessions.get(consumer_id)
-        if session is None:
-            return
-        session.push(
-            wire.CommandDeliver(
-                consumer_id=consumer_id,
-                topic_id=self.name.topic_id,
-                partition=self.name.partition,
-                ledger_id=1,
-                batches=batches,
-            )
-        )
-        self._environment.metrics.messages_out.inc(
-            sum(
-                one.num_messages - sum(gap.last - gap.first + 1 for gap in one.excluded)
-                for one in batches
-            )
-        )
-
-    def _release(self, offsets: OffsetSet) -> None:
-        self.dispatcher.release(offsets)
-        self.wake()
-
-    def _restart_dispatch(self) -> None:
-        self._generation += 1
-        self._read_ahead.clear()
-        self.dispatcher.restart()
-        self.wake()
-
-    def _consumer(self, consumer_id: int) -> Consumer | None:
-        for consumer in self.dispatcher.consumers:
-            if consumer.consumer_id == consumer_id:
-                return consumer
-        return None
-
-    def _detach(self, consumer: Consumer) -> None:
-        self.dispatcher.detach(consumer)
-        self._sessions.pop(consumer.consumer_id, None)
-
-    def _detach_all(self) -> None:
-        for consumer in list(self.dispatcher.consumers):
-            self._tell(consumer, active=False, closed=True)
-            self._detach(consumer)
-
-    def _tell_active(self) -> None:
-        if self.dispatcher.type is SubscriptionType.FAILOVER:
-            for consumer in self.dispatcher.consumers:
-                self._tell(consumer, active=consumer is self.dispatcher.active, closed=False)
-
-    def _tell(self, consumer: Consumer, *, active: bool, closed: bool) -> None:
-        session = self._sessions.get(consumer.consumer_id)
-        if session is not None:
-            session.push(
-                wire.CommandConsumerChange(
-                    consumer_id=consumer.consumer_id,
-                    topic_id=self.name.topic_id,
-                    partition=self.name.partition,
-                    active=active,
-                    closed=closed,
-                )
-            )
 
     def _check_ranges(self, ranges: list[Range]) -> None:
         for first, last in ranges:
@@ -437,19 +220,3 @@ class Subscription:
     def _index_key(self, txn_id: TxnID) -> bytes:
         name = self.name
         return keys.txnindex(txn_id, name.topic_id, name.partition, self.subscription_id)
-
-
-def delivered_batch(
-    stored: StoredBatch, excluded: Iterable[Range], redelivery_count: int = 0
-) -> wire.DeliveredBatch:
-    """A stored batch as it goes over the wire."""
-    return wire.DeliveredBatch(
-        entry_id=stored.entry_id,
-        first_index=stored.first_index,
-        num_messages=stored.count,
-        batch=stored.batch,
-        excluded=[common.OffsetRange(first=first, last=last) for first, last in excluded],
-        redelivery_count=redelivery_count,
-        append_time_ms=stored.append_time_ms,
-        txn_id=stored.txn_id.to_wire() if stored.txn_id is not None else None,
-    )

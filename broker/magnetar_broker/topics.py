@@ -14,6 +14,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, TopicExists, TopicNotFound
 from magnetar_core.ids import PartitionName
+from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
 
@@ -76,6 +77,10 @@ class Topics:
             )
         return topic.partitions[number]
 
+    def named(self, name: common.Partition | common.Subscription) -> Partition:
+        """The partition that a command speaks of. Raises as partition()."""
+        return self.partition(name.topic, name.partition, name.topic_id)
+
     def create(self, command: wire.CommandCreateTopic) -> Topic:
         """A new topic.
 
@@ -83,7 +88,9 @@ class Topics:
             InvalidArgument: the name, or the number of partitions.
             TopicExists: the name is taken.
             QuotaExceeded: too many topics.
+            DiskFull: the disk's reserve is reached.
         """
+        self._environment.disk_reserve.check()
         config = self._environment.config
         if TOPIC_NAME.fullmatch(command.topic) is None:
             raise InvalidArgument(
@@ -123,6 +130,7 @@ class Topics:
                 self._environment,
                 PartitionName(record.topic, number, record.topic_id),
                 rows.get(number, records.PartitionRow()),
+                self._take_subscription_id,
             )
             for number in range(record.partitions)
         )
@@ -145,7 +153,7 @@ class Topics:
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
         del self._topics[name]
 
-    def take_subscription_id(self) -> int:
+    def _take_subscription_id(self) -> int:
         """A new id; never reused."""
         taken = self.next_subscription_id
         self.next_subscription_id += 1

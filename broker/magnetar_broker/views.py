@@ -28,20 +28,24 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
                 first_offset=partition.log.first_offset,
                 end_offset=partition.log.durable_end,
                 has_txnlog=partition.has_txnlog,
+                open_txn_count=len(partition.index.open),
                 open_txns=[one.to_wire() for one in list(partition.index.open)[:TXNS_SHOWN_MAX]],
                 subscriptions=[
                     topic_wire.SubscriptionDescription(
-                        subscription=name,
+                        subscription=subscription.name.subscription,
                         mark_delete_offset=subscription.cursor.floor,
                         backlog=subscription.backlog,
+                        pending_txn_count=len(subscription.index.open),
                         pending_ack_count=len(subscription.cursor.pending),
                         pending_txns=[
                             one.to_wire() for one in list(subscription.index.open)[:TXNS_SHOWN_MAX]
                         ],
-                        consumers=subscription.consumer_names,
+                        consumers=subscription.delivery.consumer_names,
                         unacked_count=subscription.dispatcher.held_count,
                     )
-                    for name, subscription in sorted(partition.subscriptions.items())
+                    for subscription in sorted(
+                        partition.subscriptions, key=lambda one: one.name.subscription
+                    )
                 ],
             )
             for partition in topic.partitions

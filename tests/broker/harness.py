@@ -179,7 +179,7 @@ class World:
         return self.broker.topics.get("t").partitions[number]
 
     def subscription(self, name: str = "s") -> Subscription:
-        return self.partition().subscription(name)
+        return self.partition().subscriptions.get(name)
 
     async def rows(self, family: str) -> list[tuple[bytes, bytes]]:
         store = self.broker.environment.store

@@ -276,6 +276,7 @@ def test_unsubscribing_removes_every_row_and_tells_consumers() -> None:
         await client.ask(end(T1, on="s"))
         await client.ask(wire.CommandUnsubscribe(subscription=subscription()))
         assert [change.closed for change in client.changes] == [True]
+        await client.ask(watermark(2))
         for family in (keys.SUBSCRIPTIONS, keys.CURSORS, keys.PENDINGACKS, keys.TXNINDEX):
             assert await world.rows(family) == [], family
         await refused(client, ack((0, 0)), SubscriptionNotFound)

@@ -16,7 +16,6 @@ from magnetar_core.errors import (
     MessageTooLarge,
     QuotaExceeded,
     SequenceGap,
-    SubscriptionNotFound,
     TopicNotFound,
     TxnIncomplete,
 )
@@ -524,6 +523,6 @@ def test_an_end_on_a_subscription_that_is_gone_says_so() -> None:
     """protocol.md, Ends at a participant: the coordinator counts this answer as done."""
 
     async def scenario(world: World) -> None:
-        await refused(world.client, end(T1, on="none"), SubscriptionNotFound)
+        await refused(world.client, end(T1, on="none"), Gone)
 
     run(scenario)

@@ -63,7 +63,12 @@ async def late_subscription(world: World, unit: RawUnit, random: Random) -> None
         topic="mix", subscription=f"late-{unit.name}", partition=0, topic_id=topic_id
     )
     await client.add_subscription(unit.txn_id, name)
+    existed_before = random.random() < 0.5
+    if existed_before:
+        await attach(client, name, random.getrandbits(63))
     await unit.end(unit.end_command(ABORT, wait_finished=True))
+    if existed_before:
+        await client.insist(BROKER, broker_pb2.CommandUnsubscribe(subscription=name))
     held = await attach(client, name, random.getrandbits(63))
     if not held.messages:
         return
@@ -81,6 +86,7 @@ async def late_subscription(world: World, unit: RawUnit, random: Random) -> None
         )
     except InvalidTxnState:
         world.provoked["d late"] += 1
+        await client.insist(BROKER, broker_pb2.CommandUnsubscribe(subscription=name))
         return
     cursor = ("mix", 0, name.subscription)
     world.history.ack_confirmed(cursor, [offset], unit.record, asked_at=asked_at)

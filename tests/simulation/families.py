@@ -159,9 +159,9 @@ FAMILIES = {
             _plan(
                 {"atomic": 2, "worker": 1, "consumer": 1, "sloppy": 2},
                 CRASHES,
-                only=(ack_tricks.zombie_acker,),
+                only=(ack_tricks.zombie_acker, ack_tricks.late_subscription),
             ),
-            _provoked("d"),
+            _provoked("d", "d late"),
         ),
         Family(
             "e",

@@ -25,6 +25,7 @@ TRICKS = (
     end_tricks.lost_messages,
     end_tricks.zombie_sender,
     ack_tricks.zombie_acker,
+    ack_tricks.late_subscription,
     end_tricks.contrary_ends,
     end_tricks.end_without_counts,
     end_tricks.end_of_nothing,

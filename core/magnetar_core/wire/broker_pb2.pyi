@@ -200,18 +200,20 @@ class CommandDeliver(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ...) -> None: ...
 
 class CommandConsumerChange(_message.Message):
-    __slots__ = ("consumer_id", "topic_id", "partition", "active", "closed")
+    __slots__ = ("consumer_id", "topic_id", "partition", "active", "closed", "error")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic_id: int
     partition: int
     active: bool
     closed: bool
-    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ...) -> None: ...
+    error: _common_pb2.ServerError
+    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
 
 class CommandAck(_message.Message):
     __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id")

@@ -90,16 +90,18 @@ class TopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[_topic_pb2.RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("subscription_id", "topic_id", "partition", "subscription")
+    __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent")
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
     subscription_id: int
     topic_id: int
     partition: int
     subscription: str
-    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ...) -> None: ...
+    absent: bool
+    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ...) -> None: ...
 
 class CommitMarker(_message.Message):
     __slots__ = ("txn_id", "writers", "stored_bytes")
@@ -112,14 +114,16 @@ class CommitMarker(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., writers: _Optional[_Iterable[_Union[MarkerWriter, _Mapping]]] = ..., stored_bytes: _Optional[int] = ...) -> None: ...
 
 class MarkerWriter(_message.Message):
-    __slots__ = ("ordinal", "producer_id", "count")
+    __slots__ = ("ordinal", "producer_id", "count", "batch_starts")
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    BATCH_STARTS_FIELD_NUMBER: _ClassVar[int]
     ordinal: int
     producer_id: int
     count: int
-    def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+    batch_starts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionIndexRow(_message.Message):
     __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest")
@@ -158,14 +162,16 @@ class ProducerRow(_message.Message):
     def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
-    __slots__ = ("first_offset", "end_offset", "retained_bytes")
+    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     end_offset: int
     retained_bytes: int
-    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ...) -> None: ...
+    has_txnlog: bool
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ...) -> None: ...
 
 class WatermarkRow(_message.Message):
     __slots__ = ("incarnation", "low_watermark", "live", "orphans")

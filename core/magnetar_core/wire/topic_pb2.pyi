@@ -78,7 +78,7 @@ class CommandDescribeTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
-    __slots__ = ("partition", "broker_name", "ledger_id", "first_offset", "end_offset", "has_txnlog", "open_txns", "subscriptions")
+    __slots__ = ("partition", "broker_name", "ledger_id", "first_offset", "end_offset", "has_txnlog", "open_txns", "subscriptions", "open_txn_count")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class PartitionDescription(_message.Message):
     HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
     OPEN_TXNS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TXN_COUNT_FIELD_NUMBER: _ClassVar[int]
     partition: int
     broker_name: str
     ledger_id: int
@@ -95,10 +96,11 @@ class PartitionDescription(_message.Message):
     has_txnlog: bool
     open_txns: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionDescription]
-    def __init__(self, partition: _Optional[int] = ..., broker_name: _Optional[str] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., open_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionDescription, _Mapping]]] = ...) -> None: ...
+    open_txn_count: int
+    def __init__(self, partition: _Optional[int] = ..., broker_name: _Optional[str] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., open_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionDescription, _Mapping]]] = ..., open_txn_count: _Optional[int] = ...) -> None: ...
 
 class SubscriptionDescription(_message.Message):
-    __slots__ = ("subscription", "mark_delete_offset", "backlog", "pending_ack_count", "pending_txns", "consumers", "unacked_count")
+    __slots__ = ("subscription", "mark_delete_offset", "backlog", "pending_ack_count", "pending_txns", "consumers", "unacked_count", "pending_txn_count")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BACKLOG_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +108,7 @@ class SubscriptionDescription(_message.Message):
     PENDING_TXNS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     UNACKED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_TXN_COUNT_FIELD_NUMBER: _ClassVar[int]
     subscription: str
     mark_delete_offset: int
     backlog: int
@@ -113,7 +116,8 @@ class SubscriptionDescription(_message.Message):
     pending_txns: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     consumers: _containers.RepeatedScalarFieldContainer[str]
     unacked_count: int
-    def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ...) -> None: ...
+    pending_txn_count: int
+    def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ..., pending_txn_count: _Optional[int] = ...) -> None: ...
 
 class CommandDeleteTopic(_message.Message):
     __slots__ = ("topic",)

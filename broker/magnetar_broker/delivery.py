@@ -1,0 +1,283 @@
+"""Delivery on one subscription and partition: who is attached, and what is pushed to them.
+
+Who gets which message is decided in `dispatch`; here are the conversations, and the one task that
+reads what comes next and hands it out as far as permits go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+from magnetar_broker.dispatch import Consumer, Dispatcher, SubscriptionType
+from magnetar_broker.environment import Environment
+from magnetar_broker.log_reader import LogReader, StoredBatch
+from magnetar_broker.offset_set import Range
+from magnetar_broker.partition_log import PartitionLog
+from magnetar_core.commands import CommandSession
+from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError, OutOfRange
+from magnetar_core.ids import SubscriptionName
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+
+log = logging.getLogger(__name__)
+
+# Attach epochs remembered of consumers that have left.
+PAST_CONSUMERS_MAX = 1_000
+
+
+class Delivery:
+    """The attached consumers of one subscription, and the stream of messages to them."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        name: SubscriptionName,
+        dispatcher: Dispatcher,
+        partition_log: PartitionLog,
+        reader: LogReader,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.closed = False
+        self._environment = environment
+        self._name = name
+        self._log = partition_log
+        self._reader = reader
+        self._sessions: dict[int, CommandSession] = {}
+        self._attach_epochs: dict[int, int] = {}
+        self._read_ahead: deque[StoredBatch] = deque()
+        self._pumping = False
+        # Moves of the cursor that are not durable yet: until then nothing goes out.
+        self._moves_under_way = 0
+        # Raised by whatever makes batches that are being read stale.
+        self._generation = 0
+
+    # Consumers
+
+    def attach(
+        self,
+        session: CommandSession,
+        consumer_id: int,
+        consumer_name: str,
+        subscription_type: SubscriptionType,
+        attach_epoch: int,
+    ) -> None:
+        """A consumer joins on this conversation; its earlier self leaves.
+
+        Raises:
+            ConsumerBusy, SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
+            InvalidArgument: a late copy of an earlier attempt.
+        """
+        if attach_epoch < self._attach_epochs.get(consumer_id, 0):
+            raise InvalidArgument("a newer attachment of this consumer exists")
+        earlier = self._consumer(consumer_id)
+        if earlier is not None:
+            same_session = self._sessions.get(consumer_id) is session
+            if same_session and earlier.attach_epoch == attach_epoch:
+                return
+        self.dispatcher.check_attach(subscription_type, replaced=earlier)
+        if earlier is not None:
+            self._detach(earlier)
+        consumer = Consumer(consumer_id, consumer_name, attach_epoch)
+        self.dispatcher.attach(consumer, subscription_type)
+        self._sessions[consumer_id] = session
+        self._attach_epochs.pop(consumer_id, None)
+        self._attach_epochs[consumer_id] = attach_epoch
+        while len(self._attach_epochs) > len(self._sessions) + PAST_CONSUMERS_MAX:
+            del self._attach_epochs[next(iter(self._attach_epochs))]
+        session.close_callbacks.append(lambda: self.close_consumer(session, consumer_id))
+        self._tell_active()
+        if earlier is not None:
+            # What its earlier self held may go to others.
+            self.wake()
+
+    def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
+        """A consumer leaves, if it is attached by this conversation."""
+        consumer = self._consumer(consumer_id)
+        if consumer is not None and self._sessions.get(consumer_id) is session:
+            self._detach(consumer)
+            self._tell_active()
+            self.wake()
+
+    def is_active(self, consumer_id: int) -> bool:
+        active = self.dispatcher.active
+        return active is None or active.consumer_id == consumer_id
+
+    def flow(self, session: CommandSession | None, consumer_id: int, permits: int) -> None:
+        consumer = self._consumer(consumer_id)
+        if consumer is not None and self._sessions.get(consumer_id) is session:
+            consumer.permits += permits
+            self.wake()
+
+    def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
+        consumer = self._consumer(consumer_id)
+        if consumer is not None:
+            self.dispatcher.nack(consumer, ranges)
+            self.wake()
+
+    def close_consumers(self, error: MagnetarError | None = None) -> None:
+        """Tell everybody to attach again, or why that will not help."""
+        for consumer in list(self.dispatcher.consumers):
+            self._tell(consumer, active=False, closed=True, error=error)
+            self._detach(consumer)
+
+    @property
+    def consumer_names(self) -> list[str]:
+        return [one.name or str(one.consumer_id) for one in self.dispatcher.consumers]
+
+    # Moves of the cursor
+
+    def cursor_moved(self) -> None:
+        """Deliver from the cursor's new place, once that is durable; nothing until then."""
+        self._forget_read()
+        self._moves_under_way += 1
+        self._environment.when_durable(self._restart)
+        self.close_consumers()
+
+    def _restart(self) -> None:
+        self._moves_under_way -= 1
+        self._forget_read()
+        self.dispatcher.restart()
+        self.wake()
+
+    def _forget_read(self) -> None:
+        self._generation += 1
+        self._read_ahead.clear()
+
+    # Messages
+
+    def wake(self) -> None:
+        """Something changed: deliver what can be delivered."""
+        if not self._pumping and self._next_offset() is not None:
+            self._pumping = True
+            self._environment.spawn(self._pump())
+
+    async def _pump(self) -> None:
+        try:
+            while (offset := self._next_offset()) is not None:
+                ahead = self._read_ahead
+                while ahead and not ahead[0].first_offset <= offset < ahead[0].end:
+                    ahead.popleft()
+                if not ahead:
+                    generation = self._generation
+                    batches = await self._read(offset)
+                    if generation != self._generation:
+                        continue
+                    ahead.extend(batches)
+                self._deliver()
+                # A long backlog lets the others have their turn.
+                await asyncio.sleep(0)
+        finally:
+            self._pumping = False
+
+    async def _read(self, offset: int) -> list[StoredBatch]:
+        bytes_max = self._environment.config.dispatch_bytes_max
+        try:
+            return await self._reader.read(offset, bytes_max=bytes_max)
+        except OutOfRange:
+            # Trimmed between the decision and the read.
+            self.dispatcher.skip_to(self._log.first_offset)
+        except DataLoss as error:
+            if self.closed:
+                return []
+            log.error("%s cannot be delivered from offset %d: %s", self._name, offset, error)
+            self.close_consumers(error)
+        return []
+
+    def _next_offset(self) -> int | None:
+        if self.closed or self._moves_under_way:
+            return None
+        return self.dispatcher.next_offset(self._log.durable_end)
+
+    def _deliver(self) -> None:
+        """Hand out what was read ahead, as far as permits go."""
+        deliveries: dict[int, list[wire.DeliveredBatch]] = {}
+        ahead = self._read_ahead
+        while ahead:
+            offset = self._next_offset()
+            stored = ahead[0]
+            if offset is None or not stored.first_offset <= offset < stored.end:
+                break
+            assignment = self.dispatcher.assign(
+                stored.first_offset, stored.count, stored.visible_count
+            )
+            if assignment is not None:
+                deliveries.setdefault(assignment.consumer.consumer_id, []).append(
+                    delivered_batch(stored, assignment.excluded, assignment.redelivery_count)
+                )
+        for consumer_id, batches in deliveries.items():
+            self._push(consumer_id, batches)
+
+    def _push(self, consumer_id: int, batches: list[wire.DeliveredBatch]) -> None:
+        session = self._sessions.get(consumer_id)
+        if session is None:
+            return
+        session.push(
+            wire.CommandDeliver(
+                consumer_id=consumer_id,
+                topic_id=self._name.topic_id,
+                partition=self._name.partition,
+                ledger_id=1,
+                batches=batches,
+            )
+        )
+        self._environment.metrics.messages_out.inc(
+            sum(
+                one.num_messages - sum(gap.last - gap.first + 1 for gap in one.excluded)
+                for one in batches
+            )
+        )
+
+    def _consumer(self, consumer_id: int) -> Consumer | None:
+        for consumer in self.dispatcher.consumers:
+            if consumer.consumer_id == consumer_id:
+                return consumer
+        return None
+
+    def _detach(self, consumer: Consumer) -> None:
+        self.dispatcher.detach(consumer)
+        self._sessions.pop(consumer.consumer_id, None)
+
+    def _tell_active(self) -> None:
+        if self.dispatcher.type is SubscriptionType.FAILOVER:
+            for consumer in self.dispatcher.consumers:
+                self._tell(consumer, active=consumer is self.dispatcher.active)
+
+    def _tell(
+        self,
+        consumer: Consumer,
+        *,
+        active: bool,
+        closed: bool = False,
+        error: MagnetarError | None = None,
+    ) -> None:
+        session = self._sessions.get(consumer.consumer_id)
+        if session is not None:
+            session.push(
+                wire.CommandConsumerChange(
+                    consumer_id=consumer.consumer_id,
+                    topic_id=self._name.topic_id,
+                    partition=self._name.partition,
+                    active=active,
+                    closed=closed,
+                    error=error.to_wire() if error is not None else None,
+                )
+            )
+
+
+def delivered_batch(
+    stored: StoredBatch, excluded: Iterable[Range], redelivery_count: int = 0
+) -> wire.DeliveredBatch:
+    """A stored batch as it goes over the wire."""
+    return wire.DeliveredBatch(
+        entry_id=stored.entry_id,
+        first_index=stored.first_index,
+        num_messages=stored.count,
+        batch=stored.batch,
+        excluded=[common.OffsetRange(first=first, last=last) for first, last in excluded],
+        redelivery_count=redelivery_count,
+        append_time_ms=stored.append_time_ms,
+        txn_id=stored.txn_id.to_wire() if stored.txn_id is not None else None,
+    )

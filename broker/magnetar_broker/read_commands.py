@@ -1,0 +1,84 @@
+"""CommandRead and CommandPeek: a partition's committed messages, without a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar_broker.delivery import delivered_batch
+from magnetar_broker.offset_set import Range
+from magnetar_broker.partition import Partition
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics import Topics
+from magnetar_broker.views import messages_of
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import DataLoss, Gone
+from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.wire import broker_pb2 as wire
+
+READ_MESSAGES_DEFAULT = 1_000
+READ_BYTES_DEFAULT = 1 << 20
+
+
+class ReadCommands:
+    """Answers come from a task, since the store is read."""
+
+    def __init__(self, topics: Topics, replies: Replies) -> None:
+        self._topics = topics
+        self._replies = replies
+        self.handlers: Mapping[str, Handler] = {"read": self._read, "peek": self._peek}
+
+    def _read(self, command: wire.CommandRead, reply: Reply) -> None:
+        partition = self._topics.named(command.partition)
+        self._replies.answer_later(reply, self._read_batches(partition, command))
+
+    async def _read_batches(
+        self, partition: Partition, command: wire.CommandRead
+    ) -> wire.CommandReadResponse:
+        messages_max = command.messages_max or READ_MESSAGES_DEFAULT
+        bytes_max = min(command.bytes_max or READ_BYTES_DEFAULT, FRAME_BYTES_MAX // 4)
+        start = command.start_offset
+        try:
+            stored = await partition.reader.read(start, bytes_max=bytes_max)
+        except DataLoss:
+            if partition.deleted:
+                raise Gone(f"{partition.name} was deleted while it was read") from None
+            raise
+        batches: list[wire.DeliveredBatch] = []
+        next_offset = start
+        for one in stored:
+            if next_offset - start >= messages_max:
+                break
+            excluded: list[Range] = []
+            if start > one.first_offset:
+                excluded.append((one.first_offset, start - 1))
+            if one.visible_count < one.count:
+                excluded.append((one.end, one.first_offset + one.count - 1))
+            batches.append(delivered_batch(one, excluded))
+            next_offset = one.end
+        return wire.CommandReadResponse(
+            ledger_id=partition.ledger_id,
+            batches=batches,
+            next_offset=next_offset,
+            end_offset=partition.log.durable_end,
+        )
+
+    def _peek(self, command: wire.CommandPeek, reply: Reply) -> None:
+        partition = self._topics.named(command.partition)
+        self._replies.answer_later(reply, self._peek_messages(partition, command))
+
+    async def _peek_messages(
+        self, partition: Partition, command: wire.CommandPeek
+    ) -> wire.CommandPeekResponse:
+        messages_max = min(command.messages_max or 10, READ_MESSAGES_DEFAULT)
+        read = await self._read_batches(
+            partition,
+            wire.CommandRead(start_offset=command.start_offset, messages_max=messages_max),
+        )
+        messages = messages_of(read)[:messages_max]
+        next_offset = command.start_offset
+        if messages:
+            place = messages[-1].message_id
+            next_offset = place.entry_id + place.index + 1
+        return wire.CommandPeekResponse(
+            messages=messages, next_offset=next_offset, end_offset=read.end_offset
+        )

@@ -1,0 +1,47 @@
+"""Answers that leave when what they depend on is durable (docs/testing.md, rule a)."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from magnetar_broker.environment import Environment
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import MagnetarError
+
+
+class Replies:
+    """How every handler of this broker answers."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    def answer(self, reply: Reply, body: Any) -> None:
+        self._environment.when_durable(lambda: reply.send(body))
+
+    def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
+        """The answer is what `work` returns, or the error that it raises."""
+
+        async def run() -> None:
+            try:
+                self.answer(reply, await work)
+            except MagnetarError as error:
+                self.refuse(error, reply)
+
+        self._environment.spawn(run())
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """A refusal, too, may rest on what is not durable yet."""
+
+        def leave() -> None:
+            self._environment.metrics.refusals.labels(type(error).__name__).inc()
+            reply.fail(error)
+
+        self._environment.when_durable(leave)
+
+    def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
+        """Call a handler for a command that was parked."""
+        try:
+            handler(command, reply)
+        except MagnetarError as error:
+            self.refuse(error, reply)

@@ -1,0 +1,101 @@
+"""CommandSend and CommandPublish: batches into the partition log or the sidecar txnlog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from magnetar_broker.environment import Environment
+from magnetar_broker.partition import Accepted
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics import Topics
+from magnetar_core import batch as columnar
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import InvalidArgument, MessageTooLarge
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2 as wire
+
+
+class SendCommands:
+    """Source: PIP-31, Broker Request Processing, CommandSend."""
+
+    def __init__(
+        self, environment: Environment, topics: Topics, replies: Replies, random: Random
+    ) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._replies = replies
+        self._random = random
+        self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
+
+    def _send(self, command: wire.CommandSend, reply: Reply) -> None:
+        """CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
+        partition = self._topics.named(command.partition)
+        follows = (
+            TxnID.from_wire(command.follows_txn_id) if command.HasField("follows_txn_id") else None
+        )
+        transactional = command.HasField("txn_id")
+        if not transactional and follows is not None and partition.is_open(follows):
+            # Rule k: this plain send comes after that transaction, whose end is under way.
+            partition.park(follows, lambda: self._replies.handle(self._send, command, reply))
+            return
+        batch = command.batch
+        limit = self._environment.config.batch_bytes_max
+        if len(batch) > limit:
+            raise MessageTooLarge(
+                f"a batch of {len(batch)} bytes exceeds {limit}", batch_bytes_max=limit
+            )
+        count = columnar.read_header(batch).count
+        if count != command.num_messages:
+            raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
+        if transactional:
+            accepted = partition.send_in(
+                TxnID.from_wire(command.txn_id),
+                command.producer_id,
+                command.sequence_id,
+                count,
+                batch,
+                follows=follows,
+            )
+        else:
+            accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
+        self._answer_send(reply, accepted, count, len(batch), transactional=transactional)
+
+    def _answer_send(
+        self, reply: Reply, accepted: Accepted, count: int, size: int, *, transactional: bool
+    ) -> None:
+        def leave() -> None:
+            place = accepted.message_id
+            if not accepted.duplicate:
+                self._environment.metrics.sent(count, size, transactional=transactional)
+            reply.send(
+                wire.CommandSendResponse(
+                    message_id=place.to_wire() if place is not None else None,
+                    duplicate=accepted.duplicate,
+                )
+            )
+
+        self._environment.when_durable(leave)
+
+    def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
+        messages = command.messages
+        has_keys = any(message.key for message in messages)
+        has_times = any(message.event_time_ms for message in messages)
+        has_properties = any(message.properties for message in messages)
+        batch = columnar.encode(
+            [message.value for message in messages],
+            [message.key for message in messages] if has_keys else None,
+            event_times_ms=[one.event_time_ms for one in messages] if has_times else None,
+            properties=[dict(one.properties) for one in messages] if has_properties else None,
+        )
+        self._send(
+            wire.CommandSend(
+                partition=command.partition,
+                producer_id=command.producer_id or self._random.getrandbits(63) | 1,
+                sequence_id=command.sequence_id,
+                num_messages=len(messages),
+                txn_id=command.txn_id if command.HasField("txn_id") else None,
+                batch=batch,
+            ),
+            reply,
+        )

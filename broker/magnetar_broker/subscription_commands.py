@@ -1,0 +1,151 @@
+"""Commands of consumers: subscribe, flow, ack, nack, seek, close, unsubscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar_broker.dispatch import SubscriptionType
+from magnetar_broker.environment import Environment
+from magnetar_broker.offset_set import Range
+from magnetar_broker.partition import Partition
+from magnetar_broker.replies import Replies
+from magnetar_broker.subscription import Subscription
+from magnetar_broker.topics import Topics
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+
+
+class SubscriptionCommands:
+    """Source: PIP-31, Broker - Acknowledgements."""
+
+    def __init__(self, environment: Environment, topics: Topics, replies: Replies) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._replies = replies
+        self.handlers: Mapping[str, Handler] = {
+            "subscribe": self._subscribe,
+            "flow": self._flow,
+            "ack": self._ack,
+            "nack": self._nack,
+            "seek": self._seek,
+            "close_consumer": self._close_consumer,
+            "unsubscribe": self._unsubscribe,
+        }
+
+    def _subscription(self, name: common.Subscription) -> Subscription:
+        return self._topics.named(name).subscriptions.get(name.subscription)
+
+    def _subscribe(self, command: wire.CommandSubscribe, reply: Reply) -> None:
+        name = command.subscription
+        partition = self._topics.named(name)
+        if not name.subscription:
+            raise InvalidArgument("a subscription needs a name")
+        try:
+            subscription_type = SubscriptionType(command.type)
+        except ValueError:
+            raise InvalidArgument(f"unknown subscription type {command.type}") from None
+        subscription = partition.subscriptions.find(name.subscription)
+        if subscription is None:
+            offset = (
+                partition.log.end_offset
+                if command.initial_position == wire.LATEST
+                else partition.log.first_offset
+            )
+            subscription = partition.subscriptions.create(name.subscription, offset)
+        if command.consumer_id and reply.session is not None:
+            subscription.delivery.attach(
+                reply.session,
+                command.consumer_id,
+                command.consumer_name,
+                subscription_type,
+                command.attach_epoch,
+            )
+        self._replies.answer(
+            reply,
+            wire.CommandSubscribeResponse(
+                ledger_id=partition.ledger_id,
+                active=subscription.delivery.is_active(command.consumer_id),
+            ),
+        )
+
+    def _flow(self, command: wire.CommandFlow, reply: Reply) -> None:
+        subscription = self._subscription(command.subscription)
+        subscription.delivery.flow(reply.session, command.consumer_id, command.permits)
+
+    def _ack(self, command: wire.CommandAck, reply: Reply) -> None:
+        """CommandAck. Source: PIP-31, Broker - Acknowledgements."""
+        partition = self._topics.named(command.subscription)
+        subscription = partition.subscriptions.get(command.subscription.subscription)
+        _check_ledger(command, partition.ledger_id)
+        ranges: list[Range] = [(one.first, one.last) for one in command.ranges]
+        for place in command.message_ids:
+            offset = place.entry_id + place.index
+            ranges.append((offset, offset))
+        if not ranges:
+            raise InvalidArgument("an ack names message_ids or ranges")
+        transactional = command.HasField("txn_id")
+        if transactional:
+            subscription.acknowledge_in(
+                TxnID.from_wire(command.txn_id), command.consumer_id, command.ack_sequence, ranges
+            )
+        else:
+            cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
+            subscription.acknowledge(ranges, cumulative=cumulative)
+        response = wire.CommandAckResponse(
+            consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
+        )
+
+        def leave() -> None:
+            kind = "transactional" if transactional else "plain"
+            self._environment.metrics.acks.labels(kind).inc()
+            reply.send(response)
+
+        self._environment.when_durable(leave)
+
+    def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
+        subscription = self._subscription(command.subscription)
+        subscription.delivery.nack(
+            command.consumer_id, [(one.first, one.last) for one in command.ranges]
+        )
+        self._replies.answer(reply, wire.CommandNackResponse())
+
+    def _seek(self, command: wire.CommandSeek, reply: Reply) -> None:
+        partition = self._topics.named(command.subscription)
+        subscription = partition.subscriptions.get(command.subscription.subscription)
+        self._replies.answer_later(reply, self._seek_to(partition, subscription, command))
+
+    async def _seek_to(
+        self, partition: Partition, subscription: Subscription, command: wire.CommandSeek
+    ) -> wire.CommandSeekResponse:
+        target = command.WhichOneof("target")
+        if target == "append_time_ms":
+            offset = await partition.reader.first_offset_at_time(command.append_time_ms)
+        elif target == "position":
+            latest = command.position == wire.LATEST
+            offset = partition.log.end_offset if latest else partition.log.first_offset
+        else:
+            offset = command.offset
+        subscription.seek(offset)
+        return wire.CommandSeekResponse(offset=offset)
+
+    def _close_consumer(self, command: wire.CommandCloseConsumer, reply: Reply) -> None:
+        delivery = self._subscription(command.subscription).delivery
+        delivery.close_consumer(reply.session, command.consumer_id)
+        self._replies.answer(reply, wire.CommandCloseConsumerResponse())
+
+    def _unsubscribe(self, command: wire.CommandUnsubscribe, reply: Reply) -> None:
+        name = command.subscription
+        self._topics.named(name).subscriptions.delete(name.subscription)
+        self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+
+
+def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:
+    """Offsets of another life of the topic's log mean nothing here."""
+    named = {command.ledger_id, *(place.ledger_id for place in command.message_ids)}
+    if not named <= {0, ledger_id}:
+        raise InvalidArgument(
+            f"the ack names ledger {max(named)}, the log has ledger {ledger_id}: receive again"
+        )

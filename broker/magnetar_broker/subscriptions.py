@@ -1,0 +1,218 @@
+"""The subscriptions of one partition, by name: those that exist, and what is left of the others.
+
+A transaction may end at a subscription that does not exist: it was deleted, or never made. The end
+is kept all the same, until the coordinator's watermark covers it, so that a subscription made
+later under that name refuses the transaction's late acks (docs/testing.md, rule d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from magnetar_broker import index_rows, keys
+from magnetar_broker.acknowledgements import Acknowledgements
+from magnetar_broker.environment import Environment
+from magnetar_broker.log_reader import LogReader
+from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.subscription import Subscription
+from magnetar_broker.transaction_index import End, TransactionIndex
+from magnetar_core.errors import Gone, SubscriptionNotFound
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import end_of_prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A subscription that does not exist; its index has ended transactions only."""
+
+    subscription_id: int
+    index: TransactionIndex
+
+
+class Subscriptions:
+    """Iterating gives those that exist.
+
+    Args:
+        take_id: a new subscription id, never given before.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        partition: PartitionName,
+        partition_log: PartitionLog,
+        reader: LogReader,
+        take_id: Callable[[], int],
+    ) -> None:
+        self._environment = environment
+        self._partition = partition
+        self._log = partition_log
+        self._reader = reader
+        self._take_id = take_id
+        self._existing: dict[str, Subscription] = {}
+        self._absent: dict[str, Absent] = {}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._existing.values())
+
+    def find(self, name: str) -> Subscription | None:
+        return self._existing.get(name)
+
+    def get(self, name: str) -> Subscription:
+        """Raises SubscriptionNotFound."""
+        found = self._existing.get(name)
+        if found is None:
+            raise SubscriptionNotFound(
+                f"{self._partition} has no subscription {name!r}: subscribe first"
+            )
+        return found
+
+    def create(self, name: str, offset: int) -> Subscription:
+        """A new cursor at an offset."""
+        absent = self._absent.pop(name, None) or self._new_absent()
+        created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
+        self._put_record(name, created.subscription_id, absent=False)
+        created.cursor.mark_new()
+        self._environment.defer_rows(created)
+        return created
+
+    def restore(
+        self,
+        name: str,
+        subscription_id: int,
+        cursor: Acknowledgements,
+        index: TransactionIndex | None = None,
+    ) -> Subscription:
+        """One that has its rows."""
+        restored = Subscription(
+            self._environment,
+            SubscriptionName(*self._partition, name),
+            subscription_id,
+            cursor,
+            index or self._environment.new_index(),
+            self._log,
+            self._reader,
+        )
+        self._existing[name] = restored
+        return restored
+
+    def restore_absent(self, name: str, subscription_id: int) -> Absent:
+        """One of which only ends are left."""
+        restored = Absent(subscription_id, self._environment.new_index())
+        self._absent[name] = restored
+        return restored
+
+    def delete(self, name: str) -> None:
+        """Raises SubscriptionNotFound; ResourceInUse while acks pend."""
+        doomed = self.get(name)
+        doomed.refuse_deletion()
+        del self._existing[name]
+        self._remove_acknowledgements(doomed)
+        if doomed.index.ended:
+            self._absent[name] = Absent(doomed.subscription_id, doomed.index)
+            self._put_record(name, doomed.subscription_id, absent=True)
+        else:
+            self._delete_record(doomed.subscription_id)
+
+    def end(self, name: str, end: End) -> None:
+        """CommandEndTxnOnSubscription.
+
+        Raises:
+            Gone: it does not exist; the end is recorded.
+            InvalidTxnState, TxnIncomplete: as Subscription.end.
+        """
+        subscription = self._existing.get(name)
+        if subscription is not None:
+            subscription.end(end)
+            return
+        self._end_absent(name, end)
+        raise Gone(f"{self._partition} has no subscription {name!r}")
+
+    def _end_absent(self, name: str, end: End) -> None:
+        """Nothing is compared: what was acknowledged went with the subscription."""
+        if self._environment.watermarks.covers(end.txn_id):
+            return
+        absent = self._absent.get(name)
+        if absent is None:
+            absent = self._absent[name] = self._new_absent()
+            self._put_record(name, absent.subscription_id, absent=True)
+        if end.txn_id in absent.index.ended:
+            return
+        absent.index.record_end(end)
+        index_rows.put_ended(
+            self._environment.commits.batch,
+            self._index_key(end.txn_id, absent.subscription_id),
+            absent.index.ended[end.txn_id],
+            None,
+            marker_entry_id=None,
+        )
+
+    def forget_covered(self) -> None:
+        """Drop from every index what watermarks cover."""
+        for subscription in self._existing.values():
+            self._forget_covered(subscription.index, subscription.subscription_id)
+        for name, absent in list(self._absent.items()):
+            self._forget_covered(absent.index, absent.subscription_id)
+            if not absent.index.ended:
+                del self._absent[name]
+                self._delete_record(absent.subscription_id)
+
+    def delete_all(self) -> None:
+        """The partition goes, and every row of its subscriptions with it."""
+        for subscription in self._existing.values():
+            self._remove_acknowledgements(subscription)
+            self._delete_ends(subscription.index, subscription.subscription_id)
+            self._delete_record(subscription.subscription_id)
+        for absent in self._absent.values():
+            self._delete_ends(absent.index, absent.subscription_id)
+            self._delete_record(absent.subscription_id)
+        self._existing.clear()
+        self._absent.clear()
+
+    def _new_absent(self) -> Absent:
+        return Absent(self._take_id(), self._environment.new_index())
+
+    def _remove_acknowledgements(self, subscription: Subscription) -> None:
+        subscription.close()
+        batch = self._environment.commits.batch
+        prefix = self._key(subscription.subscription_id)
+        end = end_of_prefix(prefix)
+        batch.delete_range(keys.CURSORS, prefix, end)
+        batch.delete_range(keys.PENDINGACKS, prefix, end)
+
+    def _forget_covered(self, index: TransactionIndex, subscription_id: int) -> None:
+        batch = self._environment.commits.batch
+        for txn_id in index.forget_covered():
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id, subscription_id))
+
+    def _delete_ends(self, index: TransactionIndex, subscription_id: int) -> None:
+        batch = self._environment.commits.batch
+        for txn_id in index.ended:
+            batch.delete(keys.TXNINDEX, self._index_key(txn_id, subscription_id))
+
+    def _put_record(self, name: str, subscription_id: int, *, absent: bool) -> None:
+        record = records.SubscriptionRecord(
+            subscription_id=subscription_id,
+            topic_id=self._partition.topic_id,
+            partition=self._partition.partition,
+            subscription=name,
+            absent=absent,
+        )
+        self._environment.commits.batch.put(
+            keys.SUBSCRIPTIONS, self._key(subscription_id), record.SerializeToString()
+        )
+
+    def _delete_record(self, subscription_id: int) -> None:
+        self._environment.commits.batch.delete(keys.SUBSCRIPTIONS, self._key(subscription_id))
+
+    def _key(self, subscription_id: int) -> bytes:
+        return keys.in_partition(
+            self._partition.topic_id, self._partition.partition, subscription_id
+        )
+
+    def _index_key(self, txn_id: TxnID, subscription_id: int) -> bytes:
+        return keys.txnindex(
+            txn_id, self._partition.topic_id, self._partition.partition, subscription_id
+        )

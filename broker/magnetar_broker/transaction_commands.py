@@ -1,0 +1,127 @@
+"""Commands of coordinators: ends of transactions at participants, and low watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar_broker import keys
+from magnetar_broker.environment import Environment
+from magnetar_broker.partition import Partition
+from magnetar_broker.replies import Replies
+from magnetar_broker.topics import Topics
+from magnetar_broker.transaction_index import End, Outcome
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import InvalidTxnState, MagnetarError
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+
+class TransactionCommands:
+    """Source: PIP-31, Broker Request Processing."""
+
+    def __init__(self, environment: Environment, topics: Topics, replies: Replies) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._replies = replies
+        self.handlers: Mapping[str, Handler] = {
+            "end_txn_on_partition": self._end_txn_on_partition,
+            "end_txn_on_subscription": self._end_txn_on_subscription,
+            "low_watermark": self._low_watermark,
+        }
+
+    def _end_txn_on_partition(
+        self, command: txn_wire.CommandEndTxnOnPartition, reply: Reply
+    ) -> None:
+        """Source: PIP-31, Broker Request Processing, CommandEndTxnOnPartition."""
+        partition = self._topics.named(command.partition)
+        end = _end_of(command)
+
+        def done() -> None:
+            def leave() -> None:
+                self._environment.metrics.txn_ends.labels(end.outcome.value).inc()
+                reply.send(txn_wire.CommandEndTxnOnPartitionResponse(txn_id=command.txn_id))
+
+            self._environment.when_durable(leave)
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, MagnetarError):
+                raise error
+            self._replies.refuse(error, reply)
+
+        partition.end(end, done, failed)
+
+    def _end_txn_on_subscription(
+        self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply
+    ) -> None:
+        """Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State."""
+        name = command.subscription
+        self._topics.named(name).subscriptions.end(name.subscription, _end_of(command))
+        response = txn_wire.CommandEndTxnOnSubscriptionResponse(txn_id=command.txn_id)
+        self._replies.answer(reply, response)
+
+    def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
+        """Rule c: the watermark is stored in the batch that forgets what it covers."""
+        watermarks = self._environment.watermarks
+        known = watermarks.of(command.tcid)
+        if command.incarnation < known.incarnation:
+            raise InvalidTxnState(
+                f"coordinator {command.tcid} has a newer incarnation than {command.incarnation}"
+            )
+        live = [(one.first, one.last) for one in command.live]
+        advanced = known.advanced(command.incarnation, command.low_watermark, live)
+        if advanced != known:
+            watermarks.set(command.tcid, advanced)
+            for partition in self._topics.partitions():
+                partition.forget_covered()
+        orphans = [
+            orphan
+            for partition in self._topics.partitions()
+            for orphan in _orphans_of(partition)
+            if orphan.txn_id.most_bits >> 48 == command.tcid
+        ]
+        if advanced != known:
+            row = records.WatermarkRow(
+                incarnation=advanced.incarnation,
+                low_watermark=advanced.low_watermark,
+                live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
+                orphans=sorted({one.txn_id.least_bits for one in orphans}),
+            )
+            self._environment.commits.batch.put(
+                keys.META, keys.watermark(command.tcid), row.SerializeToString()
+            )
+        self._replies.answer(reply, txn_wire.CommandLowWatermarkResponse(orphans=orphans))
+
+
+def _end_of(
+    command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
+) -> End:
+    committed = command.txn_action == common.COMMIT
+    return End(
+        txn_id=TxnID.from_wire(command.txn_id),
+        outcome=Outcome.COMMITTED if committed else Outcome.ABORTED,
+        counts=(
+            {one.writer_id: one.count for one in command.counts} if command.counts_given else None
+        ),
+        selection=(frozenset(command.selected_writer_ids) if command.selection_given else None),
+        loss_accepted=command.loss_accepted,
+    )
+
+
+def _orphans_of(partition: Partition) -> list[txn_wire.OrphanedParticipant]:
+    name: PartitionName = partition.name
+    found = [
+        txn_wire.OrphanedParticipant(txn_id=txn_id.to_wire(), partition=name.to_wire())
+        for txn_id in partition.index.orphans()
+    ]
+    for subscription in partition.subscriptions:
+        found += [
+            txn_wire.OrphanedParticipant(
+                txn_id=txn_id.to_wire(),
+                partition=name.to_wire(),
+                subscription=subscription.name.subscription,
+            )
+            for txn_id in subscription.index.orphans()
+        ]
+    return found
