@@ -9,20 +9,25 @@ from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topics
+from magnetar_broker.uncommitted import peek_uncommitted
 from magnetar_broker.views import messages_of
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import DataLoss, Gone
 from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
+from magnetar_storage.store import Store
 
 READ_MESSAGES_DEFAULT = 1_000
 READ_BYTES_DEFAULT = 1 << 20
+PEEKED_DEFAULT = 10
 
 
 class ReadCommands:
     """Answers come from a task, since the store is read."""
 
-    def __init__(self, topics: Topics, replies: Replies) -> None:
+    def __init__(self, store: Store, topics: Topics, replies: Replies) -> None:
+        self._store = store
         self._topics = topics
         self._replies = replies
         self.handlers: Mapping[str, Handler] = {"read": self._read, "peek": self._peek}
@@ -64,12 +69,22 @@ class ReadCommands:
 
     def _peek(self, command: wire.CommandPeek, reply: Reply) -> None:
         partition = self._topics.named(command.partition)
-        self._replies.answer_later(reply, self._peek_messages(partition, command))
+        if not command.uncommitted:
+            self._replies.answer_later(reply, self._peek_messages(partition, command))
+            return
+        work = peek_uncommitted(
+            self._store,
+            partition,
+            TxnID.from_wire(command.txn_id) if command.HasField("txn_id") else None,
+            skip=command.start_offset,
+            messages_max=_peeked_max(command),
+        )
+        self._replies.answer_later(reply, work)
 
     async def _peek_messages(
         self, partition: Partition, command: wire.CommandPeek
     ) -> wire.CommandPeekResponse:
-        messages_max = min(command.messages_max or 10, READ_MESSAGES_DEFAULT)
+        messages_max = _peeked_max(command)
         read = await self._read_batches(
             partition,
             wire.CommandRead(start_offset=command.start_offset, messages_max=messages_max),
@@ -82,3 +97,7 @@ class ReadCommands:
         return wire.CommandPeekResponse(
             messages=messages, next_offset=next_offset, end_offset=read.end_offset
         )
+
+
+def _peeked_max(command: wire.CommandPeek) -> int:
+    return min(command.messages_max or PEEKED_DEFAULT, READ_MESSAGES_DEFAULT)

@@ -48,7 +48,7 @@ class BrokerServer:
             "delete_topic": self._delete_topic,
             "lookup": self._lookup,
             **SendCommands(environment, topics, self._replies, random).handlers,
-            **ReadCommands(topics, self._replies).handlers,
+            **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
             **TransactionCommands(environment, topics, self._replies).handlers,
         }

@@ -57,25 +57,33 @@ def messages_of(read: wire.CommandReadResponse) -> list[wire.Message]:
     """The messages of what was read, without those that are excluded."""
     messages: list[wire.Message] = []
     for stored in read.batches:
-        columns = columnar.decode(stored.batch)
-        keys, properties = columns.keys(), columns.properties()
         excluded = {offset for one in stored.excluded for offset in range(one.first, one.last + 1)}
-        for place, value in enumerate(columns.values()):
+        for place, message in enumerate(messages_of_batch(stored.batch)):
             index = stored.first_index + place
             if stored.entry_id + index in excluded:
                 continue
-            messages.append(
-                wire.Message(
-                    key=keys[place] if keys is not None else b"",
-                    value=value,
-                    event_time_ms=(
-                        columns.event_times_ms[place] if columns.event_times_ms is not None else 0
-                    ),
-                    properties=properties[place] if properties is not None else {},
-                    message_id=common.MessageIdData(
-                        ledger_id=read.ledger_id, entry_id=stored.entry_id, index=index
-                    ),
-                    append_time_ms=stored.append_time_ms,
+            message.message_id.CopyFrom(
+                common.MessageIdData(
+                    ledger_id=read.ledger_id, entry_id=stored.entry_id, index=index
                 )
             )
+            message.append_time_ms = stored.append_time_ms
+            if stored.HasField("txn_id"):
+                message.txn_id.CopyFrom(stored.txn_id)
+            messages.append(message)
     return messages
+
+
+def messages_of_batch(batch: bytes) -> list[wire.Message]:
+    """A batch opened; nothing says where its messages lie."""
+    columns = columnar.decode(batch)
+    keys, properties, times = columns.keys(), columns.properties(), columns.event_times_ms
+    return [
+        wire.Message(
+            key=keys[place] if keys is not None else b"",
+            value=value,
+            event_time_ms=times[place] if times is not None else 0,
+            properties=properties[place] if properties is not None else {},
+        )
+        for place, value in enumerate(columns.values())
+    ]

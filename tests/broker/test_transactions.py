@@ -19,6 +19,8 @@ from magnetar_core.errors import (
     TopicNotFound,
     TxnIncomplete,
 )
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 
@@ -524,5 +526,44 @@ def test_an_end_on_a_subscription_that_is_gone_says_so() -> None:
 
     async def scenario(world: World) -> None:
         await refused(world.client, end(T1, on="none"), Gone)
+
+    run(scenario)
+
+
+def test_open_messages_can_be_peeked_at() -> None:
+    """PIP-31, Isolation Level: READ_UNCOMMITTED, for debugging."""
+
+    def peek(skip: int = 0, most: int = 10, of: TxnID | None = None) -> wire.CommandPeek:
+        return wire.CommandPeek(
+            partition=common.Partition(topic="t"),
+            uncommitted=True,
+            start_offset=skip,
+            messages_max=most,
+            txn_id=of.to_wire() if of is not None else None,
+        )
+
+    async def values(world: World, body: wire.CommandPeek) -> list[tuple[bytes, int]]:
+        answer = await world.client.ask(body)
+        assert not any(one.HasField("message_id") for one in answer.messages)
+        assert answer.next_offset == body.start_offset + len(answer.messages)
+        return [(one.value, one.txn_id.least_bits) for one in answer.messages]
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"plain"))
+        await world.client.ask(send(b"c", in_txn=T2))
+        await world.client.ask(send(b"a", b"b", in_txn=T1, producer=2))
+        await world.client.ask(send(b"d", in_txn=T1, producer=3))
+        await world.client.ask(send(b"e", b"f", in_txn=T1, producer=2, sequence=2))
+        everything = [(b"a", 1), (b"b", 1), (b"e", 1), (b"f", 1), (b"d", 1), (b"c", 2)]
+        assert await values(world, peek()) == everything
+        for skip in range(len(everything) + 2):
+            assert await values(world, peek(skip, 2)) == everything[skip : skip + 2], skip
+        assert await values(world, peek(of=T2)) == everything[-1:]
+        assert await values(world, peek(of=T3)) == []
+        await world.restart()
+        assert await values(world, peek()) == everything
+        await world.client.ask(end(T1, common.ABORT))
+        await world.client.ask(end(T2))
+        assert await values(world, peek()) == []
 
     run(scenario)

@@ -51,7 +51,7 @@ class CommandSendResponse(_message.Message):
     def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms")
+    __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -65,13 +65,15 @@ class Message(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
     key: bytes
     value: bytes
     event_time_ms: int
     properties: _containers.ScalarMap[str, str]
     message_id: _common_pb2.MessageIdData
     append_time_ms: int
-    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+    txn_id: _common_pb2.TxnId
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandPublish(_message.Message):
     __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id")
@@ -132,14 +134,18 @@ class CommandReadResponse(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommandPeek(_message.Message):
-    __slots__ = ("partition", "start_offset", "messages_max")
+    __slots__ = ("partition", "start_offset", "messages_max", "uncommitted", "txn_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    UNCOMMITTED_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     start_offset: int
     messages_max: int
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., messages_max: _Optional[int] = ...) -> None: ...
+    uncommitted: bool
+    txn_id: _common_pb2.TxnId
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., messages_max: _Optional[int] = ..., uncommitted: _Optional[bool] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandPeekResponse(_message.Message):
     __slots__ = ("messages", "next_offset", "end_offset")

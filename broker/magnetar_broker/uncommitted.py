@@ -1,0 +1,78 @@
+"""What open transactions have written to a partition, for people who look for a fault.
+
+Such messages have no id yet: their place is decided when their transaction commits. While somebody
+looks, a transaction may end; its messages are then shown or not.
+Source: PIP-31, Isolation Level: READ_UNCOMMITTED is needed for debugging only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import AsyncIterator
+
+from magnetar_broker import keys
+from magnetar_broker.partition import Partition
+from magnetar_broker.transaction_index import OpenTransaction, Writer
+from magnetar_broker.views import messages_of_batch
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_storage.store import Store
+
+ROWS_AT_ONCE = 64
+BYTES_AT_ONCE = 1 << 20
+
+
+async def peek_uncommitted(
+    store: Store, partition: Partition, txn_id: TxnID | None, *, skip: int, messages_max: int
+) -> wire.CommandPeekResponse:
+    """Messages of one open transaction, or of all in the order of their TxnIDs.
+
+    Args:
+        skip: so many messages of that order are left out.
+    Returns:
+        `next_offset` is the `skip` to go on with, `end_offset` how many there are.
+    """
+    open_here = partition.index.open
+    chosen = sorted(open_here) if txn_id is None else [txn_id] if txn_id in open_here else []
+    parts = [
+        (open_here[one], writer)
+        for one in chosen
+        for writer in sorted(open_here[one].writers.values(), key=lambda each: each.ordinal)
+    ]
+    total = sum(writer.next_index for _, writer in parts)
+    messages: list[wire.Message] = []
+    base = 0
+    for transaction, writer in parts:
+        count = writer.next_index
+        if base + count > skip:
+            async for message in _messages(store, partition, transaction, writer, skip - base):
+                if len(messages) == messages_max:
+                    break
+                messages.append(message)
+        base += count
+        if len(messages) == messages_max:
+            break
+    return wire.CommandPeekResponse(
+        messages=messages, next_offset=skip + len(messages), end_offset=total
+    )
+
+
+async def _messages(
+    store: Store, partition: Partition, transaction: OpenTransaction, writer: Writer, skip: int
+) -> AsyncIterator[wire.Message]:
+    """One writer's messages, from its `skip`-th."""
+    prefix = keys.partition(partition.name.topic_id, partition.name.partition)
+    starts = writer.batch_starts
+    at = starts[bisect_right(starts, max(skip, 0)) - 1]
+    end = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, writer.next_index)
+    start = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, at)
+    while rows := await store.scan(
+        keys.TXNLOG, start, end, rows_max=ROWS_AT_ONCE, bytes_max=BYTES_AT_ONCE
+    ):
+        for key, batch in rows:
+            first_index = keys.last_u64(key)
+            for place, message in enumerate(messages_of_batch(batch)):
+                if first_index + place >= skip:
+                    message.txn_id.CopyFrom(transaction.txn_id.to_wire())
+                    yield message
+        start = rows[-1][0] + b"\x00"
