@@ -162,7 +162,7 @@ class Dispatcher:
 
     def nack(self, consumer: Consumer, ranges: Iterable[Range]) -> None:
         """Of what the consumer holds, these go out again."""
-        returned = OffsetSet(ranges).intersection(consumer.held)
+        returned = consumer.held.within(ranges)
         consumer.held.difference_update(returned)
         self._give_back(returned)
 

@@ -77,22 +77,24 @@ class OffsetSet:
             self._chunks[chunk] = self._chunks.get(chunk, 0) | mask
 
     def discard(self, first: int, last: int) -> None:
-        if not self._chunks:
-            return
-        for chunk, mask in chunk_masks(first, last):
+        for chunk, mask in self._touched(first, last):
             self._keep(chunk, self._chunks.get(chunk, 0) & ~mask)
 
     def intersects(self, first: int, last: int) -> bool:
-        return bool(self._chunks) and any(
-            self._chunks.get(chunk, 0) & mask for chunk, mask in chunk_masks(first, last)
-        )
+        return any(self._chunks.get(chunk, 0) & mask for chunk, mask in self._touched(first, last))
+
+    def within(self, ranges: Iterable[Range]) -> OffsetSet:
+        """The members that lie in the ranges, however far these reach."""
+        found = OffsetSet()
+        for first, last in ranges:
+            for chunk, mask in self._touched(first, last):
+                found._keep(chunk, found._chunks.get(chunk, 0) | self.chunk(chunk) & mask)
+        return found
 
     def mask(self, first: int, last: int) -> int:
         """The range's members as bits; bit 0 is `first`."""
-        if not self._chunks:
-            return 0
         bits = 0
-        for chunk, mask in chunk_masks(first, last):
+        for chunk, mask in self._touched(first, last):
             here = self._chunks.get(chunk, 0) & mask
             if here:
                 shift = chunk * CHUNK_BITS - first
@@ -148,6 +150,24 @@ class OffsetSet:
 
     def set_chunk(self, chunk: int, mask: int) -> None:
         self._keep(chunk, mask)
+
+    def _touched(self, first: int, last: int) -> Iterable[tuple[int, int]]:
+        """As chunk_masks, but never more than there are chunks: ranges may reach from 0."""
+        first_chunk, last_chunk = first // CHUNK_BITS, last // CHUNK_BITS
+        if last_chunk - first_chunk < len(self._chunks):
+            return chunk_masks(first, last)
+        return [
+            (
+                chunk,
+                next(
+                    chunk_masks(
+                        max(first, chunk * CHUNK_BITS), min(last, (chunk + 1) * CHUNK_BITS - 1)
+                    )
+                )[1],
+            )
+            for chunk in self._chunks
+            if first_chunk <= chunk <= last_chunk
+        ]
 
     def _keep(self, chunk: int, mask: int) -> None:
         if mask:

@@ -11,8 +11,8 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidTxnState, MagnetarError
-from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError
+from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, PartitionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -63,6 +63,10 @@ class TransactionCommands:
 
     def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
         """Rule c: the watermark is stored in the batch that forgets what it covers."""
+        if command.tcid > TCID_MAX or command.incarnation > INCARNATION_MAX:
+            raise InvalidArgument(
+                f"there is no coordinator {command.tcid} of incarnation {command.incarnation}"
+            )
         watermarks = self._environment.watermarks
         known = watermarks.of(command.tcid)
         if command.incarnation < known.incarnation:

@@ -81,6 +81,7 @@ def test_two_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> N
     assert_same(difference, first - second)
     assert_same(twin, first)
     assert (OffsetSet(one) == OffsetSet(other)) == (first == second)
+    assert_same(OffsetSet(one).within(other), first & second)
 
 
 @given(ranges)
@@ -97,3 +98,14 @@ def test_chunk_masks_cover_a_range_once(one: tuple[int, int]) -> None:
 def test_an_empty_range_touches_nothing() -> None:
     assert list(chunk_masks(5, 4)) == []
     assert list(chunk_masks(CHUNK_BITS, CHUNK_BITS - 1)) == []
+
+
+@given(range_lists)
+def test_a_range_without_end_costs_what_is_there(one: list[tuple[int, int]]) -> None:
+    """Fuzzing found a nack of offsets 0 to 2^63 that took all memory."""
+    everything = (0, 1 << 63)
+    subject = OffsetSet(one)
+    assert subject.intersects(*everything) == bool(one)
+    assert_same(subject.within([everything, everything]), members(one))
+    subject.discard(*everything)
+    assert_same(subject, set())
