@@ -84,8 +84,6 @@ class CoordinatorConfig:
 
     # Below this much free space NewTxn gets DiskFull; the reserve serves ends and deletes.
     free_space_floor_bytes: int = 256 << 20
-    # How old what is known of the free space may be.
-    free_space_check_interval_ms: int = 100
 
     def __post_init__(self) -> None:
         if not 0 <= self.tcid <= TCID_MAX:
@@ -109,7 +107,6 @@ class CoordinatorConfig:
             "answer_deadline_ms",
             "retry_delay_ms_min",
             "refused_retry_delay_ms",
-            "free_space_check_interval_ms",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidConfig(f"{name} must be positive")

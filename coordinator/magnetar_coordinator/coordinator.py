@@ -36,10 +36,11 @@ from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import Transaction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
-from magnetar_core.errors import DiskFull, InternalError, MagnetarError
+from magnetar_core.errors import InternalError, MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store, StoreFailed
 
@@ -106,8 +107,7 @@ class Coordinator:
         self._removing = False
         # Who waits until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
-        self._free_bytes = 0
-        self._free_checked_ms: float | None = None
+        self._disk_reserve = DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes)
         self._state = _State.STARTING
         self.server = CoordinatorServer(self)
 
@@ -201,13 +201,7 @@ class Coordinator:
 
     def check_free_space(self) -> None:
         """Raises: DiskFull below the floor; the rest is for ends and deletes."""
-        now_ms = self._clock.monotonic_ms()
-        checked_ms = self._free_checked_ms
-        if checked_ms is None or now_ms - checked_ms >= self.config.free_space_check_interval_ms:
-            self._free_checked_ms = now_ms
-            self._free_bytes = self._store.free_bytes()
-        if self._free_bytes < self.config.free_space_floor_bytes:
-            raise DiskFull(free_bytes=self._free_bytes)
+        self._disk_reserve.check()
 
     def run_time_ms(self) -> int:
         return self._run_time.now_ms()

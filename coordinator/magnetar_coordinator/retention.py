@@ -19,6 +19,8 @@ class OutcomeRetention:
     def __init__(self, metadata: TransactionMetadataStore, config: CoordinatorConfig) -> None:
         self._metadata = metadata
         self._config = config
+        # Until then none is old enough: nothing is read.
+        self._due_run_time_ms = 0
 
     async def remove(self, run_time_ms: int) -> int:
         """Remove what may go, as far as a few portions reach. Returns how many went.
@@ -26,12 +28,17 @@ class OutcomeRetention:
         Raises:
             StoreFailed: outcomes cannot be read.
         """
+        excess = self._metadata.outcome_count - self._config.outcomes_max
+        if excess <= 0 and run_time_ms < self._due_run_time_ms:
+            return 0
         removed = 0
         for _ in range(_PORTIONS_MAX):
             scanned_now, removed_now = await self._remove_portion(run_time_ms)
             removed += removed_now
             if removed_now == 0 or scanned_now < self._config.outcome_removal_rows:
                 break
+        else:
+            self._due_run_time_ms = 0
         return removed
 
     async def _remove_portion(self, run_time_ms: int) -> tuple[int, int]:
@@ -42,11 +49,14 @@ class OutcomeRetention:
         excess = metadata.outcome_count - self._config.outcomes_max
         removed: list[bytes] = []
         first_kept = b""
+        oldest_kept_ms = run_time_ms
         for key, outcome in rows:
             if len(removed) < excess or outcome.end_run_time_ms <= old_run_time_ms:
                 removed.append(key)
-            elif not first_kept:
-                first_kept = key
+                continue
+            first_kept = first_kept or key
+            oldest_kept_ms = min(oldest_kept_ms, outcome.end_run_time_ms)
+        self._due_run_time_ms = oldest_kept_ms + self._config.outcome_retention_ms
         # Unless an earlier transaction ended while we read.
         if rows and metadata.first_outcome_key == start:
             metadata.first_outcome_key = first_kept or rows[-1][0] + b"\x00"

@@ -183,6 +183,39 @@ def test_outcomes_are_kept_for_a_time_of_running() -> None:
     run(scenario())
 
 
+def test_outcomes_are_not_read_before_one_can_be_old_enough() -> None:
+    """Reading them every second took a tenth of a busy coordinator's time."""
+
+    async def scenario() -> None:
+        world = await World(outcome_retention_ms=900_000, outcomes_max=40).start()
+        metadata = world.coordinator._metadata
+        read = metadata.outcomes
+        reads = 0
+
+        async def counted(start: bytes, *, rows_max: int) -> Any:
+            nonlocal reads
+            reads += 1
+            return await read(start, rows_max=rows_max)
+
+        metadata.outcomes = counted
+        for _ in range(20):
+            await world.client.end(await world.client.new(), wait_finished=True)
+            await world.settle(30)
+        assert reads == 1
+        assert metadata.outcome_count == 20
+        await world.settle(295)
+        assert metadata.outcome_count == 20
+        await world.settle(10)
+        assert metadata.outcome_count == 19
+        for _ in range(30):
+            await world.client.end(await world.client.new(), wait_finished=True)
+        await world.settle(2)
+        assert metadata.outcome_count == 40, "more than may be kept is due at once"
+        await world.close()
+
+    run(scenario())
+
+
 def test_disk_full_leaves_room_for_ends() -> None:
     """The reserve serves ends, which must not fail."""
 
