@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from magnetar.backoff import Backoff
 from magnetar.errors import ClientClosed
-from magnetar.link_session import LinkSession
+from magnetar.link_session import LinkSession, OnReply, Result
 from magnetar.runtime import Runtime
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.transport import LinkClosed
@@ -109,14 +110,14 @@ class Connection:
         """
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
-        backoff = self._runtime.backoff()
+        backoff: Backoff | None = None
         # Sent, and perhaps never answered.
         in_doubt = False
         last: Exception | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while True:
-                    session = await self.session()
+                    session = self.live_session or await self.session()
                     was_in_doubt, in_doubt = in_doubt, True
                     try:
                         return await session.call(body, patient=patient)
@@ -127,6 +128,7 @@ class Connection:
                             raise
                         in_doubt = was_in_doubt
                         last = error
+                        backoff = backoff or self._runtime.backoff()
                         await asyncio.sleep(backoff.next_ms() / 1000)
         except TimeoutError:
             name = body.DESCRIPTOR.name
@@ -140,6 +142,32 @@ class Connection:
             raise LogUnavailable(
                 f"no link to {self.address} within {timeout_ms:.0f} ms; {name} was not sent"
             ) from last
+
+    def request_soon(self, body: Any, on_result: OnReply) -> None:
+        """As request, for who does not wait: calls back with the reply or the MagnetarError.
+
+        While all goes well, without a task.
+        """
+
+        async def insist() -> None:
+            try:
+                result = await self.request(body)
+            except MagnetarError as error:
+                result = error
+            on_result(result)
+
+        def on_reply(result: Result) -> None:
+            interrupted = isinstance(result, LinkClosed)
+            if interrupted or (isinstance(result, MagnetarError) and result.retriable):
+                self._runtime.spawn(insist(), f"{body.DESCRIPTOR.name} to {self.address}")
+            else:
+                on_result(result)
+
+        session = self.live_session
+        if session is None:
+            self._runtime.spawn(insist(), f"{body.DESCRIPTOR.name} to {self.address}")
+        else:
+            session.request(body, on_reply)
 
     def close(self) -> None:
         """Close the link; whoever waits hears ClientClosed."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from magnetar.connection import Connection
-from magnetar.runtime import Runtime
+from magnetar.link_session import Result
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
@@ -24,12 +24,10 @@ class Enrollment:
 
     def __init__(
         self,
-        runtime: Runtime,
         txn_id: TxnID,
         coordinator: Connection,
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
-        self._runtime = runtime
         self._txn_id = txn_id
         self._coordinator = coordinator
         self._on_failed = on_failed
@@ -39,7 +37,6 @@ class Enrollment:
         self._new_partitions: list[PartitionName] = []
         self._new_subscriptions: list[SubscriptionName] = []
         self._scheduled: asyncio.Handle | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
 
     @property
@@ -79,8 +76,6 @@ class Enrollment:
         self._closed = True
         if self._scheduled is not None:
             self._scheduled.cancel()
-        for task in self._tasks:
-            task.cancel()
 
     def _flush_soon(self) -> None:
         if self._scheduled is None and not self._closed:
@@ -103,16 +98,15 @@ class Enrollment:
             self._ask(command, subscriptions, self._subscriptions)
 
     def _ask(self, command: Any, names: list[Any], waiting: dict[Any, Any]) -> None:
-        async def ask() -> None:
-            try:
-                await self._coordinator.request(command)
-            except MagnetarError as error:
-                self._on_failed(error)
+        def on_result(result: Result) -> None:
+            if self._closed:
+                return
+            if isinstance(result, MagnetarError):
+                self._on_failed(result)
                 return
             for name in names:
                 callbacks, waiting[name] = waiting[name], None
                 for on_ready in callbacks:
                     on_ready()
 
-        self._tasks = [task for task in self._tasks if not task.done()]
-        self._tasks.append(self._runtime.spawn(ask(), f"add participants to {self._txn_id}"))
+        self._coordinator.request_soon(command, on_result)

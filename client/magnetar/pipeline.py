@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from magnetar.backoff import Backoff
 from magnetar.connection import Connection
 from magnetar.link_session import LinkSession, Result
 from magnetar.runtime import Runtime
@@ -92,7 +93,8 @@ class Pipeline(Generic[ItemT]):
         self._session: LinkSession | None = None
         self._wait_number: int | None = None
         self._waits_on: Connection | None = None
-        self._backoff = runtime.backoff()
+        # Made when something is refused for the first time.
+        self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._drain_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -217,7 +219,8 @@ class Pipeline(Generic[ItemT]):
         elif not isinstance(result, MagnetarError):
             item.reply = result
             item.in_flight = False
-            self._backoff.reset()
+            if self._backoff is not None:
+                self._backoff.reset()
             self._pop_confirmed()
         elif item.in_flight and attempt == item.attempts:
             self._on_error(item, result)
@@ -232,6 +235,7 @@ class Pipeline(Generic[ItemT]):
                 self._session = None
             self._forget_flight()
             if self._pause is None:
+                self._backoff = self._backoff or self._runtime.backoff()
                 delay_s = self._backoff.next_ms() / 1000
                 self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
         else:

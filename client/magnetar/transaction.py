@@ -78,7 +78,7 @@ class Transaction:
         self._phase = _Phase.OPEN
         self._status = TransactionStatus.OPEN
         self._failure: MagnetarError | None = None
-        self._enrollment = Enrollment(runtime, txn_id, coordinator, self.doom)
+        self._enrollment = Enrollment(txn_id, coordinator, self.doom)
         self._senders: list[PartitionSender] = []
         self._forget_senders: list[Callable[[], object]] = []
         self._acks: list[TransactionAcks] = []
