@@ -303,6 +303,10 @@ class TransactionAcks:
         self.close_command()
         self._pipeline.refuse_all(error)
 
+    def retire(self) -> None:
+        """The transaction has ended."""
+        self._pipeline.retire()
+
     def _confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
         self.confirmed_count += 1
         self._on_confirmed(item.ranges)

@@ -73,9 +73,13 @@ class Enrollment:
 
     def close(self) -> None:
         """Add nothing more: the transaction ends."""
+        if self._closed:
+            return
         self._closed = True
         if self._scheduled is not None:
             self._scheduled.cancel()
+        # It refers to the transaction, which refers to this.
+        del self._on_failed
 
     def _flush_soon(self) -> None:
         if self._scheduled is None and not self._closed:

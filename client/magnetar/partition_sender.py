@@ -274,6 +274,10 @@ class PartitionSender:
         self.close_batch()
         self._pipeline.refuse_all(error)
 
+    def retire(self) -> None:
+        """The transaction has ended."""
+        self._pipeline.retire()
+
     def _linger_later(self) -> None:
         loop = asyncio.get_running_loop()
         if self._config.linger_ms:

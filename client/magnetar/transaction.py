@@ -217,13 +217,20 @@ class Transaction:
 
         Raises:
             CommitRefused: something had failed; it is aborted.
+            InvalidTxnState: it has ended meanwhile.
         """
         self._phase = _Phase.FLUSHING
         try:
             await self._flush()
         except asyncio.CancelledError:
-            self._phase = _Phase.OPEN
+            if not self._settled:
+                self._phase = _Phase.OPEN
             raise
+        if self._settled:
+            raise InvalidTxnState(
+                f"{self.txn_id} was ended meanwhile, by its timeout or by an administrator:"
+                f" it is {self._status.name}"
+            )
         failure = self._failure
         if failure is None:
             self._phase = _Phase.COMMIT_ASKED
@@ -386,6 +393,13 @@ class Transaction:
             acks.on_ended(committed)
         for forget in self._forget_senders:
             forget()
+        for sender in self._senders:
+            sender.retire()
+        for acks in self._acks:
+            acks.retire()
+        self._senders.clear()
+        self._acks.clear()
+        self._forget_senders.clear()
         self._on_ended(self)
 
     def _resolve_soon(self) -> None:
