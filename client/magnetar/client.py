@@ -257,12 +257,7 @@ class Client(Administration):
         await self.close()
 
     async def _close_all(self) -> None:
-        for txn in list(self._transactions.values()):
-            try:
-                async with asyncio.timeout(self.config.close_timeout_ms / 1000):
-                    await txn.close()
-            except (MagnetarError, TimeoutError) as error:
-                log.info("closing: %s was not aborted: %s", txn.txn_id, error)
+        await asyncio.gather(*map(self._close_transaction, self._transactions.values()))
         for producer in list(self._producers.values()):
             try:
                 await producer.close()
@@ -270,6 +265,13 @@ class Client(Administration):
                 log.warning("closing: messages to %s failed: %s", producer.topic, error)
         for consumer in list(self._consumers.values()):
             await consumer.close()
+
+    async def _close_transaction(self, txn: Transaction) -> None:
+        try:
+            async with asyncio.timeout(self.config.close_timeout_ms / 1000):
+                await txn.close()
+        except (MagnetarError, TimeoutError) as error:
+            log.info("closing: %s was not aborted: %s", txn.txn_id, error)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -203,6 +203,7 @@ class Consumer:
         """Acknowledge a message and all before it in its partition.
 
         In a transaction: all before it that this consumer was given and has not acknowledged.
+        Either way that includes messages whose `nack` still waits for its delay.
 
         Raises: as ack; InvalidArgument for SHARED, whose consumers hold each other's messages.
         """

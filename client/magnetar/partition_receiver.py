@@ -22,7 +22,13 @@ from magnetar.link_session import LinkSession, Result
 from magnetar.message import BatchCursor, MessageColumns, ReceivedBatch
 from magnetar.model import InitialPosition, SubscriptionType
 from magnetar.runtime import Runtime
-from magnetar_core.errors import LogUnavailable, MagnetarError, OutOfRange, PartitionMoved
+from magnetar_core.errors import (
+    LogUnavailable,
+    MagnetarError,
+    OutOfRange,
+    PartitionMoved,
+    from_wire,
+)
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2
@@ -77,6 +83,8 @@ class PartitionReceiver:
         # Raised with each attempt: the broker refuses late copies of earlier ones.
         self._attach_epoch = 0
         self._detached = asyncio.Event()
+        # What the broker says that attaching again will not help against.
+        self._closed_by: MagnetarError | None = None
         self._permits_used = 0
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -250,6 +258,10 @@ class PartitionReceiver:
             if not self._started.done():
                 self._started.set_result(None)
             await self._detached.wait()
+            if self._closed_by is not None:
+                log.warning("%s: the broker closed this consumer: %s", self.name, self._closed_by)
+                self._stop(self._closed_by)
+                return
 
     async def _attach(self, session: LinkSession) -> None:
         """Subscribe on this link. Whatever an earlier attachment still brings is ignored."""
@@ -322,6 +334,9 @@ class PartitionReceiver:
             return
         if name == "deliver":
             self._on_deliver(body)
+        elif body.HasField("error"):
+            self._closed_by = from_wire(body.error)
+            self._detach()
         elif body.closed:
             log.info("%s: the broker closed this consumer; attaching again", self.name)
             self.reset()

@@ -314,18 +314,28 @@ class FakeCluster:
         if cursor.pending:
             raise ResourceInUse()
         cursor.start, cursor.acked = body.offset, set()
+        self.close_attached(cursor, body.subscription.partition)
+        return broker_pb2.CommandSeekResponse(offset=body.offset)
+
+    def close_consumers(self, error: MagnetarError) -> None:
+        for (_, _, number), cursor in self.cursors.items():
+            self.close_attached(cursor, number, error)
+
+    def close_attached(
+        self, cursor: Cursor, partition: int, error: MagnetarError | None = None
+    ) -> None:
         for consumer_id, attachment in list(cursor.attached.items()):
             del cursor.attached[consumer_id]
             attachment.link.push(
                 command(
                     broker_pb2.CommandConsumerChange(
                         consumer_id=consumer_id,
-                        partition=body.subscription.partition,
+                        partition=partition,
                         closed=True,
+                        error=error.to_wire() if error is not None else None,
                     )
                 )
             )
-        return broker_pb2.CommandSeekResponse(offset=body.offset)
 
     def on_close_consumer(self, link: FakeLink, body: Any) -> Any:
         self.detach(self.cursor(body.subscription), body.consumer_id)

@@ -14,6 +14,7 @@ from magnetar import (
     Client,
     ClientClosed,
     ConsumerBusy,
+    DataLoss,
     Gone,
     MessageId,
     SubscriptionType,
@@ -301,6 +302,19 @@ def test_a_seek_makes_what_was_held_count_no_more() -> None:
         assert await values_of(consumer, 3) == [b"a", b"b", b"c"]
         with pytest.raises(InvalidArgument):
             await consumer.seek()
+
+    run(test)
+
+
+def test_what_the_broker_cannot_read_ends_the_consumer_with_the_reason() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        consumer = await client.subscribe("flights", "s")
+        receiving = asyncio.create_task(consumer.receive())
+        cluster.close_consumers(DataLoss("messages of transaction 0:1:7 are missing"))
+        with pytest.raises(DataLoss, match="0:1:7"):
+            await receiving
+        assert len(cluster.commands("subscribe")) == 1, "attaching again would not help"
 
     run(test)
 
