@@ -9,79 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.running import MAGNETAR, Standalone
 
 for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not there", allow_module_level=True)
 
-MAGNETAR = (sys.executable, "-m", "magnetar.cli")
 README = Path(__file__).parents[2] / "README.md"
-
-
-@dataclass
-class Standalone:
-    process: subprocess.Popen[str]
-    ready_file: Path
-    environ: dict[str, str]
-
-    def ready(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.ready_file.read_text())
-        return content
-
-    def run(
-        self, *arguments: str, stdin: bytes | None = None, status: int = 0
-    ) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [*MAGNETAR, *arguments],
-            input=stdin,
-            capture_output=True,
-            env=self.environ,
-            timeout=20,
-            check=False,
-        )
-        assert done.returncode == status, done.stderr.decode()
-        assert b"Traceback" not in done.stderr
-        return done
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.run(*arguments, "--json").stdout)
-
-    def lines(self, *arguments: str) -> list[str]:
-        return self.run(*arguments).stdout.decode().splitlines()
-
-
-@pytest.fixture(scope="module")
-def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    directory = tmp_path_factory.mktemp("standalone")
-    ready_file = directory / "ready.json"
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
-    log = (directory / "log").open("w")
-    process = subprocess.Popen(
-        [
-            *MAGNETAR,
-            *("standalone", "--data-dir", str(directory / "data"), "--port", "0"),
-            *("--ready-file", str(ready_file)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-        env=environ,
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("ready: broker 127.0.0.1:"), (directory / "log").read_text()
-    address = json.loads(ready_file.read_text())["broker"]["address"]
-    environ["MAGNETAR_BROKER"] = address
-    yield Standalone(process, ready_file, environ)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0, (directory / "log").read_text()
-    assert not ready_file.exists()
 
 
 def test_a_pipe_in_and_a_pipe_out(standalone: Standalone) -> None:

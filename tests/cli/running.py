@@ -1,0 +1,85 @@
+"""A real `magnetar standalone`, and commands in real pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+
+
+@dataclass
+class Standalone:
+    process: subprocess.Popen[str]
+    ready_file: Path
+    environ: dict[str, str]
+
+    def ready(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return content
+
+    def run(
+        self, *arguments: str, stdin: bytes | None = None, status: int = 0
+    ) -> subprocess.CompletedProcess[bytes]:
+        done = subprocess.run(
+            [*MAGNETAR, *arguments],
+            input=stdin,
+            capture_output=True,
+            env=self.environ,
+            timeout=20,
+            check=False,
+        )
+        assert done.returncode == status, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def lines(self, *arguments: str) -> list[str]:
+        return self.run(*arguments).stdout.decode().splitlines()
+
+
+@contextmanager
+def running_standalone(directory: Path) -> Iterator[Standalone]:
+    ready_file = directory / "ready.json"
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    log = (directory / "log").open("w")
+    process = subprocess.Popen(
+        [
+            *MAGNETAR,
+            *("standalone", "--data-dir", str(directory / "data"), "--port", "0"),
+            *("--ready-file", str(ready_file)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=environ,
+    )
+    try:
+        yield _ready(process, ready_file, environ, directory / "log")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0, (directory / "log").read_text()
+        assert not ready_file.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _ready(
+    process: subprocess.Popen[str], ready_file: Path, environ: dict[str, str], log: Path
+) -> Standalone:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready: broker 127.0.0.1:"), log.read_text()
+    address = json.loads(ready_file.read_text())["broker"]["address"]
+    environ["MAGNETAR_BROKER"] = address
+    return Standalone(process, ready_file, environ)
