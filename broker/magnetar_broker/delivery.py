@@ -28,6 +28,25 @@ log = logging.getLogger(__name__)
 PAST_CONSUMERS_MAX = 1_000
 
 
+class Attachment:
+    """A consumer and the conversation on which it is attached."""
+
+    def __init__(self, delivery: Delivery, consumer: Consumer, session: CommandSession) -> None:
+        self.consumer = consumer
+        self.session = session
+        self._delivery = delivery
+        consumer.blocked = not session.writable
+        session.listen(self)
+
+    def session_writable(self, writable: bool) -> None:
+        self.consumer.blocked = not writable
+        if writable:
+            self._delivery.wake()
+
+    def session_closed(self) -> None:
+        self._delivery.close_consumer(self.session, self.consumer.consumer_id)
+
+
 class Delivery:
     """The attached consumers of one subscription, and the stream of messages to them."""
 
@@ -45,7 +64,7 @@ class Delivery:
         self._name = name
         self._log = partition_log
         self._reader = reader
-        self._sessions: dict[int, CommandSession] = {}
+        self._attachments: dict[int, Attachment] = {}
         self._attach_epochs: dict[int, int] = {}
         self._read_ahead: deque[StoredBatch] = deque()
         self._pumping = False
@@ -72,22 +91,23 @@ class Delivery:
         """
         if attach_epoch < self._attach_epochs.get(consumer_id, 0):
             raise InvalidArgument("a newer attachment of this consumer exists")
-        earlier = self._consumer(consumer_id)
+        earlier = self._attachments.get(consumer_id)
         if earlier is not None:
-            same_session = self._sessions.get(consumer_id) is session
-            if same_session and earlier.attach_epoch == attach_epoch:
+            same_attempt = earlier.consumer.attach_epoch == attach_epoch
+            if same_attempt and earlier.session is session:
                 return
-        self.dispatcher.check_attach(subscription_type, replaced=earlier)
+        self.dispatcher.check_attach(
+            subscription_type, replaced=earlier.consumer if earlier is not None else None
+        )
         if earlier is not None:
             self._detach(earlier)
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)
         self.dispatcher.attach(consumer, subscription_type)
-        self._sessions[consumer_id] = session
+        self._attachments[consumer_id] = Attachment(self, consumer, session)
         self._attach_epochs.pop(consumer_id, None)
         self._attach_epochs[consumer_id] = attach_epoch
-        while len(self._attach_epochs) > len(self._sessions) + PAST_CONSUMERS_MAX:
+        while len(self._attach_epochs) > len(self._attachments) + PAST_CONSUMERS_MAX:
             del self._attach_epochs[next(iter(self._attach_epochs))]
-        session.close_callbacks.append(lambda: self.close_consumer(session, consumer_id))
         self._tell_active()
         if earlier is not None:
             # What its earlier self held may go to others.
@@ -95,9 +115,9 @@ class Delivery:
 
     def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
         """A consumer leaves, if it is attached by this conversation."""
-        consumer = self._consumer(consumer_id)
-        if consumer is not None and self._sessions.get(consumer_id) is session:
-            self._detach(consumer)
+        attachment = self._attachments.get(consumer_id)
+        if attachment is not None and attachment.session is session:
+            self._detach(attachment)
             self._tell_active()
             self.wake()
 
@@ -106,22 +126,22 @@ class Delivery:
         return active is None or active.consumer_id == consumer_id
 
     def flow(self, session: CommandSession | None, consumer_id: int, permits: int) -> None:
-        consumer = self._consumer(consumer_id)
-        if consumer is not None and self._sessions.get(consumer_id) is session:
-            consumer.permits += permits
+        attachment = self._attachments.get(consumer_id)
+        if attachment is not None and attachment.session is session:
+            attachment.consumer.permits += permits
             self.wake()
 
     def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
-        consumer = self._consumer(consumer_id)
-        if consumer is not None:
-            self.dispatcher.nack(consumer, ranges)
+        attachment = self._attachments.get(consumer_id)
+        if attachment is not None:
+            self.dispatcher.nack(attachment.consumer, ranges)
             self.wake()
 
     def close_consumers(self, error: MagnetarError | None = None) -> None:
         """Tell everybody to attach again, or why that will not help."""
-        for consumer in list(self.dispatcher.consumers):
-            self._tell(consumer, active=False, closed=True, error=error)
-            self._detach(consumer)
+        for attachment in list(self._attachments.values()):
+            self._tell(attachment, active=False, closed=True, error=error)
+            self._detach(attachment)
 
     @property
     def consumer_names(self) -> list[str]:
@@ -211,10 +231,7 @@ class Delivery:
             self._push(consumer_id, batches)
 
     def _push(self, consumer_id: int, batches: list[wire.DeliveredBatch]) -> None:
-        session = self._sessions.get(consumer_id)
-        if session is None:
-            return
-        session.push(
+        self._attachments[consumer_id].session.push(
             wire.CommandDeliver(
                 consumer_id=consumer_id,
                 topic_id=self._name.topic_id,
@@ -230,41 +247,34 @@ class Delivery:
             )
         )
 
-    def _consumer(self, consumer_id: int) -> Consumer | None:
-        for consumer in self.dispatcher.consumers:
-            if consumer.consumer_id == consumer_id:
-                return consumer
-        return None
-
-    def _detach(self, consumer: Consumer) -> None:
-        self.dispatcher.detach(consumer)
-        self._sessions.pop(consumer.consumer_id, None)
+    def _detach(self, attachment: Attachment) -> None:
+        attachment.session.unlisten(attachment)
+        self.dispatcher.detach(attachment.consumer)
+        del self._attachments[attachment.consumer.consumer_id]
 
     def _tell_active(self) -> None:
         if self.dispatcher.type is SubscriptionType.FAILOVER:
-            for consumer in self.dispatcher.consumers:
-                self._tell(consumer, active=consumer is self.dispatcher.active)
+            for attachment in self._attachments.values():
+                self._tell(attachment, active=attachment.consumer is self.dispatcher.active)
 
     def _tell(
         self,
-        consumer: Consumer,
+        attachment: Attachment,
         *,
         active: bool,
         closed: bool = False,
         error: MagnetarError | None = None,
     ) -> None:
-        session = self._sessions.get(consumer.consumer_id)
-        if session is not None:
-            session.push(
-                wire.CommandConsumerChange(
-                    consumer_id=consumer.consumer_id,
-                    topic_id=self._name.topic_id,
-                    partition=self._name.partition,
-                    active=active,
-                    closed=closed,
-                    error=error.to_wire() if error is not None else None,
-                )
+        attachment.session.push(
+            wire.CommandConsumerChange(
+                consumer_id=attachment.consumer.consumer_id,
+                topic_id=self._name.topic_id,
+                partition=self._name.partition,
+                active=active,
+                closed=closed,
+                error=error.to_wire() if error is not None else None,
             )
+        )
 
 
 def delivered_batch(

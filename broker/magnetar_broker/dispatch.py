@@ -36,8 +36,14 @@ class Consumer:
     name: str
     attach_epoch: int
     permits: int = 0
+    # Its conversation has no room: it gets nothing for now.
+    blocked: bool = False
     # Delivered to it and still PENDING.
     held: OffsetSet = field(default_factory=OffsetSet)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.permits > 0 and not self.blocked
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +189,7 @@ class Dispatcher:
 
     def next_offset(self, end_offset: int) -> int | None:
         """Where to read next; None when nobody wants anything or nothing is there."""
-        if not any(consumer.permits > 0 for consumer in self._receivers()):
+        if not any(consumer.is_ready for consumer in self._receivers()):
             return None
         if self.replay:
             return self.replay.first()
@@ -192,7 +198,7 @@ class Dispatcher:
         return None
 
     def assign(self, first: int, count: int, visible_count: int) -> Assignment | None:
-        """Give a stored batch, `count` offsets from `first`, to a consumer with permits.
+        """Give a stored batch, `count` offsets from `first`, to a consumer that is ready.
 
         Of the batch, only `visible_count` offsets belong to the log: a selective or surplus-free
         commit may end within a batch. Returns None when nothing of it is to go out; call it only
@@ -234,10 +240,10 @@ class Dispatcher:
         receivers = self._receivers()
         for step in range(len(receivers)):
             consumer = receivers[(self._turn + step) % len(receivers)]
-            if consumer.permits > 0:
+            if consumer.is_ready:
                 self._turn = (self._turn + step + 1) % len(receivers)
                 return consumer
-        raise AssertionError("assign() without a consumer that has permits")
+        raise AssertionError("assign() without a consumer that is ready")
 
     def _choose_active(self) -> None:
         self._turn = 0

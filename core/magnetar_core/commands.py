@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
 from magnetar_core.frames import FrameWriter
@@ -51,6 +51,16 @@ class Reply:
 Handler = Callable[[Any, Reply], None]
 
 
+class SessionListener(Protocol):
+    """Who pushes to a conversation, and has to know how it fares."""
+
+    def session_writable(self, writable: bool) -> None:
+        """Push no more for now, or go on."""
+        ...
+
+    def session_closed(self) -> None: ...
+
+
 class CommandSession:
     """One conversation with a client, at the server."""
 
@@ -65,8 +75,16 @@ class CommandSession:
         self._on_error = on_error
         self.closed = False
         self.client_name = ""
-        # Called when the conversation ends: consumers detach here.
-        self.close_callbacks: list[Callable[[], None]] = []
+        # Whether there is room for what was not asked for.
+        self.writable = True
+        self._listeners: dict[SessionListener, None] = {}
+
+    def listen(self, listener: SessionListener) -> None:
+        """Tell it how the conversation fares, until unlisten()."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: SessionListener) -> None:
+        self._listeners.pop(listener, None)
 
     def push(self, body: Any) -> None:
         """Send something that was not asked for."""
@@ -79,9 +97,14 @@ class CommandSession:
 
     def on_closed(self) -> None:
         self.closed = True
-        callbacks, self.close_callbacks = self.close_callbacks, []
-        for callback in callbacks:
-            callback()
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners:
+            listener.session_closed()
+
+    def on_writable(self, writable: bool) -> None:
+        self.writable = writable
+        for listener in list(self._listeners):
+            listener.session_writable(writable)
 
     def _handle(self, request: pb.Command) -> None:
         request_id = request.request_id

@@ -32,6 +32,8 @@ class ListenConfig:
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback: whoever reaches the port may use it.
         metrics_port: of the Prometheus endpoint, on the same host; None: no endpoint.
+        session_push_bytes_max: with more than this unread, a client is sent no more messages until
+            it has read half of it. Higher: more throughput on slow networks. Lower: less memory.
         session_queue_bytes_max: a client that leaves more than this unread is disconnected.
             Higher: patience with slow networks. Lower: less memory at their mercy.
         stop_grace_ms: how long a stopping server waits for calls that are under way.
@@ -42,6 +44,7 @@ class ListenConfig:
     port: int = 0
     allow_remote: bool = False
     metrics_port: int | None = None
+    session_push_bytes_max: int = 8 << 20
     session_queue_bytes_max: int = 256 << 20
     stop_grace_ms: int = 2_000
     tls_certificate_file: str = ""
@@ -57,8 +60,13 @@ class ListenConfig:
                 f"listening on {self.host} lets other machines in; if that is meant, "
                 f"say so with --allow-remote or {PREFIX}ALLOW_REMOTE=1, else use 127.0.0.1"
             )
-        if self.session_queue_bytes_max <= 0:
-            raise InvalidConfig("session_queue_bytes_max must be positive")
+        if self.session_push_bytes_max <= 0:
+            raise InvalidConfig("session_push_bytes_max must be positive")
+        if self.session_queue_bytes_max < self.session_push_bytes_max:
+            raise InvalidConfig(
+                "session_queue_bytes_max must be at least session_push_bytes_max: it bounds that,"
+                " and the replies that come on top"
+            )
         if self.stop_grace_ms < 0:
             raise InvalidConfig("stop_grace_ms must not be negative")
         if bool(self.tls_certificate_file) != bool(self.tls_key_file):

@@ -198,7 +198,7 @@ class GrpcServer:
             await _abort(context, _not_ready().to_wire())
             return
         await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
-        session = _ServerSession(context, commands, self._config.session_queue_bytes_max)
+        session = _ServerSession(context, commands, self._config)
         self._sessions.add(session)
         try:
             await session.run()
@@ -209,17 +209,21 @@ class GrpcServer:
 class _ServerSession:
     """The server's end of one stream."""
 
-    def __init__(self, context: Context, commands: CommandServer, queue_bytes_max: int) -> None:
+    def __init__(self, context: Context, commands: CommandServer, config: ListenConfig) -> None:
         self._context = context
-        self._queue_bytes_max = queue_bytes_max
-        self._outbox = Outbox(queue_bytes_max)
+        self._config = config
+        self._outbox = Outbox(config.session_push_bytes_max)
+        self._draining: asyncio.Task[None] | None = None
         self._overflowed = asyncio.Event()
         self._session = commands.accept(self.write)
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that lets too much pile up is disconnected."""
         self._outbox.put(frame.SerializeToString())
-        if self._outbox.byte_count > self._queue_bytes_max:
+        queued_bytes = self._outbox.byte_count
+        if queued_bytes > self._config.session_push_bytes_max and self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain())
+        if queued_bytes > self._config.session_queue_bytes_max:
             log.warning("%s leaves too much unread; it is disconnected", self._context.peer())
             self._outbox.close()
             self._overflowed.set()
@@ -241,11 +245,22 @@ class _ServerSession:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._outbox.close()
+            if self._draining is not None:
+                parts.append(self._draining)
             for part in parts:
                 part.cancel()
             self._session.on_closed()
         if self._overflowed.is_set():
             await _abort(self._context, QuotaExceeded("too much was left unread").to_wire())
+
+    async def _drain(self) -> None:
+        """Too much is unread: nothing is pushed until the client has caught up."""
+        self._session.on_writable(False)
+        try:
+            await self._outbox.drain()
+        finally:
+            self._draining = None
+        self._session.on_writable(True)
 
     async def _overflow(self) -> None:
         await self._overflowed.wait()

@@ -62,6 +62,10 @@ class Session(Protocol):
 
     def on_frame(self, frame: pb.Frame) -> None: ...
 
+    def on_writable(self, writable: bool) -> None:
+        """Much is queued for the client, or there is room again. At first there is."""
+        ...
+
     def on_closed(self) -> None: ...
 
 

@@ -76,6 +76,10 @@ class Client:
         assert future.done(), f"no answer to {type(body).__name__}"
         return future.result()
 
+    def congested(self, congested: bool) -> None:
+        """The transport says that much is unread, or that there is room again."""
+        self._session.on_writable(not congested)
+
     async def close(self) -> None:
         self._session.on_closed()
         await self.world.settle()

@@ -50,6 +50,41 @@ def test_nothing_goes_out_between_a_seek_and_its_durability() -> None:
     run(scenario)
 
 
+def test_a_consumer_that_leaves_much_unread_gets_nothing_for_now() -> None:
+    async def scenario(world: World) -> None:
+        slow, quick = world.client, Client(world)
+        await slow.ask(subscribe(consumer=1, kind=wire.SHARED))
+        await quick.ask(subscribe(consumer=2, kind=wire.SHARED))
+        slow.tell(flow(consumer=1))
+        quick.tell(flow(consumer=2))
+        slow.congested(True)
+        for sequence in range(4):
+            await slow.ask(send(b"%d" % sequence, sequence=sequence))
+        assert slow.values() == []
+        assert quick.values() == [b"0", b"1", b"2", b"3"]
+        await quick.close()
+        assert slow.values() == [], "what the other held waits"
+        slow.congested(False)
+        await world.settle()
+        assert slow.values() == [b"0", b"1", b"2", b"3"]
+
+    run(scenario)
+
+
+def test_whoever_attaches_on_a_full_conversation_waits_too() -> None:
+    async def scenario(world: World) -> None:
+        world.client.congested(True)
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.client.ask(send(b"0"))
+        assert world.client.values() == []
+        world.client.congested(False)
+        await world.settle()
+        assert world.client.values() == [b"0"]
+
+    run(scenario)
+
+
 def test_consumers_are_told_what_cannot_be_read() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"0"))

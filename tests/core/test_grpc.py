@@ -85,6 +85,20 @@ def play(
     asyncio.run(run())
 
 
+class Listener:
+    """Hears how a server's conversation fares."""
+
+    def __init__(self) -> None:
+        self.writable: asyncio.Queue[bool] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    def session_writable(self, writable: bool) -> None:
+        self.writable.put_nowait(writable)
+
+    def session_closed(self) -> None:
+        self.closed.set()
+
+
 def frame(*commands: service_pb2.Command) -> service_pb2.Frame:
     return service_pb2.Frame(commands=commands)
 
@@ -138,13 +152,13 @@ def test_close_is_told_to_both_ends_once() -> None:
         link.write(frame(send(0)))
         await world.received_at_least(1)
         (session,) = world.fake.sessions
-        detached = asyncio.Event()
-        session.close_callbacks.append(detached.set)
+        listener = Listener()
+        session.listen(listener)
         link.close()
         link.close()
         assert not world.closed.is_set()
         await world.closed.wait()
-        await detached.wait()
+        await listener.closed.wait()
         link.write(frame(send(1)))
         await link.drain()
         assert session.closed
@@ -214,7 +228,32 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
         assert world.fake.sessions[0].closed
         assert len(world.received) < 400
 
-    play(scenario, ListenConfig(session_queue_bytes_max=4 << 20, stop_grace_ms=100))
+    config = ListenConfig(
+        session_push_bytes_max=1 << 20, session_queue_bytes_max=4 << 20, stop_grace_ms=100
+    )
+    play(scenario, config)
+
+
+def test_a_server_is_told_how_much_its_client_leaves_unread() -> None:
+    """A consumer of large messages was disconnected, again and again, for what was pushed to it."""
+
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        link.write(frame(command(broker_pb2.CommandFlow(permits=1), 1)))
+        await world.received_at_least(1)
+        (session,) = world.fake.sessions
+        listener = Listener()
+        session.listen(listener)
+        assert session.writable
+        link.write(frame(command(broker_pb2.CommandFlow(permits=100), 2)))
+        assert await listener.writable.get() is False
+        await world.received_at_least(101)
+        assert await listener.writable.get() is True
+        assert session.writable
+        assert listener.writable.empty()
+        session.unlisten(listener)
+
+    play(scenario, ListenConfig(session_push_bytes_max=1 << 20, stop_grace_ms=100))
 
 
 def test_bytes_that_are_no_frame_end_the_conversation() -> None:

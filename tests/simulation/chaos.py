@@ -73,6 +73,10 @@ class Chaos:
                 if links:
                     network.half_open(random.choice(links))
                 return
+            case "congestion":
+                if links:
+                    network.congest(random.choice(links), random.uniform(0.05, 2.0))
+                return
             case "duplicate":
                 for _ in range(random.randint(1, 5)):
                     network.duplicate()

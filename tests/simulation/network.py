@@ -220,6 +220,17 @@ class SimulatedLink:
             pipe = self.network.random.choice((self.to_server, self.to_client))
             pipe.blackhole = True
 
+    def congest(self, seconds: float) -> None:
+        """The server is told that much is unread, and after a while that there is room again."""
+
+        def tell(writable: bool) -> None:
+            if not self._server_told and self.server.alive:
+                self.session.on_writable(writable)
+
+        loop, context = self.network.loop, self.server.context
+        loop.call_soon(tell, False, context=context)
+        loop.call_later(seconds, tell, True, context=context)
+
     def copy_request(self, random: Random, onto: SimulatedLink) -> bool:
         """A copy of an earlier request arrives again, on this link or on a newer one."""
         if not self.recent or onto.broken or not onto.server.alive:
@@ -330,6 +341,11 @@ class Network:
         link.go_half_open(both=self.random.random() < 0.7)
         if self.random.random() < 0.8:
             self.loop.call_later(self.random.uniform(5.0, 40.0), link.break_off)
+
+    def congest(self, link: SimulatedLink, seconds: float) -> None:
+        self.faults["congestion"] += 1
+        self.trace.event("fault", f"congestion of #{link.number} for {seconds:.2f} s")
+        link.congest(seconds)
 
     def duplicate(self) -> None:
         """An earlier request arrives a second time."""

@@ -16,6 +16,7 @@ FAULTS = (
     "client crash",
     "link",
     "half-open",
+    "congestion",
     "duplicate",
     "partition",
     "delays",
