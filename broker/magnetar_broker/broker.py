@@ -21,6 +21,7 @@ from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
 from magnetar_broker.topics import Topics
+from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_storage.disk_reserve import DiskReserve
@@ -51,7 +52,7 @@ class Broker:
         self._retention_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self.metrics = BrokerMetrics(registry)
-        commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.observe_group)
+        commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
         commits.before_seal(self._write_deferred_rows)
         self.environment = Environment(
             config=config,
@@ -72,13 +73,7 @@ class Broker:
         """Recover, then be ready to answer. Raises StoreFailed."""
         await Recovery(self._store, self.topics, self.environment.watermarks).run()
         await self.incarnations.recover()
-        self.metrics.open_txns.set(
-            sum(
-                len(partition.index.open)
-                + sum(len(one.index.open) for one in partition.subscriptions)
-                for partition in self.topics.partitions()
-            )
-        )
+        self._show()
         await self.environment.commits.start()
         self._schedule_retention()
 
@@ -140,7 +135,12 @@ class Broker:
                 interval_ms / 1000, lambda: self._spawn(self._retain())
             )
 
+    def _show(self) -> None:
+        shown = overview(self.topics, self.environment.clock.wall_ms())
+        self.metrics.show(shown, free_bytes=self._store.free_bytes())
+
     async def _retain(self) -> None:
+        self._show()
         now_ms = self.environment.clock.wall_ms()
         for topic in self.topics.all():
             for partition in topic.partitions:

@@ -240,11 +240,12 @@ class Delivery:
                 batches=batches,
             )
         )
-        self._environment.metrics.messages_out.inc(
+        self._environment.metrics.delivered(
             sum(
                 one.num_messages - sum(gap.last - gap.first + 1 for gap in one.excluded)
                 for one in batches
-            )
+            ),
+            sum(len(one.batch) for one in batches),
         )
 
     def _detach(self, attachment: Attachment) -> None:

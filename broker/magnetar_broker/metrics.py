@@ -1,8 +1,30 @@
-"""A broker's metrics. They rise when replies leave, not before (rule a)."""
+"""A broker's metrics. Counters rise when replies leave, not before (docs/testing.md, rule a)."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from magnetar_storage.commit_metrics import CommitMetrics
+
+_PREFIX = "magnetar_broker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """Sums over everything that a broker holds."""
+
+    topics: int
+    partitions: int
+    subscriptions: int
+    consumers: int
+    open_txns: int
+    oldest_open_txn_ms: int
+    txnlog_open_bytes: int
+    pending_acks: int
+    backlog: int
+    retained_bytes: int
 
 
 class BrokerMetrics:
@@ -11,46 +33,75 @@ class BrokerMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry if registry is not None else CollectorRegistry()
         self.registry = registry
-        self.messages_in = Counter(
-            "magnetar_broker_messages_in", "Messages accepted", ["kind"], registry=registry
-        )
-        self.bytes_in = Counter(
-            "magnetar_broker_bytes_in", "Batch bytes accepted", registry=registry
-        )
-        self.messages_out = Counter(
-            "magnetar_broker_messages_out", "Messages delivered", registry=registry
-        )
-        self.acks = Counter("magnetar_broker_acks", "Ack commands", ["kind"], registry=registry)
-        self.txn_ends = Counter(
-            "magnetar_broker_txn_ends",
-            "Transactions ended at a participant",
-            ["outcome"],
-            registry=registry,
-        )
-        self.refusals = Counter(
-            "magnetar_broker_refusals", "Commands refused", ["error"], registry=registry
-        )
-        self.open_txns = Gauge(
-            "magnetar_broker_open_txns",
-            "Transactions open at participants of this broker",
-            registry=registry,
-        )
-        self.group_seconds = Histogram(
-            "magnetar_broker_group_commit_seconds",
-            "Write and sync of one group",
-            registry=registry,
-            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
-        )
-        self.group_bytes = Counter(
-            "magnetar_broker_group_commit_bytes", "Bytes written by groups", registry=registry
-        )
-        self._plain_in = self.messages_in.labels("plain")
-        self._transactional_in = self.messages_in.labels("transactional")
+        self.commits = CommitMetrics(_PREFIX, registry)
 
-    def observe_group(self, operations: int, byte_count: int, seconds: float) -> None:
-        self.group_seconds.observe(seconds)
-        self.group_bytes.inc(byte_count)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", text, registry=registry)
+
+        messages_in = counter("messages_in", "Messages accepted: plain or transactional.", "kind")
+        self._plain_in = messages_in.labels("plain")
+        self._transactional_in = messages_in.labels("transactional")
+        self._bytes_in = counter("bytes_in", "Bytes of the batches accepted.")
+        self._messages_out = counter("messages_out", "Messages pushed to consumers.")
+        self._bytes_out = counter("bytes_out", "Bytes of the batches pushed to consumers.")
+        acks = counter("acks", "Ack commands: plain or transactional.", "kind")
+        self.plain_acks = acks.labels("plain")
+        self.transactional_acks = acks.labels("transactional")
+        self.txn_ends = counter(
+            "txn_ends", "Transactions ended on partitions: committed or aborted.", "outcome"
+        )
+        self.refusals = counter("refusals", "Commands refused, by the error's name.", "error")
+        self.open_txns = gauge(
+            "open_txns",
+            "Transactions open at participants; one counts at each of its partitions and"
+            " subscriptions.",
+        )
+        self._oldest_open_seconds = gauge(
+            "oldest_open_txn_seconds",
+            "Since the first write of the oldest open transaction. Beyond the longest timeout: its"
+            " coordinator is away.",
+        )
+        self._txnlog_bytes = gauge(
+            "txnlog_open_bytes", "Of messages that wait for their transaction's end."
+        )
+        self._pending_acks = gauge(
+            "pending_acks", "Messages in PENDING_ACK, over all subscriptions."
+        )
+        self._backlog = gauge("backlog", "Messages not acknowledged, over all subscriptions.")
+        self._retained_bytes = gauge(
+            "retained_bytes", "Of committed messages that retention has not removed."
+        )
+        self._topics = gauge("topics", "Topics.")
+        self._partitions = gauge("partitions", "Partitions.")
+        self._subscriptions = gauge("subscriptions", "Cursors: one a subscription and partition.")
+        self._consumers = gauge(
+            "consumers", "Attached consumers, one a subscription and partition."
+        )
+        self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
 
     def sent(self, messages: int, byte_count: int, *, transactional: bool) -> None:
+        """A batch was accepted."""
         (self._transactional_in if transactional else self._plain_in).inc(messages)
-        self.bytes_in.inc(byte_count)
+        self._bytes_in.inc(byte_count)
+
+    def delivered(self, messages: int, byte_count: int) -> None:
+        """Batches were pushed to a consumer."""
+        self._messages_out.inc(messages)
+        self._bytes_out.inc(byte_count)
+
+    def show(self, overview: Overview, *, free_bytes: int) -> None:
+        """Set what is looked at from time to time rather than counted."""
+        self.open_txns.set(overview.open_txns)
+        self._oldest_open_seconds.set(overview.oldest_open_txn_ms / 1_000)
+        self._txnlog_bytes.set(overview.txnlog_open_bytes)
+        self._pending_acks.set(overview.pending_acks)
+        self._backlog.set(overview.backlog)
+        self._retained_bytes.set(overview.retained_bytes)
+        self._topics.set(overview.topics)
+        self._partitions.set(overview.partitions)
+        self._subscriptions.set(overview.subscriptions)
+        self._consumers.set(overview.consumers)
+        self._free_bytes.set(free_bytes)

@@ -99,8 +99,8 @@ class SubscriptionCommands:
         )
 
         def leave() -> None:
-            kind = "transactional" if transactional else "plain"
-            self._environment.metrics.acks.labels(kind).inc()
+            metrics = self._environment.metrics
+            (metrics.transactional_acks if transactional else metrics.plain_acks).inc()
             reply.send(response)
 
         self._environment.when_durable(leave)

@@ -1,8 +1,9 @@
-"""What people are shown: topics described, batches opened into messages."""
+"""What people are shown: topics described, everything summed up, batches opened into messages."""
 
 from __future__ import annotations
 
-from magnetar_broker.topics import Topic
+from magnetar_broker.metrics import Overview
+from magnetar_broker.topics import Topic, Topics
 from magnetar_core import batch as columnar
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -50,6 +51,31 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
             )
             for partition in topic.partitions
         ],
+    )
+
+
+def overview(topics: Topics, now_ms: int) -> Overview:
+    """All of it in numbers; costs what there is."""
+    partitions = topics.partitions()
+    subscriptions = [one for partition in partitions for one in partition.subscriptions]
+    indexes = [one.index for one in partitions] + [one.index for one in subscriptions]
+    started_ms = [one.start_time_ms for index in indexes for one in index.open.values()]
+    return Overview(
+        topics=len(topics.all()),
+        partitions=len(partitions),
+        subscriptions=len(subscriptions),
+        consumers=sum(len(one.dispatcher.consumers) for one in subscriptions),
+        open_txns=len(started_ms),
+        oldest_open_txn_ms=max(0, now_ms - min(started_ms, default=now_ms)),
+        txnlog_open_bytes=sum(
+            writer.stored_bytes
+            for partition in partitions
+            for transaction in partition.index.open.values()
+            for writer in transaction.writers.values()
+        ),
+        pending_acks=sum(len(one.cursor.pending) for one in subscriptions),
+        backlog=sum(one.backlog for one in subscriptions),
+        retained_bytes=sum(max(0, one.log.retained_bytes) for one in partitions),
     )
 
 

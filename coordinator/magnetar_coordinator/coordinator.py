@@ -87,7 +87,9 @@ class Coordinator:
         self._clock = clock
         self._random = random
         self._on_fatal = on_fatal
-        self._commits = GroupCommit(store, on_failure=self.fail)
+        self._commits = GroupCommit(
+            store, on_failure=self.fail, observe=self.metrics.commits.observe
+        )
         self._finisher = Finisher(
             config,
             transport,
@@ -234,7 +236,12 @@ class Coordinator:
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal when everything that it may depend on is durable."""
-        self._commits.when_durable(self._commits.position(), partial(reply.fail, error))
+
+        def leave() -> None:
+            self.metrics.refusals.labels(type(error).__name__).inc()
+            reply.fail(error)
+
+        self._commits.when_durable(self._commits.position(), leave)
 
     def answer_when_ended(self, txn_id: TxnID, reply: Reply) -> None:
         """Answer an end when every participant has ended the live transaction."""
@@ -293,7 +300,7 @@ class Coordinator:
             self.run_time_ms(), count_max=self.config.expiries_per_check_max
         )
         for txn_id in expired:
-            log.info("transaction %s has expired", txn_id)
+            log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
             self.carry_out(self.shard.expire(txn_id, time_ms=self.time_ms()))
             self.metrics.expired.inc()
 

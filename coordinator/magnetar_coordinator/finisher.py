@@ -173,6 +173,7 @@ class Finisher:
             end.participant,
             common.ErrorCode.Name(error.code),
             error.message,
+            extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
         )
 
     def watermark_now(self) -> pb.CommandLowWatermark | None:

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnStatus
+from magnetar_storage.commit_metrics import CommitMetrics
 
 _FINISHING_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
 
@@ -14,6 +15,13 @@ class CoordinatorMetrics:
     """Prometheus metrics, in the registry of the process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.commits = CommitMetrics("magnetar_coordinator", registry)
+        self.refusals = Counter(
+            "magnetar_coordinator_refusals",
+            "Commands refused, by the error's name.",
+            ["error"],
+            registry=registry,
+        )
         live = Gauge(
             "magnetar_coordinator_transactions",
             "Live transactions.",
@@ -24,9 +32,9 @@ class CoordinatorMetrics:
             status: live.labels(status.name.lower())
             for status in (TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING)
         }
-        self._longest_open = Gauge(
-            "magnetar_coordinator_longest_open_ms",
-            "Age of the oldest open transaction, in run time.",
+        self._oldest_open = Gauge(
+            "magnetar_coordinator_oldest_open_seconds",
+            "Since the oldest open transaction began, in the coordinator's run time.",
             registry=registry,
         )
         self.opened = Counter(
@@ -82,5 +90,5 @@ class CoordinatorMetrics:
             gauge.set(shard.status_counts[status])
         oldest = shard.oldest_open()
         age_ms = 0 if oldest is None else max(0, run_time_ms - oldest.start_run_time_ms)
-        self._longest_open.set(age_ms)
+        self._oldest_open.set(age_ms / 1_000)
         self.outcomes.set(outcome_count)

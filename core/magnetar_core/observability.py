@@ -21,6 +21,10 @@ _TEXT_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 _TEXT_TIME_FORMAT = "%H:%M:%S"
 
 
+# What a log call names in `extra`: a field of its own in JSON, so that logs can be searched by it.
+CONTEXT_FIELDS = ("txn_id", "participant", "peer")
+
+
 class JsonLines(logging.Formatter):
     """One JSON object a line, for whatever collects logs."""
 
@@ -32,6 +36,9 @@ class JsonLines(logging.Formatter):
             "process": record.process,
             "message": record.getMessage(),
         }
+        for name in CONTEXT_FIELDS:
+            if hasattr(record, name):
+                line[name] = str(getattr(record, name))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:

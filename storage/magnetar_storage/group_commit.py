@@ -1,15 +1,12 @@
 """Group commit: one write and one sync for everything that happened meanwhile.
 
 A state change puts its rows into the open group and is applied in memory at once; its reply is
-parked
-here until the group is durable. One task seals the open group, writes it and syncs, while the next
-group fills. Groups are numbered from 1; a group's number is the *position* of what is in it.
-Nothing
-of a group leaves the process before it is durable.
+parked here until the group is durable. One task seals the open group, writes it and syncs, while
+the next group fills. Groups are numbered from 1; a group's number is the *position* of what is in
+it. Nothing of a group leaves the process before it is durable.
 
 Time comes from the event loop only, and there is no thread here: under a loop with virtual time a
-run
-is repeated exactly.
+run is repeated exactly.
 """
 
 from __future__ import annotations
@@ -27,8 +24,8 @@ class GroupCommit:
     """The only writer of a store.
 
     A failed write or sync is never retried, since memory already ran ahead of the store: every
-    parked
-    callback is dropped, waiters get StoreFailed, and on_failure is called once, to end the process.
+    parked callback is dropped, waiters get StoreFailed, and on_failure is called once, to end the
+    process.
 
     Args:
         on_failure: called once with what the store raised.
@@ -112,8 +109,7 @@ class GroupCommit:
         """Have hook add deferred rows to every group just before it is sealed.
 
         For rows that change often and need writing once a group. A hook that raises fails the
-        group,
-        since memory would then hold what the store will never see.
+        group, since memory would then hold what the store will never see.
         """
         self._hooks.append(hook)
 

@@ -96,7 +96,7 @@ def test_logs_are_json_lines_unless_a_person_reads_them() -> None:
     stream = io.StringIO()
     try:
         set_up_logging(level="info", stream=stream)
-        logging.getLogger("magnetar.test").info("opened %s", "orders")
+        logging.getLogger("magnetar.test").info("opened %s", "orders", extra={"txn_id": "0:1:7"})
         logging.getLogger("magnetar.test").debug("unseen")
         set_up_logging(level="info", log_format="text", stream=stream)
         logging.getLogger("magnetar.test").info("opened %s", "payments")
@@ -112,4 +112,5 @@ def test_logs_are_json_lines_unless_a_person_reads_them() -> None:
         "magnetar.test",
         "opened orders",
     )
+    assert line["txn_id"] == "0:1:7"
     assert second.endswith("INFO    magnetar.test: opened payments")

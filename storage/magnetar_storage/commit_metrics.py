@@ -1,0 +1,39 @@
+"""What a group commit does, as Prometheus metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
+_OPERATIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
+
+
+class CommitMetrics:
+    """Of one store.
+
+    Args:
+        prefix: of the metrics' names, as "magnetar_broker".
+    """
+
+    def __init__(self, prefix: str, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            f"{prefix}_group_commit_seconds",
+            "Write and sync of one group. Rising: the disk is slow or full of work.",
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        self._operations = Histogram(
+            f"{prefix}_group_commit_operations",
+            "Rows written or deleted in one group: how much shares one sync.",
+            registry=registry,
+            buckets=_OPERATIONS,
+        )
+        self._bytes = Counter(
+            f"{prefix}_group_commit_bytes", "Bytes written by groups.", registry=registry
+        )
+
+    def observe(self, operations: int, byte_count: int, seconds: float) -> None:
+        """A group is durable."""
+        self._seconds.observe(seconds)
+        self._operations.observe(operations)
+        self._bytes.inc(byte_count)

@@ -1,0 +1,81 @@
+"""Write docs/metrics.md from the metrics that the servers register."""
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from magnetar_broker.metrics import BrokerMetrics
+from magnetar_coordinator.metrics import CoordinatorMetrics
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+
+HEAD = """\
+# Metrics
+
+Each server has a Prometheus endpoint: `--metrics-port`, or the address that `magnetar standalone` prints. Gauges of the
+broker are set every `retention_check_interval_ms`, those of the coordinator every `run_time_persist_interval_ms`.
+This page is generated: `make docs`.
+"""
+
+ALERTS = """
+## What to watch
+
+| when | it means |
+|---|---|
+| `magnetar_coordinator_incomplete_transactions` > 0 | a participant lost what it had confirmed; an administrator decides |
+| `magnetar_broker_oldest_open_txn_seconds` above the longest timeout | its coordinator is away, or does not know it |
+| `magnetar_coordinator_oldest_open_seconds` rising | clients die in transactions; what they acknowledged waits for expiry |
+| `magnetar_coordinator_transactions{status="committing"}` stays > 0 | a broker cannot be reached |
+| `rate(magnetar_coordinator_ends_repeated_total[5m])` > 0 | brokers answer late, or links break |
+| `magnetar_broker_disk_free_bytes` near the reserve | sends will soon be refused with DiskFull |
+| `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |
+| `rate(magnetar_broker_refusals_total[5m])` by `error` | what clients do wrong |
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for title, registry in registries():
+        parts.append(f"\n## {title}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n")
+        parts += [row(metric) for metric in metrics_of(registry)]
+    return "".join([*parts, ALERTS])
+
+
+def registries() -> Iterable[tuple[str, CollectorRegistry]]:
+    broker, coordinator = CollectorRegistry(), CollectorRegistry()
+    BrokerMetrics(broker)
+    CoordinatorMetrics(coordinator)
+    return (("Broker", broker), ("Coordinator", coordinator))
+
+
+def metrics_of(registry: CollectorRegistry) -> list[MetricWrapperBase]:
+    found = [one for one in registry._collector_to_names if isinstance(one, MetricWrapperBase)]
+    return sorted(found, key=lambda metric: metric._name)
+
+
+def row(metric: MetricWrapperBase) -> str:
+    kinds = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
+    name = f"{metric._name}_total" if isinstance(metric, Counter) else metric._name
+    labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+    return f"| `{name}` | {kinds[type(metric)]} | {labels} | {metric._documentation} |\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail when the page is not fresh")
+    text = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print("docs/metrics.md does not match the code: run `make docs`.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
