@@ -25,6 +25,7 @@ from magnetar.model import (
     TransactionDescription,
     TransactionStatus,
     TxnSend,
+    UncommittedMessage,
     UnfinishedParticipant,
 )
 from magnetar.producer import Producer
@@ -127,6 +128,7 @@ __all__ = [
     "TxnIncomplete",
     "TxnNotFound",
     "TxnSend",
+    "UncommittedMessage",
     "UnfinishedParticipant",
     "UsedAfterFork",
     "connect",

@@ -15,6 +15,7 @@ from magnetar.model import (
     TransactionAction,
     TransactionDescription,
     TransactionStatus,
+    UncommittedMessage,
 )
 from magnetar.seeking import seek_command
 from magnetar_core.errors import (
@@ -76,6 +77,47 @@ class Administration:
         return TopicDescription.from_wire(
             await self._cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
         )
+
+    async def peek_uncommitted(
+        self,
+        topic: str,
+        partition: int = 0,
+        txn_id: TxnID | None = None,
+        *,
+        skip: int = 0,
+        messages_max: int = 100,
+    ) -> list[UncommittedMessage]:
+        """What open transactions have written, in the order of their TxnIDs: for debugging.
+
+        Args:
+            txn_id: of this one only.
+            skip: leave out so many, to go on where an earlier call ended. Transactions that end
+                meanwhile shift the others.
+            messages_max: at most 1,000.
+        Raises:
+            TopicNotFound: no such topic or partition.
+        Source: PIP-31, READ_UNCOMMITTED.
+        """
+        route = await self._cluster.route(topic)
+        reply: broker_pb2.CommandPeekResponse = await route.connection(partition).request(
+            broker_pb2.CommandPeek(
+                partition=route.partition_name(partition).to_wire(),
+                uncommitted=True,
+                txn_id=txn_id.to_wire() if txn_id is not None else None,
+                start_offset=skip,
+                messages_max=messages_max,
+            )
+        )
+        return [
+            UncommittedMessage(
+                TxnID.from_wire(one.txn_id),
+                one.value,
+                one.key or None,
+                dict(one.properties),
+                one.event_time_ms or None,
+            )
+            for one in reply.messages
+        ]
 
     async def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a topic with all its messages and subscriptions.

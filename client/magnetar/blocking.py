@@ -32,6 +32,7 @@ from magnetar.model import (
     TransactionDescription,
     TransactionStatus,
     TxnSend,
+    UncommittedMessage,
 )
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock
@@ -513,6 +514,21 @@ class Client(_Closing):
                 position=position,
                 partition=partition,
                 force=force,
+            )
+        )
+
+    def peek_uncommitted(
+        self,
+        topic: str,
+        partition: int = 0,
+        txn_id: TxnID | None = None,
+        *,
+        skip: int = 0,
+        messages_max: int = 100,
+    ) -> list[UncommittedMessage]:
+        return self._loop.wait(
+            self.inner.peek_uncommitted(
+                topic, partition, txn_id, skip=skip, messages_max=messages_max
             )
         )
 

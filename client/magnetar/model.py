@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -72,6 +73,17 @@ class TxnSend:
 
 
 @dataclass(frozen=True, slots=True)
+class UncommittedMessage:
+    """What an open transaction has written. It has no MessageId yet, and may never get one."""
+
+    txn_id: TxnID
+    value: bytes
+    key: bytes | None
+    properties: Mapping[str, str]
+    event_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSummary:
     topic: str
     topic_id: int
@@ -85,6 +97,7 @@ class SubscriptionDescription:
     Attributes:
         mark_delete_offset: everything below it is acknowledged.
         backlog: messages not acknowledged, those pending in transactions included.
+        pending_txns: the first 1,000 of them.
     """
 
     subscription: str
@@ -94,10 +107,17 @@ class SubscriptionDescription:
     pending_txns: tuple[TxnID, ...]
     consumers: tuple[str, ...]
     unacked_count: int
+    pending_txn_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
+    """A partition.
+
+    Attributes:
+        open_txns: the first 1,000 of them.
+    """
+
     partition: int
     broker_name: str
     ledger_id: int
@@ -106,6 +126,7 @@ class PartitionDescription:
     has_txnlog: bool
     open_txns: tuple[TxnID, ...]
     subscriptions: tuple[SubscriptionDescription, ...]
+    open_txn_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +214,9 @@ def _partition(wire: topic_pb2.PartitionDescription) -> PartitionDescription:
                 tuple(TxnID.from_wire(txn) for txn in one.pending_txns),
                 tuple(one.consumers),
                 one.unacked_count,
+                one.pending_txn_count,
             )
             for one in wire.subscriptions
         ),
+        wire.open_txn_count,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import os
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 from tests.cli.running import MAGNETAR, Standalone
+
+import magnetar
 
 for needed in ("magnetar_broker.broker", "magnetar_coordinator.coordinator"):
     if importlib.util.find_spec(needed) is None:
@@ -171,3 +174,46 @@ def test_the_readmes_commands_run_as_they_stand(standalone: Standalone) -> None:
         for command in commands[1:]
     ]
     assert printed[2].strip() == "1000"
+
+
+def test_uncommitted_messages_can_be_peeked_at(standalone: Standalone) -> None:
+    standalone.run("topics", "create", "secrets")
+
+    async def write(client: magnetar.Client) -> magnetar.Transaction:
+        producer = await client.create_producer("secrets")
+        txn = await client.begin_transaction()
+        await producer.send(b"one", b"k", properties={"a": "b"}, event_time_ms=7, txn=txn)
+        await producer.send(b"\xff", txn=txn)
+        return txn
+
+    async def scenario() -> str:
+        async with await magnetar.connect(standalone.environ["MAGNETAR_BROKER"]) as client:
+            txn = await write(client)
+            other = await write(client)
+            await asyncio.to_thread(peek, str(txn.txn_id), str(other.txn_id))
+            await txn.abort()
+            await other.commit(wait_finished=True)
+            return str(txn.txn_id)
+
+    def peek(txn_id: str, other: str) -> None:
+        first = {
+            "txn_id": txn_id,
+            "event_time_ms": 7,
+            "properties": {"a": "b"},
+            "key": "k",
+            "value": "one",
+        }
+        second = {"txn_id": txn_id, "value_base64": "/w=="}
+        printed = [json.loads(line) for line in standalone.lines("peek", "secrets")]
+        assert printed == [first, second, first | {"txn_id": other}, second | {"txn_id": other}]
+        lines = standalone.lines("peek", "secrets", "--txn", txn_id, "--skip", "1", "--count", "5")
+        assert [json.loads(line) for line in lines] == [second]
+        assert standalone.run("consume", "secrets", "--until-end").stdout == b""
+        shown = "\n".join(standalone.lines("topics", "describe", "secrets"))
+        assert f"{txn_id} {other}" in shown
+
+    txn_id = asyncio.run(scenario())
+    done = standalone.run("peek", "secrets", "--txn", txn_id)
+    assert done.stdout == b""
+    assert b"no open transaction has written to secrets" in done.stderr
+    assert standalone.lines("consume", "secrets", "--until-end", "--count", "1") == ["one"]

@@ -17,6 +17,7 @@ _COMMANDS = {
     "subscriptions": "subscriptions:subscriptions",
     "produce": "produce:produce",
     "consume": "consume:consume",
+    "peek": "peek:peek",
     "transactions": "transactions:transactions",
     "demo": "demo:demo",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import sys
@@ -12,6 +11,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from magnetar.cli.output import text_or_base64
 
 if TYPE_CHECKING:
     from magnetar import Client, Consumer, Message, MessageColumns
@@ -227,12 +228,5 @@ def _json_of(message: Message) -> dict[str, Any]:
     if message.redelivery_count:
         facts["redelivery_count"] = message.redelivery_count
     if message.key is not None:
-        facts |= _text_or_base64("key", message.key)
-    return facts | _text_or_base64("value", message.value)
-
-
-def _text_or_base64(name: str, data: bytes) -> dict[str, str]:
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
+        facts |= text_or_base64("key", message.key)
+    return facts | text_or_base64("value", message.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import sys
@@ -41,6 +42,22 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         print(f"{name:<{width}}  {_text(value)}")
+
+
+def some(items: Sequence[object], count: int) -> str:
+    """The first few of many, and how many more there are."""
+    shown = [str(one) for one in items[:3]]
+    if count > len(shown):
+        shown.append(f"and {count - len(shown):,} more")
+    return " ".join(shown)
+
+
+def text_or_base64(name: str, data: bytes) -> dict[str, str]:
+    """Bytes for JSON: as text where they are UTF-8."""
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def duration(ms: int) -> str:

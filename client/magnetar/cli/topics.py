@@ -67,7 +67,7 @@ def list_topics(as_json: bool) -> None:
 @json_option
 def describe(topic: str, as_json: bool) -> None:
     """Show TOPIC's partitions, subscriptions and open transactions."""
-    from magnetar.cli.output import duration, print_facts, print_json, print_table
+    from magnetar.cli.output import duration, print_facts, print_json, print_table, some
     from magnetar.cli.session import with_client
 
     found = with_client(lambda client: client.describe_topic(topic))
@@ -93,7 +93,7 @@ def describe(topic: str, as_json: bool) -> None:
                 one.ledger_id,
                 one.first_offset,
                 one.end_offset,
-                one.open_txns,
+                some(one.open_txns, one.open_txn_count),
             )
             for one in found.partitions
         ],
