@@ -78,12 +78,22 @@ class RedeliveryCounts:
         while self._levels and not self._levels[-1]:
             self._levels.pop()
 
-    def highest(self, first: int, last: int) -> int:
-        """The highest count within a range."""
+    def alike(self, first: int, wanted: int) -> tuple[int, int]:
+        """The count of the lowest wanted offset, and the wanted ones that share it.
+
+        Args:
+            wanted: bits, not all zero; bit 0 is the offset `first`.
+        """
+        last = first + wanted.bit_length() - 1
+        lowest = wanted & -wanted
         count = 0
-        while count < len(self._levels) and self._levels[count].intersects(first, last):
+        for level in self._levels:
+            more_often = level.mask(first, last)
+            if not more_often & lowest:
+                return count, wanted & ~more_often
+            wanted &= more_often
             count += 1
-        return count
+        return count, wanted
 
 
 class Dispatcher:
@@ -201,8 +211,9 @@ class Dispatcher:
         """Give a stored batch, `count` offsets from `first`, to a consumer that is ready.
 
         Of the batch, only `visible_count` offsets belong to the log: a selective or surplus-free
-        commit may end within a batch. Returns None when nothing of it is to go out; call it only
-        when next_offset() named an offset in the batch.
+        commit may end within a batch. All that is given has the same redelivery count; what has
+        another goes next. Returns None when nothing of it is to go out; call it only when
+        next_offset() named an offset in the batch.
         """
         last = first + visible_count - 1
         wanted = self.replay.mask(first, last)
@@ -215,17 +226,17 @@ class Dispatcher:
             self.read_offset = last + 1
         if not wanted:
             return None
+        redelivery_count, alike = self.redeliveries.alike(first, wanted)
+        for part_first, part_last in ranges_of_mask(wanted & ~alike, first):
+            self.replay.add(part_first, part_last)
+        wanted = alike
         consumer = self._next_receiver()
         for part_first, part_last in ranges_of_mask(wanted, first):
             self.replay.discard(part_first, part_last)
             consumer.held.add(part_first, part_last)
         consumer.permits -= wanted.bit_count()
         excluded = ~wanted & ((1 << count) - 1)
-        return Assignment(
-            consumer,
-            tuple(ranges_of_mask(excluded, first)),
-            self.redeliveries.highest(first, last),
-        )
+        return Assignment(consumer, tuple(ranges_of_mask(excluded, first)), redelivery_count)
 
     @property
     def held_count(self) -> int:

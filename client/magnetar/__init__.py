@@ -12,6 +12,7 @@ from magnetar.client import Client, connect
 from magnetar.cluster import ClusterInfo, Member
 from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
+from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, CommitRefused, UsedAfterFork
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
@@ -82,6 +83,7 @@ __all__ = [
     "ConsumerBusy",
     "ConsumerConfig",
     "DataLoss",
+    "DeadLetterPolicy",
     "DiskFull",
     "Gone",
     "InitialPosition",

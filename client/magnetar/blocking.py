@@ -21,6 +21,7 @@ from magnetar.batching import Properties
 from magnetar.cluster import ClusterInfo
 from magnetar.config import ClientConfig
 from magnetar.consumer import Acknowledged
+from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, UsedAfterFork
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
@@ -311,11 +312,11 @@ class Consumer(_Closing):
     def flush_acks(self) -> None:
         self._loop.wait(self.inner.flush_acks())
 
-    def nack(self, message: Acknowledged) -> None:
-        self._loop.call(lambda: self.inner.nack(message))
+    def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
+        self._loop.call(lambda: self.inner.nack(message, delay_s=delay_s))
 
-    def nack_many(self, messages: Iterable[Message]) -> None:
-        self._loop.call(lambda: self.inner.nack_many(messages))
+    def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
+        self._loop.call(lambda: self.inner.nack_many(messages, delay_s=delay_s))
 
     def seek(
         self,
@@ -382,6 +383,7 @@ class Client(_Closing):
         ack_linger_ms: float | None = None,
         nack_delay_ms: float | None = None,
         nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
     ) -> Consumer:
         inner = self._loop.wait(
             self.inner.subscribe(
@@ -395,6 +397,7 @@ class Client(_Closing):
                 ack_linger_ms=ack_linger_ms,
                 nack_delay_ms=nack_delay_ms,
                 nack_delay_ms_max=nack_delay_ms_max,
+                dead_letter=dead_letter,
             )
         )
         return Consumer(self._loop, inner)

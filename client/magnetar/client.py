@@ -12,6 +12,7 @@ from magnetar.backpressure import PendingBudget
 from magnetar.cluster import Cluster
 from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
+from magnetar.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
 from magnetar.model import InitialPosition, SubscriptionType
@@ -21,7 +22,13 @@ from magnetar.runtime import Runtime
 from magnetar.transaction import Transaction, TransactionScope
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock
-from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.errors import (
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    OutcomeUnknown,
+    TopicExists,
+)
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2
@@ -94,6 +101,7 @@ class Client(Administration):
         ack_linger_ms: float | None = None,
         nack_delay_ms: float | None = None,
         nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
     ) -> Consumer:
         """Attach a consumer, creating the subscription when it is absent.
 
@@ -102,6 +110,7 @@ class Client(Administration):
             initial_position: where a new subscription begins, "earliest" or "latest".
             partitions: only these; all of the topic otherwise.
             consumer_name: FAILOVER puts consumers in the order of their names. Random unless given.
+            dead_letter: messages that come back too often move to another topic, exactly once.
         Raises:
             TopicNotFound: there is no such topic.
             ConsumerBusy: the exclusive subscription has a consumer, still after the operation
@@ -137,6 +146,7 @@ class Client(Administration):
             consumer_name,
             config,
             self._forget_consumer,
+            await self._dead_letters(dead_letter, topic, subscription),
         )
         self._consumers[consumer.consumer_id] = consumer
         try:
@@ -145,6 +155,22 @@ class Client(Administration):
             await consumer.close()
             raise
         return consumer
+
+    async def _dead_letters(
+        self, policy: DeadLetterPolicy | None, topic: str, subscription: str
+    ) -> DeadLetters | None:
+        if policy is None:
+            return None
+        target = policy.topic_for(topic, subscription)
+        try:
+            await self.create_topic(target)
+        except TopicExists:
+            pass
+        route = await self._cluster.route(target)
+        producer = Producer(
+            self._runtime, route, ProducerConfig(), self._budget, on_close=lambda _: None
+        )
+        return DeadLetters(self._runtime, policy, subscription, producer, self.begin_transaction)
 
     async def begin_transaction(self, timeout_s: float = 60.0) -> Transaction:
         """Open a transaction at any live coordinator.

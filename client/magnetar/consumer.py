@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from magnetar.cluster import TopicRoute
 from magnetar.config import ConsumerConfig
+from magnetar.dead_letters import DeadLetters
 from magnetar.errors import ClientClosed
 from magnetar.interval_set import IntervalSet, Range
 from magnetar.message import Message, MessageColumns
@@ -40,6 +41,7 @@ class Consumer:
         consumer_name: str,
         config: ConsumerConfig,
         on_close: Callable[[Consumer], None],
+        dead_letters: DeadLetters | None = None,
     ) -> None:
         self.consumer_id = runtime.new_id()
         self.subscription = subscription
@@ -47,6 +49,7 @@ class Consumer:
         self._route = route
         self._type = subscription_type
         self._on_close = on_close
+        self._dead_letters = dead_letters
         self._closed = False
         self._changed = asyncio.Event()
         # Whose turn it is: partitions take turns, a batch each.
@@ -226,15 +229,22 @@ class Consumer:
         for receiver in self._order:
             await receiver.acks.flush()
 
-    def nack(self, message: Acknowledged) -> None:
-        """Give a message back, to be delivered again after a delay that grows with each time."""
+    def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
+        """Give a message back, to be delivered again later.
+
+        Until then it stays with this consumer: if that closes, it is delivered at once.
+
+        Args:
+            delay_s: seconds; otherwise what ConsumerConfig says, growing with each time.
+        """
         receiver, offset = self._place(message)
         redelivery_count = message.redelivery_count if isinstance(message, Message) else 0
-        receiver.nack([(offset, offset)], redelivery_count)
+        delay_ms = None if delay_s is None else delay_s * 1_000
+        receiver.nack([(offset, offset)], redelivery_count, delay_ms)
 
-    def nack_many(self, messages: Iterable[Message]) -> None:
+    def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         for message in messages:
-            self.nack(message)
+            self.nack(message, delay_s=delay_s)
 
     async def seek(
         self,
@@ -277,6 +287,8 @@ class Consumer:
             return
         self._closed = True
         self._on_close(self)
+        if self._dead_letters is not None:
+            await self._dead_letters.close()
         await asyncio.gather(*(receiver.close() for receiver in self._order))
         self._changed.set()
 
@@ -302,8 +314,11 @@ class Consumer:
         for step in range(len(order)):
             at = (self._turn + step) % len(order)
             receiver = order[at]
-            if receiver.ready:
+            while receiver.ready:
                 columns = receiver.take(count_max)
+                if self._dead_letters is not None and self._dead_letters.concerns(columns):
+                    self._give_up(receiver, columns, self._dead_letters)
+                    continue
                 # It keeps its turn until its batch is used up.
                 batch_is_used_up = not receiver.ready or (
                     receiver.ready[0].batch is not columns.batch
@@ -314,6 +329,18 @@ class Consumer:
             if receiver.failure is not None:
                 raise copy_error(receiver.failure)
         return None
+
+    def _give_up(
+        self, receiver: PartitionReceiver, columns: MessageColumns, dead_letters: DeadLetters
+    ) -> None:
+        ranges = [(columns.first_offset, columns.last_offset)]
+
+        async def acknowledge(txn: Transaction) -> None:
+            await asyncio.shield(receiver.ack_in_transaction(ranges, txn))
+
+        dead_letters.move(
+            columns, acknowledge, lambda: receiver.nack(ranges, columns.redelivery_count)
+        )
 
     def _receiver(self, partition: int) -> PartitionReceiver:
         receiver = self._receivers.get(partition)

@@ -184,13 +184,17 @@ class PartitionReceiver:
         self.holdings.ack_in_transaction(txn.txn_id, ranges)
         return receipt
 
-    def nack(self, ranges: Iterable[Range], redelivery_count: int) -> None:
-        """Give messages back after the configured delay, if they are held."""
+    def nack(
+        self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
+    ) -> None:
+        """Give messages back after a delay, if they are held; the configured one unless given."""
         given_back = self.holdings.nack_begins(ranges)
         if not given_back:
             return
         now_ms = self._runtime.now_ms()
-        due_ms = now_ms + self._config.nack_delay_of(redelivery_count)
+        if delay_ms is None:
+            delay_ms = self._config.nack_delay_of(redelivery_count)
+        due_ms = now_ms + max(0.0, delay_ms)
         tick = math.ceil(due_ms / NACK_TICK_MS)
         waiting = self._nacks.get(tick)
         if waiting is None:

@@ -12,22 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
-from magnetar_core.frames import FrameWriter
+from magnetar_core.frames import FIELD_OF_BODY, FrameWriter
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-# The reply's field in Command, by the type of the reply's message.
-_FIELD_OF_TYPE: dict[str, str] = {
-    field.message_type.full_name: field.name
-    for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
-    if field.message_type is not None
-}
-
 
 def command(body: Any, request_id: int = 0) -> pb.Command:
     """Wrap a message in the envelope."""
-    return pb.Command(request_id=request_id, **{_FIELD_OF_TYPE[body.DESCRIPTOR.full_name]: body})
+    return pb.Command(request_id=request_id, **{FIELD_OF_BODY[type(body)]: body})
 
 
 class Reply:
@@ -44,7 +37,20 @@ class Reply:
         self._respond(body)
 
     def fail(self, error: MagnetarError) -> None:
-        self._respond(error.to_wire())
+        self.send(error.to_wire())
+
+
+class _SessionReply(Reply):
+    """The answer to a request that came over a conversation."""
+
+    __slots__ = ("_request_id",)
+
+    def __init__(self, session: CommandSession, request_id: int) -> None:
+        super().__init__(session.push, session)
+        self._request_id = request_id
+
+    def send(self, body: Any) -> None:
+        self._respond(body, self._request_id)
 
 
 # A handler gets the command's message and its reply; a MagnetarError that it raises is sent.

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message_factory import GetMessageClass
 
 from magnetar_core.wire import service_pb2 as pb
 
@@ -14,32 +17,49 @@ from magnetar_core.wire import service_pb2 as pb
 FRAME_BYTES_SOFT_MAX = 1 << 20
 FRAME_BYTES_MAX = 64 << 20
 
+# A message's field in the envelope, by the message's class.
+FIELD_OF_BODY: dict[type, str] = {
+    GetMessageClass(field.message_type): field.name
+    for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
+    if field.message_type is not None
+}
+
 
 class FrameWriter:
-    """Gathers commands and writes them as frames at the end of the loop's turn."""
+    """Gathers commands and writes them as frames at the end of the loop's turn.
+
+    Each command is copied once, to where it belongs in its frame. CopyFrom does that in memory;
+    giving messages to a constructor or to append() would serialize and parse them instead.
+    """
 
     def __init__(self, write: Callable[[pb.Frame], None]) -> None:
         self._write = write
-        self._commands: list[pb.Command] = []
-        self._scheduled = False
+        self._frames: list[pb.Frame] = []
+        # Of the last frame.
+        self._frame_bytes = 0
 
     def send(self, command: pb.Command) -> None:
-        self._commands.append(command)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.flush)
+        """Gather a command that is in its envelope already."""
+        self._next(command.ByteSize()).CopyFrom(command)
+
+    def send_body(self, body: Any, request_id: int = 0) -> None:
+        """Gather a message; its envelope is made in the frame."""
+        command = self._next(body.ByteSize())
+        command.request_id = request_id
+        getattr(command, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
     def flush(self) -> None:
         """Write what is gathered now."""
-        self._scheduled = False
-        commands, self._commands = self._commands, []
-        frame: list[pb.Command] = []
-        frame_bytes = 0
-        for command in commands:
-            frame.append(command)
-            frame_bytes += command.ByteSize()
-            if frame_bytes >= FRAME_BYTES_SOFT_MAX:
-                self._write(pb.Frame(commands=frame))
-                frame, frame_bytes = [], 0
-        if frame:
-            self._write(pb.Frame(commands=frame))
+        frames, self._frames = self._frames, []
+        for frame in frames:
+            self._write(frame)
+
+    def _next(self, size: int) -> pb.Command:
+        """A place for a command of so many bytes."""
+        if not self._frames:
+            asyncio.get_running_loop().call_soon(self.flush)
+        if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:
+            self._frames.append(pb.Frame())
+            self._frame_bytes = 0
+        self._frame_bytes += size
+        return self._frames[-1].commands.add()

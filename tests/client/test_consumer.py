@@ -15,12 +15,13 @@ from magnetar import (
     ClientClosed,
     ConsumerBusy,
     DataLoss,
+    DeadLetterPolicy,
     Gone,
     MessageId,
     SubscriptionType,
 )
 from magnetar_core.batch import encode
-from magnetar_core.errors import InvalidArgument, LogUnavailable
+from magnetar_core.errors import InvalidArgument, LogUnavailable, QuotaExceeded
 from magnetar_core.wire import broker_pb2
 
 
@@ -403,5 +404,87 @@ def test_reading_needs_no_subscription() -> None:
         cluster.publish("flights", [b"more"])
         assert (await anext(following)).value == b"more"
         await following.aclose()
+
+    run(test)
+
+
+def test_a_nack_can_have_a_delay_of_its_own() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"a", b"b"])
+        consumer = await client.subscribe(
+            "flights", "s", initial_position="earliest", nack_delay_ms=1, nack_delay_ms_max=1
+        )
+        late, soon = await consumer.receive_batch(2)
+        consumer.nack(late, delay_s=0.5)
+        consumer.nack(soon)
+        assert (await consumer.receive(timeout_s=0.3)).value == b"b"
+        assert (await consumer.receive(timeout_s=2)).value == b"a"
+
+    run(test)
+
+
+def test_what_comes_back_too_often_moves_to_the_dead_letter_topic() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        await producer.send(b"poison", b"k", properties={"a": "b"}, event_time_ms=3)
+        await producer.send(b"fine")
+        consumer = await client.subscribe(
+            "flights",
+            "s",
+            initial_position="earliest",
+            nack_delay_ms=1,
+            dead_letter=DeadLetterPolicy(redeliveries_max=2),
+        )
+        seen: list[int] = []
+        while len(seen) < 4:
+            message = await consumer.receive()
+            seen.append(message.redelivery_count)
+            if message.value == b"poison":
+                consumer.nack(message)
+            else:
+                await consumer.ack(message)
+        assert sorted(seen) == [0, 0, 1, 2], "once, and two times again"
+        moving = asyncio.create_task(consumer.receive())
+        dead = await client.subscribe("flights-s-DLQ", "look", initial_position="earliest")
+        letter = await dead.receive()
+        assert (letter.value, letter.key, letter.event_time_ms) == (b"poison", b"k", 3)
+        assert letter.txn_id is not None, "the copy and the ack count together"
+        assert letter.properties == {
+            "a": "b",
+            "magnetar-origin-topic": "flights",
+            "magnetar-origin-subscription": "s",
+            "magnetar-origin-message-id": "1:0:0@0",
+            "magnetar-redelivery-count": "3",
+        }
+        await until(lambda: cluster.cursors["flights", "s", 0].acked == {0, 1})
+        moving.cancel()
+
+    run(test)
+
+
+def test_a_dead_letter_that_cannot_move_stays() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"poison"])
+        refusals: list[Any] = [QuotaExceeded("too much"), QuotaExceeded("too much")]
+        cluster.script = lambda name, body: refusals.pop() if name == "send" and refusals else None
+        consumer = await client.subscribe(
+            "flights",
+            "s",
+            initial_position="earliest",
+            nack_delay_ms=1,
+            nack_delay_ms_max=1,
+            dead_letter=DeadLetterPolicy(redeliveries_max=0, topic="morgue"),
+        )
+        consumer.nack(await consumer.receive())
+        moving = asyncio.create_task(consumer.receive())
+        dead = await client.subscribe("morgue", "look", initial_position="earliest")
+        assert (await dead.receive()).value == b"poison"
+        assert not refusals
+        with pytest.raises(TimeoutError):
+            await dead.receive(timeout_s=0.05)
+        moving.cancel()
 
     run(test)
