@@ -21,19 +21,23 @@ class MemberAddress:
 class BrokerConfig:
     """Settings of one broker."""
 
+    # As in the cluster file.
     name: str = "broker-0"
     # What clients are told to connect to.
     address: str = "127.0.0.1:6650"
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )
+    # Of the cluster file, raised whenever the members change.
     membership_version: int = 1
     # Of the membership; empty: peers are not checked.
     cluster_hash: str = ""
 
     # A larger batch is refused. Raising it lets one client hold up the others for longer.
     batch_bytes_max: int = 5 * 1024 * 1024
+    # Beyond, CreateTopic gets QuotaExceeded; recovery reads them all.
     topics_max: int = 10_000
+    # Of one topic.
     partitions_max: int = 1_024
     # Producers (or consumers) that write in one transaction at one participant.
     txn_writers_max: int = 10_000
@@ -47,6 +51,8 @@ class BrokerConfig:
 
     # Below this much free space, sends and new topics get DiskFull; ends, acks and deletes go on.
     free_space_floor_bytes: int = 256 * 1024 * 1024
+    # How often retention looks at every partition, and gauges are set. Shorter: limits are kept
+    # more closely, at a cost that grows with the number of partitions.
     retention_check_interval_ms: int = 5_000
     # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
@@ -62,8 +68,12 @@ class BrokerConfig:
             "partitions_max",
             "txn_writers_max",
             "open_txns_max",
+            "dispatch_bytes_max",
             "retention_check_interval_ms",
             "producer_idle_ms_max",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidConfig(f"{name} must be positive")
+        for name in ("tail_bytes_max", "free_space_floor_bytes"):
+            if getattr(self, name) < 0:
+                raise InvalidConfig(f"{name} must not be negative")

@@ -18,6 +18,7 @@ class CoordinatorConfig:
         InvalidConfig: settings that cannot work together; the message says which, and what would.
     """
 
+    # As in the cluster file.
     name: str = "coordinator-0"
     # Part of every TxnID; a store belongs to one TCID for ever.
     tcid: int = 0
@@ -25,7 +26,8 @@ class CoordinatorConfig:
     broker_address: str = "127.0.0.1:6650"
     # Of the broker that keeps the cluster's metadata; empty: the same one.
     metadata_broker_address: str = ""
-    # A store that was stamped with another hash is refused unless the version is higher now.
+    # Of the cluster file. A store that was stamped with another hash is refused unless the version
+    # is higher now.
     membership_version: int = 1
     # Of the membership; empty: peers and the store are not checked.
     cluster_hash: str = ""

@@ -1,23 +1,11 @@
-"""Settings from outside, read once and checked once.
-
-A component's settings are a frozen dataclass that checks itself when it is made; `configured` makes
-one from the environment. Each scalar field is read from MAGNETAR_ and its name in capitals.
-"""
+"""Settings that check themselves when they are made; `settings` says where they come from."""
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 PREFIX = "MAGNETAR_"
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
-
-Settings = TypeVar("Settings")
 
 
 class InvalidConfig(ValueError):
@@ -29,6 +17,7 @@ class ListenConfig:
     """Where a server listens.
 
     Attributes:
+        host: an address of this machine.
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback: whoever reaches the port may use it.
         metrics_port: of the Prometheus endpoint, on the same host; None: no endpoint.
@@ -98,58 +87,3 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
         raise InvalidConfig(f"{address!r} is not an address; write HOST:PORT, as 127.0.0.1:6650")
     return host.strip("[]"), int(port)
-
-
-def configured(
-    settings: type[Settings], environ: Mapping[str, str], /, **given: object
-) -> Settings:
-    """Make settings from the environment; what is given (and not None) wins over it.
-
-    Raises:
-        InvalidConfig: a variable is not of its field's type, or the settings refuse their values.
-    """
-    types = typing.get_type_hints(settings)
-    values = {name: value for name, value in given.items() if value is not None}
-    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
-        text = environ.get(PREFIX + field.name.upper())
-        if text is None or field.name in values:
-            continue
-        read = _reader_of(types[field.name])
-        if read is None:
-            continue
-        try:
-            values[field.name] = read(text.strip())
-        except ValueError as error:
-            raise InvalidConfig(
-                f"{PREFIX}{field.name.upper()} is {text!r}, which is {error}; correct or unset it"
-            ) from None
-    return settings(**values)
-
-
-def _reader_of(annotation: Any) -> Any:
-    alternatives = [one for one in typing.get_args(annotation) if one is not type(None)]
-    if alternatives:
-        annotation = alternatives[0] if len(alternatives) == 1 else None
-    return {str: str, bool: _bool, int: _int, float: _float}.get(annotation)
-
-
-def _bool(text: str) -> bool:
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise ValueError("neither true nor false")
-
-
-def _int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("not a whole number") from None
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("not a number") from None

@@ -49,7 +49,7 @@ class Standalone:
 
 
 @contextmanager
-def running_standalone(directory: Path) -> Iterator[Standalone]:
+def running_standalone(directory: Path, *arguments: str) -> Iterator[Standalone]:
     ready_file = directory / "ready.json"
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
     log = (directory / "log").open("w")
@@ -58,6 +58,7 @@ def running_standalone(directory: Path) -> Iterator[Standalone]:
             *MAGNETAR,
             *("standalone", "--data-dir", str(directory / "data"), "--port", "0"),
             *("--ready-file", str(ready_file)),
+            *arguments,
         ],
         stdout=subprocess.PIPE,
         stderr=log,

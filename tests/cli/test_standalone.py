@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import MAGNETAR, Standalone
+from tests.cli.running import MAGNETAR, Standalone, running_standalone
 
 import magnetar
 
@@ -217,3 +217,33 @@ def test_uncommitted_messages_can_be_peeked_at(standalone: Standalone) -> None:
     assert done.stdout == b""
     assert b"no open transaction has written to secrets" in done.stderr
     assert standalone.lines("consume", "secrets", "--until-end", "--count", "1") == ["one"]
+
+
+def test_settings_come_from_a_file(tmp_path: Path) -> None:
+    """The servers of a standalone get it too, and `config show` says where each comes from."""
+    config = tmp_path / "magnetar.toml"
+    config.write_text("[broker]\npartitions_max = 3\n[coordinator]\ntxn_timeout_ms_max = 90_000\n")
+    with running_standalone(tmp_path, "--config", str(config)) as running:
+        done = running.run("topics", "create", "wide", "--partitions", "4", status=1)
+        assert b"at most 3 partitions" in done.stderr
+        running.run("topics", "create", "narrow", "--partitions", "3")
+        show = ("config", "show", "--config", str(config))
+        (changed,) = (one for one in running.json(*show, "--changed") if one["section"] == "broker")
+        assert changed == {
+            "section": "broker",
+            "setting": "partitions_max",
+            "value": 3,
+            "origin": "file",
+        }
+        printed = running.run(*show, "--toml").stdout
+        assert b"\npartitions_max = 3\n" in printed
+        assert b"\n# topics_max = 10000\n" in printed
+        (tmp_path / "again.toml").write_bytes(printed)
+        again = ("config", "show", "--config", str(tmp_path / "again.toml"))
+        assert running.json(*again) == running.json(*show), "what is printed can be read"
+        config.write_text("[broker]\npartition_max = 3\n")
+        done = running.run(*show, status=1)
+        assert b"did you mean partitions_max?" in done.stderr
+        (tmp_path / "bad.toml").write_text("[broker]\npartitions_max = 0\n")
+        done = running.run("broker", "--config", str(tmp_path / "bad.toml"), status=1)
+        assert b"partitions_max must be positive" in done.stderr

@@ -1,57 +1,19 @@
-"""Settings from the environment, checked once, with errors that say what to do."""
+"""Settings that check themselves, with errors that say what to do; logs."""
 
 import io
 import json
 import logging
-from dataclasses import dataclass
 
 import pytest
 
 from magnetar_core.config import (
     InvalidConfig,
     ListenConfig,
-    configured,
     is_loopback,
     join_address,
     split_address,
 )
 from magnetar_core.observability import set_up_logging
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    name: str = "default"
-    limit: int = 1
-    ratio: float = 0.5
-    enabled: bool = False
-    port: int | None = None
-    others: tuple[str, ...] = ()
-
-
-def test_the_environment_overrides_defaults_and_arguments_override_both() -> None:
-    environ = {
-        "MAGNETAR_NAME": "from-environment",
-        "MAGNETAR_LIMIT": " 7 ",
-        "MAGNETAR_RATIO": "0.25",
-        "MAGNETAR_ENABLED": "yes",
-        "MAGNETAR_PORT": "6650",
-        "MAGNETAR_OTHERS": "ignored",
-        "LIMIT": "9",
-    }
-    assert configured(Settings, environ) == Settings(
-        name="from-environment", limit=7, ratio=0.25, enabled=True, port=6650
-    )
-    assert configured(Settings, environ, name="given", limit=None).name == "given"
-    assert configured(Settings, environ, name="given", limit=None).limit == 7
-
-
-@pytest.mark.parametrize(
-    ("variable", "text"),
-    [("MAGNETAR_LIMIT", "many"), ("MAGNETAR_RATIO", "x"), ("MAGNETAR_ENABLED", "perhaps")],
-)
-def test_a_value_of_the_wrong_type_is_named(variable: str, text: str) -> None:
-    with pytest.raises(InvalidConfig, match=f"{variable} is '{text}'"):
-        configured(Settings, {variable: text})
 
 
 def test_other_machines_are_let_in_only_by_the_operators_word() -> None:

@@ -19,6 +19,7 @@ _COMMANDS = {
     "consume": "consume:consume",
     "peek": "peek:peek",
     "transactions": "transactions:transactions",
+    "config": "configuration:config",
     "demo": "demo:demo",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,9 +13,12 @@ import click
 if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
+    from magnetar_core.settings import Sources
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# Of the configuration file.
+SECTIONS = ("broker", "coordinator")
 BROKER_PORT = 6650
 COORDINATOR_PORT = 6651
 LOG_LEVELS = click.Choice(["debug", "info", "warning", "error"])
@@ -38,6 +42,13 @@ def server_options(function: Function) -> Function:
             ),
             click.option(
                 "--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"
+            ),
+            click.option(
+                "--config",
+                "config_file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                envvar="MAGNETAR_CONFIG_FILE",
+                help="Settings, as TOML; see `magnetar config show`.",
             ),
             click.option(
                 "--ready-file",
@@ -84,18 +95,22 @@ def member_options(function: Function) -> Function:
 def broker(**options: Any) -> None:
     """Run one broker.
 
-    Settings come from MAGNETAR_... variables too: MAGNETAR_BATCH_BYTES_MAX=1048576.
+    Settings come from MAGNETAR_... variables and from a file too: `magnetar config show`.
     """
     from magnetar.cli.hosting import Component, Hosting, World, run
     from magnetar_broker.broker import Broker
     from magnetar_broker.config import BrokerConfig, MemberAddress
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
-    from magnetar_core.config import configured
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.settings import Sources, resolve
 
     membership = _membership(options)
+    sources = Sources.load(os.environ, SECTIONS, options["config_file"])
     name = options["name"]
     member = membership.broker(name) if membership else None
-    listen = _listen(options, member.address if member else None, BROKER_PORT)
+    listen = listen_config(
+        options, "broker", sources, member.address if member else None, BROKER_PORT
+    )
 
     def build(world: World) -> Component:
         given: dict[str, Any] = {
@@ -109,7 +124,7 @@ def broker(**options: Any) -> None:
             )
             given["membership_version"] = membership.version
             given["cluster_hash"] = membership.hash
-        config = configured(BrokerConfig, os.environ, **given)
+        config = resolve(BrokerConfig, "broker", sources, beside=[ListenConfig], **given).settings
         component: Component = Broker(
             config, world.store, world.clock, world.random, world.on_fatal, world.registry
         )
@@ -139,20 +154,42 @@ def _membership(options: dict[str, Any]) -> Membership | None:
     return membership.load(os.environ, options["cluster_file"])
 
 
-def _listen(options: dict[str, Any], address: str | None, default_port: int) -> ListenConfig:
-    """Where to listen: what was asked for, else the member's own address, else the default."""
-    from magnetar_core.config import ListenConfig, configured, split_address
+def settings_of(section: str) -> type[Any]:
+    """The settings of one kind of server."""
+    if section == "broker":
+        from magnetar_broker.config import BrokerConfig
 
-    member_port = split_address(address)[1] if address else default_port
-    port = options["port"] if options["port"] is not None else member_port
-    return configured(
+        return BrokerConfig
+    from magnetar_coordinator.config import CoordinatorConfig
+
+    return CoordinatorConfig
+
+
+def listen_config(
+    options: dict[str, Any],
+    section: str,
+    sources: Sources,
+    address: str | None,
+    default_port: int,
+) -> ListenConfig:
+    """Where to listen: what was asked for, else the member's own address, else the default."""
+    from magnetar_core.config import ListenConfig, split_address
+    from magnetar_core.settings import resolve
+
+    resolved = resolve(
         ListenConfig,
-        os.environ,
+        section,
+        sources,
+        beside=[settings_of(section)],
         host=options["host"],
-        port=port,
+        port=options["port"],
         allow_remote=options["allow_remote"],
         metrics_port=options["metrics_port"],
     )
+    if resolved.origins["port"] != "default":
+        return resolved.settings
+    member_port = split_address(address)[1] if address else default_port
+    return replace(resolved.settings, port=member_port)
 
 
 @click.command()
@@ -175,13 +212,17 @@ def coordinator(**options: Any) -> None:
     from magnetar_coordinator.config import CoordinatorConfig
     from magnetar_coordinator.coordinator import Coordinator
     from magnetar_coordinator.records import FAMILIES
-    from magnetar_core.config import configured
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.settings import Sources, resolve
 
     broker_option = click.get_current_context().find_root().obj
     membership = _membership(options)
     name = options["name"]
     member = membership.coordinator(name) if membership else None
-    listen = _listen(options, member.address if member else None, COORDINATOR_PORT)
+    sources = Sources.load(os.environ, SECTIONS, options["config_file"])
+    listen = listen_config(
+        options, "coordinator", sources, member.address if member else None, COORDINATOR_PORT
+    )
 
     def build(world: World) -> Component:
         given: dict[str, Any] = {
@@ -191,7 +232,9 @@ def coordinator(**options: Any) -> None:
             "membership_version": membership.version if membership else None,
             "cluster_hash": membership.hash if membership else None,
         }
-        config = configured(CoordinatorConfig, os.environ, **given)
+        config = resolve(
+            CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
+        ).settings
         component: Component = Coordinator(
             config,
             world.store,

@@ -61,6 +61,8 @@ def standalone(**options: Any) -> None:
     common += ["--log-format", options["log_format"], "--supervised"]
     if allow_remote:
         common.append("--allow-remote")
+    if options["config_file"] is not None:
+        common += ["--config", str(options["config_file"])]
     data_dir: Path = options["data_dir"]
     supervisor = Supervisor(
         data_dir=data_dir,

@@ -1,0 +1,167 @@
+"""Where settings come from: flags, else the environment, else a TOML file, else defaults.
+
+A component's settings are a frozen dataclass: its fields are the names, types and defaults, and it
+checks their relations when it is made. A field is read from MAGNETAR_ and its name in capitals, and
+from the component's section of the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from magnetar_core.config import PREFIX, InvalidConfig
+
+FILE_VARIABLE = f"{PREFIX}CONFIG_FILE"
+
+SettingsT = TypeVar("SettingsT")
+_SCALARS = (str, bool, int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What was found outside of the code.
+
+    Attributes:
+        sections: of the TOML file, each a table of settings.
+        file_name: as errors call the file.
+    """
+
+    environ: Mapping[str, str]
+    sections: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+    file_name: str = ""
+
+    @classmethod
+    def load(
+        cls, environ: Mapping[str, str], sections: Iterable[str], file: str | Path | None = None
+    ) -> Sources:
+        """Read the file that is given, or that MAGNETAR_CONFIG_FILE names, if any.
+
+        Args:
+            sections: those that the file may have.
+        Raises:
+            InvalidConfig: it cannot be read, or has another section.
+        """
+        path = file or environ.get(FILE_VARIABLE)
+        if not path:
+            return cls(environ)
+        try:
+            found = tomllib.loads(Path(path).read_text())
+        except OSError as error:
+            raise InvalidConfig(f"the configuration {path} cannot be read: {error}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidConfig(f"the configuration {path} is not TOML: {error}") from error
+        known = list(sections)
+        for name, table in found.items():
+            if name not in known or not isinstance(table, dict):
+                raise InvalidConfig(
+                    f"{path} has {name!r} at its top; there are sections"
+                    f" {', '.join(f'[{one}]' for one in known)}"
+                )
+        return cls(environ, found, str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Generic[SettingsT]):
+    """Settings, and where each comes from: "flag", "environment", "file" or "default"."""
+
+    settings: SettingsT
+    origins: Mapping[str, str]
+
+
+def resolve(
+    kind: type[SettingsT],
+    section: str,
+    sources: Sources,
+    /,
+    *,
+    beside: Iterable[type[Any]] = (),
+    **flags: object,
+) -> Resolved[SettingsT]:
+    """Make settings; a flag counts unless it is None.
+
+    Args:
+        beside: other settings that share the section.
+    Raises:
+        InvalidConfig: a name that does not exist, a value of another type, or values that the
+            settings refuse together.
+    """
+    readers = readers_of(kind)
+    table = sources.sections.get(section, {})
+    known = [name for one in (kind, *beside) for name in readers_of(one)]
+    for name in table:
+        if name not in known:
+            raise InvalidConfig(
+                f"{sources.file_name} sets {name!r} in [{section}], which is no setting"
+                f"{_suggestion(name, known)}; `magnetar config show` lists them"
+            )
+    values = {name: value for name, value in flags.items() if value is not None}
+    origins = dict.fromkeys(values, "flag")
+    for name, reader in readers.items():
+        variable = PREFIX + name.upper()
+        if name in values:
+            continue
+        if variable in sources.environ:
+            text = sources.environ[variable].strip()
+            values[name] = _read(reader.validate_strings, text, variable)
+            origins[name] = "environment"
+        elif name in table:
+            where = f"{name} in [{section}] of {sources.file_name}"
+            values[name] = _read(reader.validate_python, table[name], where)
+            origins[name] = "file"
+        else:
+            origins[name] = "default"
+    return Resolved(kind(**values), origins)
+
+
+def readers_of(kind: type[Any]) -> dict[str, TypeAdapter[Any]]:
+    """The settings that can be read from text: scalars, and those or None."""
+    annotations = typing.get_type_hints(kind)
+    return {
+        field.name: TypeAdapter(annotations[field.name])
+        for field in dataclasses.fields(kind)
+        if _is_scalar(annotations[field.name])
+    }
+
+
+def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) -> list[str]:
+    """MAGNETAR_ variables that resemble a setting and are none, with what they may have meant."""
+    known = [PREFIX + name.upper() for kind in kinds for name in readers_of(kind)]
+    return [
+        f"{variable} is no setting{_suggestion(variable, known)}"
+        for variable in sorted(environ)
+        if variable.startswith(PREFIX)
+        and variable not in known
+        and difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+    ]
+
+
+def _is_scalar(annotation: Any) -> bool:
+    parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    return all(part in _SCALARS or part is type(None) for part in parts)
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def _read(reader: Any, value: object, where: str) -> Any:
+    try:
+        return reader(value)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"]
+        raise InvalidConfig(f"{where} is {value!r}: {reason}; correct or remove it") from None
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,0 +1,107 @@
+"""Write docs/configuration.md from the servers' settings: names, defaults, and their comments."""
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from pathlib import Path
+
+from magnetar_broker.config import BrokerConfig
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.config import ListenConfig
+from magnetar_core.settings import readers_of
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+
+HEAD = """\
+# Configuration
+
+A server takes each setting from its flags, else from the environment, else from a TOML file, else from the defaults
+below. `magnetar config show` says what it would use and where that comes from, and `magnetar config show --toml` prints
+a file to begin with. All of it is checked at the start: a name that does not exist, a value of another type, or values
+that cannot work together end the server with a sentence that says what would.
+
+    export MAGNETAR_BATCH_BYTES_MAX=1048576
+    magnetar standalone --config magnetar.toml          # or MAGNETAR_CONFIG_FILE
+
+    [broker]
+    batch_bytes_max = 1_048_576
+
+    [coordinator]
+    txn_timeout_ms_max = 3_600_000
+
+Units are in the names. This page is generated: `make docs`.
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for title, kind in (
+        ("[broker]", BrokerConfig),
+        ("[coordinator]", CoordinatorConfig),
+        ("Listening: in both sections", ListenConfig),
+    ):
+        parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|\n")
+        meanings = comments_of(kind) | attributes_of(kind)
+        for field in dataclasses.fields(kind):
+            if field.name in readers_of(kind):
+                default = "" if field.default in ("", None) else f"`{shown(field.default)}`"
+                parts.append(f"| `{field.name}` | {default} | {meanings.get(field.name, '')} |\n")
+    return "".join(parts)
+
+
+def shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:_}" if isinstance(value, int) else str(value)
+
+
+def comments_of(kind: type) -> dict[str, str]:
+    """The comment lines right above each field."""
+    source = textwrap.dedent(inspect.getsource(kind))
+    lines = source.splitlines()
+    (node,) = ast.parse(source).body
+    assert isinstance(node, ast.ClassDef)
+    found: dict[str, str] = {}
+    for statement in node.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        above: list[str] = []
+        at = statement.lineno - 2
+        while lines[at].strip().startswith("#"):
+            above.insert(0, lines[at].strip().lstrip("# "))
+            at -= 1
+        if above:
+            found[statement.target.id] = " ".join(above)
+    return found
+
+
+def attributes_of(kind: type) -> dict[str, str]:
+    """What the docstring says below "Attributes:"."""
+    _, _, text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
+    found: dict[str, str] = {}
+    for entry in re.split(r"\n(?=    \w)", text):
+        names, _, meaning = entry.partition(":")
+        for name in names.split(","):
+            found[name.strip()] = " ".join(meaning.split())
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail when the page is not fresh")
+    text = page()
+    if not parser.parse_args().check:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print("docs/configuration.md does not match the code: run `make docs`.", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
