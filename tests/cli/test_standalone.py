@@ -245,5 +245,8 @@ def test_settings_come_from_a_file(tmp_path: Path) -> None:
         done = running.run(*show, status=1)
         assert b"did you mean partitions_max?" in done.stderr
         (tmp_path / "bad.toml").write_text("[broker]\npartitions_max = 0\n")
-        done = running.run("broker", "--config", str(tmp_path / "bad.toml"), status=1)
+        new = tmp_path / "new"
+        flags = ("--config", str(tmp_path / "bad.toml"), "--data-dir", str(new))
+        done = running.run("broker", *flags, status=1)
         assert b"partitions_max must be positive" in done.stderr
+        assert not new.exists(), "nothing is touched before everything is checked"

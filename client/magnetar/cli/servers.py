@@ -112,19 +112,21 @@ def broker(**options: Any) -> None:
         options, "broker", sources, member.address if member else None, BROKER_PORT
     )
 
+    given: dict[str, Any] = {"name": name}
+    if member is not None and membership is not None:
+        given["address"] = member.address
+        given["coordinators"] = tuple(
+            MemberAddress(name=one.name, address=one.address, tcid=one.tcid)
+            for one in membership.coordinators
+        )
+        given["membership_version"] = membership.version
+        given["cluster_hash"] = membership.hash
+    resolved = resolve(BrokerConfig, "broker", sources, beside=[ListenConfig], **given)
+
     def build(world: World) -> Component:
-        given: dict[str, Any] = {
-            "name": name,
-            "address": member.address if member else world.address,
-        }
-        if membership is not None:
-            given["coordinators"] = tuple(
-                MemberAddress(name=one.name, address=one.address, tcid=one.tcid)
-                for one in membership.coordinators
-            )
-            given["membership_version"] = membership.version
-            given["cluster_hash"] = membership.hash
-        config = resolve(BrokerConfig, "broker", sources, beside=[ListenConfig], **given).settings
+        config = resolved.settings
+        if resolved.origins["address"] == "default":
+            config = replace(config, address=world.address)
         component: Component = Broker(
             config, world.store, world.clock, world.random, world.on_fatal, world.registry
         )
@@ -224,17 +226,18 @@ def coordinator(**options: Any) -> None:
         options, "coordinator", sources, member.address if member else None, COORDINATOR_PORT
     )
 
+    given: dict[str, Any] = {
+        "name": name,
+        "tcid": member.tcid if member else 0,
+        "broker_address": membership.brokers[0].address if membership else broker_option,
+        "membership_version": membership.version if membership else None,
+        "cluster_hash": membership.hash if membership else None,
+    }
+    config = resolve(
+        CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
+    ).settings
+
     def build(world: World) -> Component:
-        given: dict[str, Any] = {
-            "name": name,
-            "tcid": member.tcid if member else 0,
-            "broker_address": membership.brokers[0].address if membership else broker_option,
-            "membership_version": membership.version if membership else None,
-            "cluster_hash": membership.hash if membership else None,
-        }
-        config = resolve(
-            CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
-        ).settings
         component: Component = Coordinator(
             config,
             world.store,
