@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from magnetar_broker import keys
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.environment import Environment
 from magnetar_broker.incarnations import Incarnations
@@ -24,8 +25,10 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.identity import check_identity
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
 
@@ -70,7 +73,24 @@ class Broker:
         self.server = BrokerServer(self.environment, self.topics, self.incarnations, random)
 
     async def start(self) -> None:
-        """Recover, then be ready to answer. Raises StoreFailed."""
+        """Recover, then be ready to answer.
+
+        Raises:
+            InvalidConfig: the store belongs to another server, or to a later version.
+            ClusterMismatch: the store belongs to another cluster.
+            StoreFailed: it cannot be read or written.
+        """
+        config = self.environment.config
+        row = await check_identity(
+            self._store,
+            keys.META,
+            kind="broker",
+            member=config.name,
+            membership_version=config.membership_version,
+            cluster_hash=config.cluster_hash,
+        )
+        if row is not None:
+            self.environment.commits.batch.put(keys.META, identity.KEY, row)
         await Recovery(self._store, self.topics, self.environment.watermarks).run()
         await self.incarnations.recover()
         self._show()

@@ -11,7 +11,7 @@
     cursors        topic id, partition, subscription id, chunk          512 bytes of acked bits
     pendingacks    topic id, partition, subscription id, TxnID, consumer ordinal, ack sequence
                                                                         PendingAckRow
-    meta           a name                                               counters, watermarks
+    meta           a name                         counters, watermarks, incarnations, identity
 
 A partition's own index rows have the subscription id 0. The lowest row of a cursor is where its
 mark-delete lies: everything below that chunk is acknowledged.
@@ -50,8 +50,6 @@ PAYLOAD_FAMILIES = (LOG, TXNLOG)
 
 META_NEXT_TOPIC_ID = b"next_topic_id"
 META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
-META_CLUSTER_ID = b"cluster_id"
-META_CLUSTER_HASH = b"cluster_hash"
 META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
 

@@ -14,7 +14,6 @@ from random import Random
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.records import (
     META,
-    META_CLUSTER,
     META_COUNTER,
     META_INCARNATION,
     META_OUTCOME_COUNT,
@@ -40,9 +39,10 @@ from magnetar_coordinator.records import (
     u64,
 )
 from magnetar_core.config import InvalidConfig
-from magnetar_core.errors import ClusterMismatch
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
+from magnetar_storage import identity
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.identity import check_identity
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix
 
 # Asks the metadata broker for the incarnation that belongs to (tcid, store token).
@@ -216,12 +216,12 @@ class TransactionMetadataStoreProvider:
         """PIP-31, TC Startup, openStore. A new store takes its incarnation first.
 
         Raises:
-            InvalidConfig: the store belongs to another TCID.
+            InvalidConfig: the store belongs to another server or TCID, or to a later version.
             ClusterMismatch: the store belongs to another cluster, or to a later list of members.
             StoreFailed: it cannot be read or written.
         """
+        await self._check_identity()
         await self._check_tcid(tcid)
-        await self._check_cluster()
         incarnation = await self._get_u64(META_INCARNATION)
         if incarnation is None:
             incarnation = await self._begin_incarnation(tcid)
@@ -245,21 +245,18 @@ class TransactionMetadataStoreProvider:
                 "give each coordinator a directory of its own"
             )
 
-    async def _check_cluster(self) -> None:
-        version, cluster_hash = self._config.membership_version, self._config.cluster_hash
-        if not cluster_hash:
-            return
-        stamp = u64(version) + cluster_hash.encode()
-        stored = await self._store.get(META, META_CLUSTER)
-        if stored == stamp:
-            return
-        if stored is not None and read_u64(stored[:8]) >= version:
-            raise ClusterMismatch(
-                f"this data directory was last used with version {read_u64(stored[:8])} of the "
-                f"members and another content, not with version {version} as it is now; raise the "
-                "version when the members change"
-            )
-        self._commits.batch.put(META, META_CLUSTER, stamp)
+    async def _check_identity(self) -> None:
+        config = self._config
+        row = await check_identity(
+            self._store,
+            META,
+            kind="coordinator",
+            member=config.name,
+            membership_version=config.membership_version,
+            cluster_hash=config.cluster_hash,
+        )
+        if row is not None:
+            self._commits.batch.put(META, identity.KEY, row)
 
     async def _begin_incarnation(self, tcid: int) -> int:
         stored_token = await self._store.get(META, META_STORE_TOKEN)

@@ -198,3 +198,17 @@ class PendingAckRow(_message.Message):
     RANGES_FIELD_NUMBER: _ClassVar[int]
     ranges: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
+
+class StoreIdentity(_message.Message):
+    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    format: int
+    kind: str
+    member: str
+    membership_version: int
+    cluster_hash: str
+    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ...) -> None: ...
