@@ -68,8 +68,7 @@ lint: $(INSTALLED) ## Style, types, layers, and generated messages that match th
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet . || { echo 'Not formatted: run `make format`.' >&2; exit 1; }
 	$(BIN)/python tools/generate_protobuf.py --check
-	$(BIN)/python tools/generate_metrics_page.py --check
-	$(BIN)/python tools/generate_configuration_page.py --check
+	$(BIN)/python tools/generate_pages.py --check
 	$(BIN)/lint-imports --no-logo 2>&1
 	$(BIN)/mypy
 
@@ -83,9 +82,8 @@ proto: $(INSTALLED) ## Regenerate the messages from proto/
 	$(BIN)/python tools/generate_protobuf.py
 
 .PHONY: docs
-docs: $(INSTALLED) ## Regenerate docs/metrics.md and docs/configuration.md
-	$(BIN)/python tools/generate_metrics_page.py
-	$(BIN)/python tools/generate_configuration_page.py
+docs: $(INSTALLED) ## Regenerate the pages that are made from the code
+	$(BIN)/python tools/generate_pages.py
 
 .PHONY: sim
 sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one seed

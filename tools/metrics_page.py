@@ -1,17 +1,12 @@
-"""Write docs/metrics.md from the metrics that the servers register."""
+"""docs/metrics.md, from the metrics that the servers register."""
 
-import argparse
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_coordinator.metrics import CoordinatorMetrics
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
 
 HEAD = """\
 # Metrics
@@ -62,20 +57,3 @@ def row(metric: MetricWrapperBase) -> str:
     name = f"{metric._name}_total" if isinstance(metric, Counter) else metric._name
     labels = ", ".join(f"`{label}`" for label in metric._labelnames)
     return f"| `{name}` | {kinds[type(metric)]} | {labels} | {metric._documentation} |\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when the page is not fresh")
-    text = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print("docs/metrics.md does not match the code: run `make docs`.", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,20 +1,15 @@
-"""Write docs/configuration.md from the servers' settings: names, defaults, and their comments."""
+"""docs/configuration.md, from the servers' settings: names, defaults, and their comments."""
 
-import argparse
 import ast
 import dataclasses
 import inspect
 import re
-import sys
 import textwrap
-from pathlib import Path
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.settings import readers_of
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
 HEAD = """\
 # Configuration
@@ -88,20 +83,3 @@ def attributes_of(kind: type) -> dict[str, str]:
         for name in names.split(","):
             found[name.strip()] = " ".join(meaning.split())
     return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail when the page is not fresh")
-    text = page()
-    if not parser.parse_args().check:
-        PAGE.write_text(text)
-        return 0
-    if PAGE.exists() and PAGE.read_text() == text:
-        return 0
-    print("docs/configuration.md does not match the code: run `make docs`.", file=sys.stderr)
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,31 @@
+"""Write the pages of docs/ that come from the code; with --check, say whether they are fresh."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import configuration_page
+import metrics_page
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = {"configuration.md": configuration_page.page, "metrics.md": metrics_page.page}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail when a page is not fresh")
+    check = parser.parse_args().check
+    stale = []
+    for name, page in PAGES.items():
+        path = DOCS / name
+        if not check:
+            path.write_text(page())
+        elif not path.exists() or path.read_text() != page():
+            stale.append(f"docs/{name}")
+    if stale:
+        print(f"{', '.join(stale)} does not match the code: run `make docs`.", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
