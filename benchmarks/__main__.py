@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 import magnetar
 from benchmarks import small_transactions, streams
+from benchmarks.ceiling import measure as ceiling
 from benchmarks.results import Result, print_json, print_table
+from benchmarks.runner import run
 from benchmarks.servers import Servers, started
 
 WORKLOADS = ("transactions", "produce", "consume", "latency")
+# The bare servers that each is held against.
+CEILINGS: dict[str, tuple[str, ...]] = {
+    "transactions": ("broker", "coordinator"),
+    "produce": ("sink",),
+    "latency": (),
+}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -37,6 +43,10 @@ WORKLOADS = ("transactions", "produce", "consume", "latency")
     "--data-dir", type=click.Path(file_okay=False, exists=True, path_type=Path),
     help="The servers' data directory is made there.",
 )  # fmt: skip
+@click.option(
+    "--ceiling", "with_ceiling", is_flag=True,
+    help="Measure the bare conversation, stream and store beside it.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True)
 def main(
     workloads: tuple[str, ...],
@@ -49,6 +59,7 @@ def main(
     message_bytes: tuple[int, ...],
     stream_bytes: int,
     data_dir: Path | None,
+    with_ceiling: bool,
     as_json: bool,
 ) -> None:
     """Measure a broker, a coordinator and one client, each a process of its own, on loopback.
@@ -83,24 +94,31 @@ def main(
         async with await magnetar.connect(servers.address) as client:
             return [result async for result in begin(client, servers, workload)]
 
+    async def measure_ceiling(workload: str, addresses: dict[str, str]) -> list[Result]:
+        if workload == "transactions":
+            found = ceiling.measure_transactions(
+                addresses,
+                concurrencies=at_once,
+                seconds=seconds,
+                message_bytes=transaction_message_bytes,
+            )
+        elif workload == "produce":
+            found = ceiling.measure_stream(addresses, total_bytes=stream_bytes)
+        else:
+            found = ceiling.measure_store(data_dir, seconds=seconds)
+        return [result async for result in found]
+
     results: list[Result] = []
     for workload in chosen:
+        if with_ceiling and workload in CEILINGS:
+            with ceiling.bare_servers(data_dir, *CEILINGS[workload]) as addresses:
+                results += run(measure_ceiling(workload, addresses))
         with started(data_dir) as servers:
-            results += _run(measure_all(servers, workload))
+            results += run(measure_all(servers, workload))
     if as_json:
         print_json(results)
     else:
         print_table(results)
-
-
-def _run(work: Coroutine[Any, Any, list[Result]]) -> list[Result]:
-    """asyncio.run, on uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
 
 
 main(prog_name="python -m benchmarks")

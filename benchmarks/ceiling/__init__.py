@@ -1,0 +1,1 @@
+"""What these libraries can do at the most: the same work without protocol, checks or metrics."""

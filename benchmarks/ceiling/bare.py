@@ -1,0 +1,160 @@
+"""The least that a server needs: a gRPC stream of raw frames, and one group commit for all of it.
+
+A frame is any number of commands, each a struct and a payload. Everything that became ready in one
+turn of the event loop leaves in one frame.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterator
+
+import grpc
+import grpc.aio
+
+from magnetar_core.grpc_transport import CHANNEL_OPTIONS, COMMON_OPTIONS
+from magnetar_storage.rocks import RocksStore
+from magnetar_storage.store import WriteBatch
+
+# Request number, what is asked, a number that it is asked about, length of the payload.
+_HEAD = struct.Struct("<QBQI")
+METHOD = "/bare.Bare/Exchange"
+ROWS = "rows"
+
+Command = tuple[int, int, int, bytes]
+
+
+def pack(number: int, kind: int, about: int, payload: bytes = b"") -> bytes:
+    return _HEAD.pack(number, kind, about, len(payload)) + payload
+
+
+def unpack(frame: bytes) -> Iterator[Command]:
+    at = 0
+    while at < len(frame):
+        number, kind, about, size = _HEAD.unpack_from(frame, at)
+        at += _HEAD.size
+        yield number, kind, about, frame[at : at + size]
+        at += size
+
+
+class Outgoing:
+    """Gathers commands until the end of the loop's turn; one task writes them."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._ready = asyncio.Event()
+
+    def put(self, command: bytes) -> None:
+        self._parts.append(command)
+        self._ready.set()
+
+    async def take(self) -> bytes:
+        await self._ready.wait()
+        await asyncio.sleep(0)
+        self._ready.clear()
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+class BareCommit:
+    """Write and sync what was put, then call back; the next group fills meanwhile."""
+
+    def __init__(self, store: RocksStore) -> None:
+        self._store = store
+        self._batch = WriteBatch()
+        self._parked: list[Callable[[], None]] = []
+        self._ready = asyncio.Event()
+
+    def put(self, key: bytes, value: bytes, then: Callable[[], None] | None = None) -> None:
+        self._batch.put(ROWS, key, value)
+        if then is not None:
+            self._parked.append(then)
+        self._ready.set()
+
+    def delete(self, key: bytes) -> None:
+        self._batch.delete(ROWS, key)
+
+    async def run(self) -> None:
+        while True:
+            await self._ready.wait()
+            await asyncio.sleep(0)
+            self._ready.clear()
+            batch, self._batch = self._batch, WriteBatch()
+            parked, self._parked = self._parked, []
+            await self._store.write(batch)
+            await self._store.sync()
+            for then in parked:
+                then()
+
+
+class Peer:
+    """The client's end: requests with callbacks."""
+
+    def __init__(self, address: str) -> None:
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(METHOD)()
+        self._outgoing = Outgoing()
+        self._waiting: dict[int, Callable[[int], None]] = {}
+        self._count = 0
+        self._tasks = [asyncio.ensure_future(self._send()), asyncio.ensure_future(self._receive())]
+
+    def ask(self, kind: int, about: int, payload: bytes, then: Callable[[int], None]) -> None:
+        self._count += 1
+        self._waiting[self._count] = then
+        self._outgoing.put(pack(self._count, kind, about, payload))
+
+    async def wait(self, kind: int, about: int, payload: bytes = b"") -> int:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.ask(kind, about, payload, future.set_result)
+        return await future
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _send(self) -> None:
+        while True:
+            await self._call.write(await self._outgoing.take())
+
+    async def _receive(self) -> None:
+        while isinstance(frame := await self._call.read(), bytes):
+            for number, _, about, _ in unpack(frame):
+                self._waiting.pop(number)(about)
+
+
+Handler = Callable[[Command, Callable[[int], None]], None]
+
+
+async def serve(port: int, handle: Handler) -> None:
+    """Answer for ever. A handler is given a command and what sends its reply."""
+
+    async def exchange(_requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        outgoing = Outgoing()
+
+        async def send() -> None:
+            while True:
+                await context.write(await outgoing.take())
+
+        sender = asyncio.ensure_future(send())
+        try:
+            while isinstance(frame := await context.read(), bytes):
+                for command in unpack(frame):
+                    number = command[0]
+
+                    def reply(about: int, number: int = number) -> None:
+                        outgoing.put(pack(number, 0, about))
+
+                    handle(command, reply)
+        finally:
+            sender.cancel()
+
+    server = grpc.aio.server(options=COMMON_OPTIONS)
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Exchange": grpc.stream_stream_rpc_method_handler(exchange)
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Bare", handlers),))
+    server.add_insecure_port(f"127.0.0.1:{port}")
+    await server.start()
+    print("ready", flush=True)
+    await server.wait_for_termination()
