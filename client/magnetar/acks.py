@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from magnetar.cluster import TopicRoute
+from magnetar.connection import Connection
 from magnetar.interval_set import IntervalSet, Range
 from magnetar.pipeline import Item, Pipeline, copy_error
 from magnetar.runtime import Runtime
@@ -211,6 +212,7 @@ class TransactionAcks:
         self.on_ended = on_ended
         self.failure: MagnetarError | None = None
         self._runtime = runtime
+        self._route = route
         self._txn_id = txn_id
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
@@ -221,14 +223,7 @@ class TransactionAcks:
         self._scheduled: asyncio.Handle | None = None
         self._next_sequence = 0
         self._pipeline: Pipeline[AckCommand] = Pipeline(
-            runtime,
-            lambda: route.connection(name.partition),
-            build=lambda item: item.command,
-            confirmed=self._confirmed,
-            refused=self._refused,
-            moved=route.refresh_soon,
-            in_flight_max=IN_FLIGHT_ACKS_MAX,
-            open_gate=False,
+            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
         )
 
     def open(self) -> None:
@@ -307,13 +302,24 @@ class TransactionAcks:
         """The transaction has ended."""
         self._pipeline.retire()
 
-    def _confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
+    # What the pipeline asks for, and tells.
+
+    def connection(self) -> Connection:
+        return self._route.connection(self.name.partition)
+
+    def moved(self) -> None:
+        self._route.refresh_soon()
+
+    def build(self, item: AckCommand) -> broker_pb2.CommandAck:
+        return item.command
+
+    def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
         self.confirmed_count += 1
         self._on_confirmed(item.ranges)
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result(None)
 
-    def _refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
+    def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
         if self.failure is None:
             self.failure = error
         for item in tail:

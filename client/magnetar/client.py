@@ -35,6 +35,9 @@ from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
 
+# Of thousands that are open when a client closes, so many are aborted at once.
+CLOSING_ABORTS_MAX = 256
+
 
 class Client(Administration):
     """Made by `connect`. Belongs to the event loop in which it was made."""
@@ -264,7 +267,8 @@ class Client(Administration):
     async def close(self) -> None:
         """Flush producers, abort what is open, leave subscriptions, end all links.
 
-        Bounded by close_timeout_ms for each of them; failures are logged.
+        Bounded by close_timeout_ms for each producer and consumer, and for all transactions
+        together; failures are logged.
         """
         if self._closed:
             return
@@ -283,7 +287,10 @@ class Client(Administration):
         await self.close()
 
     async def _close_all(self) -> None:
-        await asyncio.gather(*map(self._close_transaction, self._transactions.values()))
+        turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)
+        await asyncio.gather(
+            *(self._close_transaction(txn, turns) for txn in self._transactions.values())
+        )
         for producer in list(self._producers.values()):
             try:
                 await producer.close()
@@ -292,9 +299,10 @@ class Client(Administration):
         for consumer in list(self._consumers.values()):
             await consumer.close()
 
-    async def _close_transaction(self, txn: Transaction) -> None:
+    async def _close_transaction(self, txn: Transaction, turns: asyncio.Semaphore) -> None:
         try:
-            async with asyncio.timeout(self.config.close_timeout_ms / 1000):
+            # Waiting for a turn counts: all of them together take no longer than one may.
+            async with asyncio.timeout(self.config.close_timeout_ms / 1000), turns:
                 await txn.close()
         except (MagnetarError, TimeoutError) as error:
             log.info("closing: %s was not aborted: %s", txn.txn_id, error)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from magnetar.backoff import Backoff
 from magnetar.errors import ClientClosed
 from magnetar.link_session import LinkSession, OnReply, Result
 from magnetar.runtime import Runtime
@@ -43,6 +42,10 @@ class Connection:
 
     def unregister(self, consumer_id: int, partition: int) -> None:
         self._receivers.pop((consumer_id, partition), None)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._runtime.loop
 
     @property
     def live_session(self) -> LinkSession | None:
@@ -110,13 +113,45 @@ class Connection:
         """
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
-        backoff: Backoff | None = None
-        # Sent, and perhaps never answered.
-        in_doubt = False
-        last: Exception | None = None
+        session = self.live_session
+        if session is None:
+            return await self._insist(body, timeout_ms, timeout_ms, patient, None)
+        asked_at_ms = self._runtime.now_ms()
+        interruption: Exception
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            return await session.call(body, patient=patient, timeout_ms=timeout_ms)
+        except TimeoutError as error:
+            raise self._no_answer(body, timeout_ms) from error
+        except LinkClosed as error:
+            interruption = error
+        except MagnetarError as error:
+            if not error.retriable:
+                raise
+            interruption = error
+        remaining_ms = timeout_ms - (self._runtime.now_ms() - asked_at_ms)
+        return await self._insist(body, timeout_ms, remaining_ms, patient, interruption)
+
+    async def _insist(
+        self,
+        body: Any,
+        timeout_ms: float,
+        remaining_ms: float,
+        patient: bool,
+        last: Exception | None,
+    ) -> Any:
+        """The course of a request that did not succeed at once.
+
+        Args:
+            last: what interrupted the first attempt, if there was one.
+        """
+        backoff = self._runtime.backoff()
+        # Sent, and perhaps never answered.
+        in_doubt = isinstance(last, LinkClosed)
+        try:
+            async with asyncio.timeout(remaining_ms / 1000):
                 while True:
+                    if isinstance(last, MagnetarError):
+                        await asyncio.sleep(backoff.next_ms() / 1000)
                     session = self.live_session or await self.session()
                     was_in_doubt, in_doubt = in_doubt, True
                     try:
@@ -128,46 +163,49 @@ class Connection:
                             raise
                         in_doubt = was_in_doubt
                         last = error
-                        backoff = backoff or self._runtime.backoff()
-                        await asyncio.sleep(backoff.next_ms() / 1000)
         except TimeoutError:
-            name = body.DESCRIPTOR.name
             if in_doubt:
-                raise OutcomeUnknown(
-                    f"no answer to {name} from {self.address} within {timeout_ms:.0f} ms; "
-                    "it may have happened, ask again to know"
-                ) from last
+                raise self._no_answer(body, timeout_ms) from last
             if isinstance(last, MagnetarError):
                 raise last from None
             raise LogUnavailable(
-                f"no link to {self.address} within {timeout_ms:.0f} ms; {name} was not sent"
+                f"no link to {self.address} within {timeout_ms:.0f} ms;"
+                f" {body.DESCRIPTOR.name} was not sent"
             ) from last
+
+    def _no_answer(self, body: Any, timeout_ms: float) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"no answer to {body.DESCRIPTOR.name} from {self.address} within {timeout_ms:.0f} ms;"
+            " it may have happened, ask again to know"
+        )
 
     def request_soon(self, body: Any, on_result: OnReply) -> None:
         """As request, for who does not wait: calls back with the reply or the MagnetarError.
 
         While all goes well, without a task.
         """
+        session = self.live_session
+        if session is None:
+            self._spawn_request(body, on_result)
+        else:
+            session.request(body, partial(self._on_soon, body, on_result))
 
-        async def insist() -> None:
+    def _on_soon(self, body: Any, on_result: OnReply, result: Result) -> None:
+        interrupted = isinstance(result, LinkClosed)
+        if interrupted or (isinstance(result, MagnetarError) and result.retriable):
+            self._spawn_request(body, on_result)
+        else:
+            on_result(result)
+
+    def _spawn_request(self, body: Any, on_result: OnReply) -> None:
+        async def tell() -> None:
             try:
                 result = await self.request(body)
             except MagnetarError as error:
                 result = error
             on_result(result)
 
-        def on_reply(result: Result) -> None:
-            interrupted = isinstance(result, LinkClosed)
-            if interrupted or (isinstance(result, MagnetarError) and result.retriable):
-                self._runtime.spawn(insist(), f"{body.DESCRIPTOR.name} to {self.address}")
-            else:
-                on_result(result)
-
-        session = self.live_session
-        if session is None:
-            self._runtime.spawn(insist(), f"{body.DESCRIPTOR.name} to {self.address}")
-        else:
-            session.request(body, on_reply)
+        self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.address}")
 
     def close(self) -> None:
         """Close the link; whoever waits hears ClientClosed."""

@@ -22,6 +22,18 @@ OnReady = Callable[[], None]
 class Enrollment:
     """Adds participants to one transaction, each once."""
 
+    __slots__ = (
+        "_closed",
+        "_coordinator",
+        "_new_partitions",
+        "_new_subscriptions",
+        "_on_failed",
+        "_partitions",
+        "_scheduled",
+        "_subscriptions",
+        "_txn_id",
+    )
+
     def __init__(
         self,
         txn_id: TxnID,
@@ -83,7 +95,7 @@ class Enrollment:
 
     def _flush_soon(self) -> None:
         if self._scheduled is None and not self._closed:
-            self._scheduled = asyncio.get_running_loop().call_soon(self._flush)
+            self._scheduled = self._coordinator.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = None

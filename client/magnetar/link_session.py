@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from magnetar.runtime import Runtime
-from magnetar_core.commands import command
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.frames import FrameWriter
 from magnetar_core.transport import Link, LinkClosed
@@ -87,32 +87,34 @@ class LinkSession:
         self._request_count += 1
         request_id = self._request_count
         self._waiting[request_id] = _Waiting(on_reply, self._runtime.now_ms(), patient)
-        self._writer.send(command(body, request_id))
+        self._writer.send_body(body, request_id)
 
-    async def call(self, body: Any, *, patient: bool = False) -> Any:
+    async def call(
+        self, body: Any, *, patient: bool = False, timeout_ms: float | None = None
+    ) -> Any:
         """Write a request and wait for its reply.
 
         Raises:
+            TimeoutError: no reply within timeout_ms, if that is given.
             LinkClosed: the link broke first; the request may or may not have arrived.
             MagnetarError: what the server answered.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        def on_reply(result: Result) -> None:
-            if future.done():
-                return
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
+        future: asyncio.Future[Any] = self._runtime.loop.create_future()
+        on_reply = partial(_settle, future)
         self.request(body, on_reply, patient=patient)
-        return await future
+        if timeout_ms is None:
+            return await future
+        deadlines = self._runtime.deadlines
+        number = deadlines.call_later(timeout_ms, partial(on_reply, TimeoutError()))
+        try:
+            return await future
+        finally:
+            deadlines.forget(number)
 
     def post(self, body: Any) -> None:
         """Write something that has no reply."""
         if not self.closed and self._writer is not None:
-            self._writer.send(command(body))
+            self._writer.send_body(body)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Have something called when the session ends; at once if it has."""
@@ -215,6 +217,15 @@ class LinkSession:
         self._probe_waits = False
         if isinstance(result, MagnetarError):
             self.close(f"{self.address} refuses: {result}")
+
+
+def _settle(future: asyncio.Future[Any], result: Result) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 def _guarded(on_reply: OnReply, result: Result) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.backpressure import PendingBudget
 from magnetar.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, Properties, cut
 from magnetar.cluster import TopicRoute
 from magnetar.config import ProducerConfig
+from magnetar.connection import Connection
 from magnetar.pipeline import FRAME_OVERHEAD_BYTES, Item, Pipeline, copy_error
 from magnetar.runtime import Runtime
 from magnetar_core.errors import (
@@ -62,6 +63,29 @@ class ClosedBatch(Item):
 class PartitionSender:
     """Gathers messages into batches and brings them to the broker in order."""
 
+    __slots__ = (
+        "_awaited",
+        "_budget",
+        "_config",
+        "_lane",
+        "_linger",
+        "_next_sequence",
+        "_on_batch_closed",
+        "_on_failed",
+        "_open",
+        "_pipeline",
+        "_receipt",
+        "_route",
+        "_runtime",
+        "confirmed_count",
+        "failure",
+        "follows",
+        "name",
+        "plain",
+        "producer_id",
+        "txn_id",
+    )
+
     def __init__(
         self,
         runtime: Runtime,
@@ -83,7 +107,7 @@ class PartitionSender:
             txn_id, plain: of a transaction's sender: its id, and the producer's plain sender for
                 the same partition. Nothing leaves it until open() is called.
         """
-        self.name: PartitionName = route.partition_name(partition)
+        self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
         self.txn_id = txn_id
         self.plain = plain
         self.producer_id = producer_id
@@ -105,15 +129,7 @@ class PartitionSender:
         self._linger: asyncio.Handle | None = None
         self._route = route
         self._pipeline: Pipeline[ClosedBatch] = Pipeline(
-            runtime,
-            lambda: route.connection(partition),
-            build=self._build,
-            confirmed=self._confirmed,
-            refused=self._refused,
-            moved=route.refresh_soon,
-            in_flight_max=config.in_flight_batches_max,
-            open_gate=txn_id is None,
-            patient=lambda batch: batch.follows is not None,
+            runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=txn_id is None
         )
 
     def open(self) -> None:
@@ -182,7 +198,7 @@ class PartitionSender:
         ):
             self.close_batch()
         if self._receipt is None:
-            self._receipt = asyncio.get_running_loop().create_future()
+            self._receipt = self._runtime.loop.create_future()
             # Whoever waits may have gone when it fails; flush() tells then.
             self._receipt.add_done_callback(_retrieve)
         index, receipt = self._open.count, self._receipt
@@ -228,11 +244,11 @@ class PartitionSender:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+        if self._open.count == 0:
+            return
         open_batch, self._open = self._open, OpenBatch()
         receipt, self._receipt = self._receipt, None
         awaited, self._awaited = self._awaited, 0
-        if open_batch.count == 0:
-            return
         if self.failure is not None:
             batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
             self._tell(batch, self.failure)
@@ -256,9 +272,9 @@ class PartitionSender:
         self.close_batch()
         await self._pipeline.drain()
 
-    async def drain(self) -> None:
+    def drain(self) -> Awaitable[None]:
         """Wait until all that is closed is confirmed or has failed."""
-        await self._pipeline.drain()
+        return self._pipeline.drain()
 
     def abandon(self, error: MagnetarError) -> None:
         """Fail and drop what is buffered; answers that are under way are still counted."""
@@ -279,14 +295,14 @@ class PartitionSender:
         self._pipeline.retire()
 
     def _linger_later(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self._runtime.loop
         if self._config.linger_ms:
             self._linger = loop.call_later(self._config.linger_ms / 1000, self.close_batch)
         else:
             self._linger = loop.call_soon(self.close_batch)
 
     def _check_size(self, size: int) -> None:
-        session = self._route.connection(self.name.partition).live_session
+        session = self.connection().live_session
         if session is not None:
             limit = session.frame_bytes_max - FRAME_OVERHEAD_BYTES
             if size > limit:
@@ -300,8 +316,17 @@ class PartitionSender:
         batch.sequence_id = self._next_sequence
         self._next_sequence += batch.count
 
-    def _build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
+    # What the pipeline asks for, and tells.
+
+    def connection(self) -> Connection:
+        return self._route.connection(self.name.partition)
+
+    def moved(self) -> None:
+        self._route.refresh_soon()
+
+    def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
         batch.follows = self.follows
+        batch.patient = batch.follows is not None
         return broker_pb2.CommandSend(
             partition=self.name.to_wire(),
             producer_id=batch.producer_id,
@@ -312,7 +337,7 @@ class PartitionSender:
             batch=batch.payload,
         )
 
-    def _confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
+    def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         self.confirmed_count += batch.count
         if self.txn_id is None and batch.follows is not None and batch.follows == self.follows:
             self.follows = None
@@ -320,7 +345,7 @@ class PartitionSender:
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_result(reply.message_id)
 
-    def _refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
+    def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         if self.txn_id is None:
             # From here on another producer id counts from 0: the broker never saw the numbers that
             # are lost, and would wait for them.

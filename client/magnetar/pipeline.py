@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.backoff import Backoff
 from magnetar.connection import Connection
@@ -36,12 +35,23 @@ FRAME_OVERHEAD_BYTES = 1024
 class Item:
     """Something on its way. Subclasses say what."""
 
-    __slots__ = ("attempts", "deadline_ms", "finished", "in_flight", "lane", "ordinal", "reply")
+    __slots__ = (
+        "attempts",
+        "deadline_ms",
+        "finished",
+        "in_flight",
+        "lane",
+        "ordinal",
+        "patient",
+        "reply",
+    )
 
     def __init__(self) -> None:
         self.ordinal = 0
         # Items of a later lane wait until all of the earlier ones are confirmed.
         self.lane = 0
+        # The server may park it for long.
+        self.patient = False
         self.attempts = 0
         self.in_flight = False
         self.finished = False
@@ -52,39 +62,66 @@ class Item:
 ItemT = TypeVar("ItemT", bound=Item)
 
 
+class Owner(Protocol[ItemT]):
+    """Whose items they are."""
+
+    def connection(self) -> Connection:
+        """To the server that has the partition now."""
+        ...
+
+    def build(self, item: ItemT) -> Any:
+        """The command of an item; called at each attempt."""
+        ...
+
+    def confirmed(self, item: ItemT, reply: Any) -> None:
+        """Called in order, once per item."""
+        ...
+
+    def refused(self, tail: list[ItemT], error: MagnetarError) -> None:
+        """An item and all behind it left the queue because of this error."""
+        ...
+
+    def moved(self) -> None:
+        """The partition is elsewhere; the next connection() should say where."""
+        ...
+
+
 class Pipeline(Generic[ItemT]):
     """An ordered queue of unconfirmed items; a prefix of it is written on the present link."""
+
+    __slots__ = (
+        "_abandoned",
+        "_backoff",
+        "_deadline",
+        "_drain_waiters",
+        "_gate_open",
+        "_in_flight_max",
+        "_items",
+        "_ordinal",
+        "_owner",
+        "_pause",
+        "_runtime",
+        "_session",
+        "_wait_number",
+        "_waits_on",
+        "_written",
+    )
 
     def __init__(
         self,
         runtime: Runtime,
-        connection: Callable[[], Connection],
+        owner: Owner[ItemT],
         *,
-        build: Callable[[ItemT], Any],
-        confirmed: Callable[[ItemT, Any], None],
-        refused: Callable[[list[ItemT], MagnetarError], None],
-        moved: Callable[[], None],
         in_flight_max: int,
         open_gate: bool = True,
-        patient: Callable[[ItemT], bool] = lambda item: False,
     ) -> None:
         """
         Args:
-            build: the command of an item; called at each attempt.
-            confirmed: called in order, once per item, with its reply.
-            refused: an item and all behind it left the queue because of this error.
-            moved: the partition is elsewhere; the next connection() should say where.
             open_gate: whether items may leave from the start.
-            patient: whether the server may park this item for long.
         """
         self._runtime = runtime
-        self._connection = connection
-        self._build = build
-        self._confirmed = confirmed
-        self._refused = refused
-        self._moved = moved
+        self._owner = owner
         self._in_flight_max = in_flight_max
-        self._patient = patient
         self._gate_open = open_gate
         self._abandoned = False
         self._items: deque[ItemT] = deque()
@@ -96,7 +133,7 @@ class Pipeline(Generic[ItemT]):
         # Made when something is refused for the first time.
         self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: int | None = None
         self._drain_waiters: list[tuple[int, asyncio.Future[None]]] = []
 
     def __len__(self) -> int:
@@ -152,12 +189,12 @@ class Pipeline(Generic[ItemT]):
         """
         if not self._items:
             self._abandoned = True
-            del self._build, self._confirmed, self._refused
+            del self._owner
 
     async def drain(self) -> None:
         """Wait until what is in the queue now has left it, confirmed or refused."""
         if self._items:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[None] = self._runtime.loop.create_future()
             self._drain_waiters.append((self._items[-1].ordinal, future))
             await future
 
@@ -168,13 +205,14 @@ class Pipeline(Generic[ItemT]):
         while self._written < len(items) and self._written < self._in_flight_max:
             session = self._session
             if session is None or session.closed:
-                self._await_session()
-                return
+                session = self._find_session()
+                if session is None:
+                    return
             item = items[self._written]
             if item.lane != items[0].lane:
                 return
             if item.reply is None:
-                body = self._build(item)
+                body = self._owner.build(item)
                 if body.ByteSize() > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
                     limit = session.frame_bytes_max
                     self._refuse_from(
@@ -187,19 +225,26 @@ class Pipeline(Generic[ItemT]):
                 session.request(
                     body,
                     partial(self._on_reply, session, item, item.attempts, item.lane),
-                    patient=self._patient(item),
+                    patient=item.patient,
                 )
             self._written += 1
 
-    def _await_session(self) -> None:
-        if self._wait_number is None:
-            connection = self._connection()
-            self._waits_on = connection
-            # -1 while a callback that comes at once is under way.
-            self._wait_number = -1
-            number = connection.when_connected(self._on_session)
-            if self._wait_number == -1:
-                self._wait_number = number
+    def _find_session(self) -> LinkSession | None:
+        """Begin on the present link, or else with the next one."""
+        if self._wait_number is not None:
+            return None
+        connection = self._owner.connection()
+        self._session = connection.live_session
+        if self._session is not None:
+            self._forget_flight()
+            return self._session
+        self._waits_on = connection
+        # -1 while a callback that comes at once is under way.
+        self._wait_number = -1
+        number = connection.when_connected(self._on_session)
+        if self._wait_number == -1:
+            self._wait_number = number
+        return None
 
     def _on_session(self, result: LinkSession | MagnetarError) -> None:
         self._wait_number = None
@@ -240,13 +285,13 @@ class Pipeline(Generic[ItemT]):
         passes = error.retriable or follows_a_failure or isinstance(error, ChecksumMismatch)
         if passes and not self._abandoned:
             if isinstance(error, PartitionMoved):
-                self._moved()
+                self._owner.moved()
                 self._session = None
             self._forget_flight()
             if self._pause is None:
                 self._backoff = self._backoff or self._runtime.backoff()
                 delay_s = self._backoff.next_ms() / 1000
-                self._pause = asyncio.get_running_loop().call_later(delay_s, self._resume)
+                self._pause = self._runtime.loop.call_later(delay_s, self._resume)
         else:
             self._refuse_from(at, error)
 
@@ -266,7 +311,7 @@ class Pipeline(Generic[ItemT]):
             item = items.popleft()
             item.finished = True
             self._written = max(0, self._written - 1)
-            self._confirmed(item, item.reply)
+            self._owner.confirmed(item, item.reply)
         self._wake_drained()
         self._pump()
 
@@ -278,33 +323,32 @@ class Pipeline(Generic[ItemT]):
             tail.append(item)
         tail.reverse()
         self._written = min(self._written, at)
-        self._refused(tail, error)
+        self._owner.refused(tail, error)
         self._wake_drained()
         self._pump()
 
     def _wake_drained(self) -> None:
-        first = self._items[0].ordinal if self._items else None
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for ordinal, future in self._drain_waiters:
-            if first is not None and ordinal >= first:
-                still.append((ordinal, future))
-            elif not future.done():
-                future.set_result(None)
-        self._drain_waiters = still
+        if self._drain_waiters:
+            first = self._items[0].ordinal if self._items else None
+            still: list[tuple[int, asyncio.Future[None]]] = []
+            for ordinal, future in self._drain_waiters:
+                if first is not None and ordinal >= first:
+                    still.append((ordinal, future))
+                elif not future.done():
+                    future.set_result(None)
+            self._drain_waiters = still
         if not self._items:
             if self._wait_number is not None and self._waits_on is not None:
                 self._waits_on.forget(self._wait_number)
                 self._wait_number = None
             if self._deadline is not None:
-                self._deadline.cancel()
+                self._runtime.deadlines.forget(self._deadline)
                 self._deadline = None
 
     def _watch_deadline(self) -> None:
         if self._deadline is None and self._items:
             wait_ms = max(0.0, self._items[0].deadline_ms - self._runtime.now_ms())
-            self._deadline = asyncio.get_running_loop().call_later(
-                wait_ms / 1000, self._on_deadline
-            )
+            self._deadline = self._runtime.deadlines.call_later(wait_ms, self._on_deadline)
 
     def _on_deadline(self) -> None:
         self._deadline = None

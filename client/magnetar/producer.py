@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.backpressure import PendingBudget
@@ -245,8 +246,9 @@ class Producer:
             txn_id=txn.txn_id,
             plain=self._plain[partition],
         )
-        self._transactional[txn.txn_id, partition] = sender
-        txn.add_sender(sender, lambda: self._transactional.pop((txn.txn_id, partition), None))
+        key = (txn.txn_id, partition)
+        self._transactional[key] = sender
+        txn.add_sender(sender, partial(self._transactional.pop, key, None))
         return sender
 
     def _add_by_key(

@@ -10,6 +10,7 @@ from typing import Any
 
 from magnetar.backoff import Backoff
 from magnetar.config import ClientConfig
+from magnetar.deadlines import Deadlines
 from magnetar_core.clock import Clock
 from magnetar_core.transport import Transport
 
@@ -28,6 +29,10 @@ class Runtime:
         self.clock = clock
         self.random = random
         self.config = config
+        # A client belongs to the loop in which it was made. To ask for the running one costs a
+        # system call in CPython 3.11.
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(self.loop)
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster_hash = ""
         # In order of start: cancelled in that order too.
@@ -47,7 +52,7 @@ class Runtime:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run something in the background, to be cancelled with the client at the latest."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = self.loop.create_task(work, name=name)
         self._task_count += 1
         number = self._task_count
         self._tasks[number] = task
@@ -66,3 +71,4 @@ class Runtime:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.deadlines.close()

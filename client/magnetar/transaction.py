@@ -87,8 +87,8 @@ class Transaction:
         self._ending = asyncio.Lock()
         self._settled = False
         self._resolving = False
-        self._expiry = asyncio.get_running_loop().call_later(
-            (timeout_ms + EXPIRY_GRACE_MS) / 1000, self._resolve_soon
+        self._expiry = runtime.deadlines.call_later(
+            timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
         )
 
     def __repr__(self) -> str:
@@ -171,7 +171,7 @@ class Transaction:
 
     async def close(self) -> None:
         """The client closes: abort what is open. What is undecided, the coordinator knows."""
-        self._expiry.cancel()
+        self._runtime.deadlines.forget(self._expiry)
         if self._phase is _Phase.OPEN:
             await self.abort()
 
@@ -261,42 +261,28 @@ class Transaction:
                 await sender.plain.drain()
 
     def _count(self) -> transaction_pb2.CommandEndTxn:
-        partition_counts = []
-        for partition in self._enrollment.partitions:
-            producers = [
-                transaction_pb2.WriterCount(
-                    writer_id=sender.producer_id, count=sender.confirmed_count
-                )
-                for sender in self._senders
-                if sender.name == partition
-            ]
-            partition_counts.append(
-                transaction_pb2.PartitionCounts(partition=partition.to_wire(), producers=producers)
-            )
-        subscription_counts = []
-        for subscription in self._enrollment.subscriptions:
-            consumers = [
-                transaction_pb2.WriterCount(writer_id=acks.consumer_id, count=acks.confirmed_count)
-                for acks in self._acks
-                if acks.name == subscription
-            ]
-            subscription_counts.append(
-                transaction_pb2.SubscriptionCounts(
-                    subscription=subscription.to_wire(), consumers=consumers
-                )
-            )
-        return transaction_pb2.CommandEndTxn(
-            txn_id=self.txn_id.to_wire(),
-            txn_action=common_pb2.COMMIT,
-            counts_given=True,
-            partition_counts=partition_counts,
-            subscription_counts=subscription_counts,
+        command = transaction_pb2.CommandEndTxn(
+            txn_id=self.txn_id.to_wire(), txn_action=common_pb2.COMMIT, counts_given=True
         )
+        producers = {}
+        for partition in self._enrollment.partitions:
+            partition_counts = command.partition_counts.add()
+            partition_counts.partition.CopyFrom(partition.to_wire())
+            producers[partition] = partition_counts.producers
+        for sender in self._senders:
+            producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
+        consumers = {}
+        for subscription in self._enrollment.subscriptions:
+            subscription_counts = command.subscription_counts.add()
+            subscription_counts.subscription.CopyFrom(subscription.to_wire())
+            consumers[subscription] = subscription_counts.consumers
+        for acks in self._acks:
+            consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
+        return command
 
     async def _ask_commit(self, wait_finished: bool) -> None:
         assert self._commit_command is not None
-        command = transaction_pb2.CommandEndTxn()
-        command.CopyFrom(self._commit_command)
+        command = self._commit_command
         command.wait_finished = wait_finished
         try:
             reply: transaction_pb2.CommandEndTxnResponse = await self._coordinator.request(
@@ -376,7 +362,7 @@ class Transaction:
         if self._settled:
             return
         self._settled = True
-        self._expiry.cancel()
+        self._runtime.deadlines.forget(self._expiry)
         self._enrollment.close()
         if committed:
             self._lead_plain_sends()

@@ -37,20 +37,7 @@ class Reply:
         self._respond(body)
 
     def fail(self, error: MagnetarError) -> None:
-        self.send(error.to_wire())
-
-
-class _SessionReply(Reply):
-    """The answer to a request that came over a conversation."""
-
-    __slots__ = ("_request_id",)
-
-    def __init__(self, session: CommandSession, request_id: int) -> None:
-        super().__init__(session.push, session)
-        self._request_id = request_id
-
-    def send(self, body: Any) -> None:
-        self._respond(body, self._request_id)
+        self._respond(error.to_wire())
 
 
 # A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
@@ -95,7 +82,7 @@ class CommandSession:
     def push(self, body: Any) -> None:
         """Send something that was not asked for."""
         if not self.closed:
-            self._writer.send(command(body))
+            self._writer.send_body(body)
 
     def on_frame(self, frame: pb.Frame) -> None:
         for request in frame.commands:
@@ -118,7 +105,7 @@ class CommandSession:
 
         def respond(body: Any) -> None:
             if not self.closed:
-                self._writer.send(command(body, request_id))
+                self._writer.send_body(body, request_id)
 
         run_handler(self._handlers, name, request, Reply(respond, self), self._on_error)
 

@@ -9,8 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from google.protobuf.message_factory import GetMessageClass
-
 from magnetar_core.wire import service_pb2 as pb
 
 # A frame is closed once it holds this much; gRPC's limit on a message is set above it.
@@ -19,9 +17,8 @@ FRAME_BYTES_MAX = 64 << 20
 
 # A message's field in the envelope, by the message's class.
 FIELD_OF_BODY: dict[type, str] = {
-    GetMessageClass(field.message_type): field.name
+    type(getattr(pb.Command(), field.name)): field.name
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
-    if field.message_type is not None
 }
 
 

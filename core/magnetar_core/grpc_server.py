@@ -28,6 +28,7 @@ from grpc_status import rpc_status
 from magnetar_core.commands import Handler, Reply, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
+from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -165,7 +166,9 @@ class GrpcServer:
         return handlers
 
     def _unary_handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
-        name = _FIELD_OF_REQUEST[method.input_type.full_name]
+        request_class = GetMessageClass(method.input_type)
+        # A unary method is named by its request: this is the request's field in the envelope.
+        name = FIELD_OF_BODY[request_class]
 
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -188,7 +191,7 @@ class GrpcServer:
 
         return grpc.unary_unary_rpc_method_handler(
             call,
-            request_deserializer=GetMessageClass(method.input_type).FromString,
+            request_deserializer=request_class.FromString,
             response_serializer=_serialize,
         )
 
@@ -298,11 +301,3 @@ def _not_ready() -> LogUnavailable:
 def _serialize(message: Any) -> bytes:
     serialized: bytes = message.SerializeToString()
     return serialized
-
-
-# A unary method is named by its request: this finds the request's field in the envelope.
-_FIELD_OF_REQUEST: dict[str, str] = {
-    field.message_type.full_name: field.name
-    for field in service_pb2.Command.DESCRIPTOR.oneofs_by_name["body"].fields
-    if field.message_type is not None
-}

@@ -20,6 +20,7 @@ from magnetar import (
     TransactionStatus,
     TxnID,
 )
+from magnetar.client import CLOSING_ABORTS_MAX
 from magnetar_core.wire import common_pb2
 
 
@@ -405,8 +406,10 @@ def test_closing_the_client_aborts_what_is_open() -> None:
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         clusters.append(cluster)
-        cluster.topic("flights")
-        await client.begin_transaction()
+        # More than are aborted at once.
+        for _ in range(CLOSING_ABORTS_MAX + 1):
+            await client.begin_transaction()
 
     run(test)
-    assert [one["status"] for one in clusters[0].transactions.values()] == [common_pb2.ABORTED]
+    statuses = [one["status"] for one in clusters[0].transactions.values()]
+    assert statuses == [common_pb2.ABORTED] * (CLOSING_ABORTS_MAX + 1)

@@ -43,3 +43,17 @@ def test_large_commands_are_spread_over_frames_in_order() -> None:
         assert frame.ByteSize() < FRAME_BYTES_SOFT_MAX + (401 << 10)
     ids = [one.request_id for frame in frames for one in frame.commands]
     assert ids == list(range(1, 9))
+
+
+def test_a_message_without_fields_still_names_its_command() -> None:
+    async def scenario() -> list[service_pb2.Frame]:
+        frames: list[service_pb2.Frame] = []
+        writer = FrameWriter(frames.append)
+        writer.send_body(common_pb2.CommandHello())
+        writer.send_body(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)
+        writer.flush()
+        return frames
+
+    (frame,) = asyncio.run(scenario())
+    assert [one.WhichOneof("body") for one in frame.commands] == ["hello", "hello_response"]
+    assert frame.commands[1] == command(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)

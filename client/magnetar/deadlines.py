@@ -1,0 +1,84 @@
+"""What is to be done unless something else comes first, which it nearly always does.
+
+Every request and every transaction has such a moment. A timer of the event loop for each would
+cost about as much as the request; one timer, for the earliest of them, serves all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+log = logging.getLogger("magnetar")
+
+# Moments that were called off stay in the heap until they are more than the others and so many.
+FORGOTTEN_MAX = 256
+
+
+class Deadlines:
+    """Calls back at moments, in order, unless they are called off."""
+
+    __slots__ = ("_callbacks", "_count", "_heap", "_loop", "_timer", "_timer_at_s")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._callbacks: dict[int, Callable[[], object]] = {}
+        # (seconds on the loop's clock, number in _callbacks); some are called off already.
+        self._heap: list[tuple[float, int]] = []
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> int:
+        """Have something called in so long. Returns a number for `forget`."""
+        at_s = self._loop.time() + delay_ms / 1000
+        self._count += 1
+        number = self._count
+        self._callbacks[number] = callback
+        heappush(self._heap, (at_s, number))
+        if self._timer is None or at_s < self._timer_at_s:
+            self._wait_until(at_s)
+        return number
+
+    def forget(self, number: int) -> None:
+        """Call it off; harmless when it has been called."""
+        if self._callbacks.pop(number, None) is None:
+            return
+        if len(self._heap) > 2 * len(self._callbacks) + FORGOTTEN_MAX:
+            self._heap = [moment for moment in self._heap if moment[1] in self._callbacks]
+            heapify(self._heap)
+
+    def close(self) -> None:
+        """Call everything off."""
+        self._callbacks.clear()
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _wait_until(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_s = self._loop.time()
+        heap = self._heap
+        due = []
+        while heap and (heap[0][0] <= now_s or heap[0][1] not in self._callbacks):
+            due.append(heappop(heap)[1])
+        if heap:
+            self._wait_until(heap[0][0])
+        for number in due:
+            callback = self._callbacks.pop(number, None)
+            if callback is None:
+                continue
+            # One bug must not take the others' deadlines with it.
+            try:
+                callback()
+            except Exception:
+                log.exception("what was due at a deadline failed")
