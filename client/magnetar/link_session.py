@@ -87,7 +87,7 @@ class LinkSession:
         self._request_count += 1
         request_id = self._request_count
         self._waiting[request_id] = _Waiting(on_reply, self._runtime.now_ms(), patient)
-        self._writer.send_body(body, request_id)
+        self._writer.send(body, request_id)
 
     async def call(
         self, body: Any, *, patient: bool = False, timeout_ms: float | None = None
@@ -114,7 +114,7 @@ class LinkSession:
     def post(self, body: Any) -> None:
         """Write something that has no reply."""
         if not self.closed and self._writer is not None:
-            self._writer.send_body(body)
+            self._writer.send(body)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Have something called when the session ends; at once if it has."""

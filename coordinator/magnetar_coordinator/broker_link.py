@@ -16,7 +16,6 @@ from typing import Any
 
 from magnetar_coordinator.backoff import delay_ms
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.commands import command
 from magnetar_core.frames import FrameWriter
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as common
@@ -95,7 +94,7 @@ class BrokerLink:
     def send(self, body: Any, request_id: int) -> None:
         """Send a command; nothing happens while the link is down."""
         if self._writer is not None:
-            self._writer.send(command(body, request_id))
+            self._writer.send(body, request_id)
 
     async def _run(self) -> None:
         while True:
@@ -144,7 +143,7 @@ class BrokerLink:
             link = await self._transport.connect(self.address, "Broker", on_frame, on_closed)
         writer = FrameWriter(link.write)
         try:
-            writer.send(command(self._hello(), _HELLO_ID))
+            writer.send(self._hello(), _HELLO_ID)
             async with asyncio.timeout(deadline_seconds):
                 await welcomed.wait()
             if closed.is_set():

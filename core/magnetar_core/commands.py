@@ -12,15 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
-from magnetar_core.frames import FIELD_OF_BODY, FrameWriter
+from magnetar_core.frames import FrameWriter
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
-
-
-def command(body: Any, request_id: int = 0) -> pb.Command:
-    """Wrap a message in the envelope."""
-    return pb.Command(request_id=request_id, **{FIELD_OF_BODY[type(body)]: body})
 
 
 class Reply:
@@ -82,7 +77,7 @@ class CommandSession:
     def push(self, body: Any) -> None:
         """Send something that was not asked for."""
         if not self.closed:
-            self._writer.send_body(body)
+            self._writer.send(body)
 
     def on_frame(self, frame: pb.Frame) -> None:
         for request in frame.commands:
@@ -105,7 +100,7 @@ class CommandSession:
 
         def respond(body: Any) -> None:
             if not self.closed:
-                self._writer.send_body(body, request_id)
+                self._writer.send(body, request_id)
 
         run_handler(self._handlers, name, request, Reply(respond, self), self._on_error)
 

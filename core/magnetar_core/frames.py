@@ -35,11 +35,7 @@ class FrameWriter:
         # Of the last frame.
         self._frame_bytes = 0
 
-    def send(self, command: pb.Command) -> None:
-        """Gather a command that is in its envelope already."""
-        self._next(command.ByteSize()).CopyFrom(command)
-
-    def send_body(self, body: Any, request_id: int = 0) -> None:
+    def send(self, body: Any, request_id: int = 0) -> None:
         """Gather a message; its envelope is made in the frame."""
         command = self._next(body.ByteSize())
         command.request_id = request_id

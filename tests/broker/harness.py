@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+from tests.core.envelope import command
+
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.partition import Partition
 from magnetar_broker.subscription import Subscription
 from magnetar_core import batch as columnar
-from magnetar_core.commands import command
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
+from tests.core.envelope import command
+
 import magnetar
 from magnetar_core.batch import decode, encode
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import command
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,

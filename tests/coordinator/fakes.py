@@ -9,11 +9,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
+from tests.core.envelope import command
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.records import FAMILIES
-from magnetar_core.commands import command
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport import LinkClosed

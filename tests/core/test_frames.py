@@ -2,13 +2,10 @@
 
 import asyncio
 
-from magnetar_core.commands import command
+from tests.core.envelope import command
+
 from magnetar_core.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
-
-
-def send(size: int, request_id: int) -> service_pb2.Command:
-    return command(broker_pb2.CommandSend(batch=bytes(size)), request_id)
 
 
 def test_one_turn_makes_one_frame() -> None:
@@ -16,10 +13,10 @@ def test_one_turn_makes_one_frame() -> None:
         frames: list[service_pb2.Frame] = []
         writer = FrameWriter(frames.append)
         for request_id in range(1, 101):
-            writer.send(command(common_pb2.CommandHello(), request_id))
+            writer.send(common_pb2.CommandHello(), request_id)
         assert not frames
         await asyncio.sleep(0)
-        writer.send(command(common_pb2.CommandHello(), 101))
+        writer.send(common_pb2.CommandHello(), 101)
         await asyncio.sleep(0)
         return frames
 
@@ -33,7 +30,7 @@ def test_large_commands_are_spread_over_frames_in_order() -> None:
         frames: list[service_pb2.Frame] = []
         writer = FrameWriter(frames.append)
         for request_id in range(1, 9):
-            writer.send(send(400 << 10, request_id))
+            writer.send(broker_pb2.CommandSend(batch=bytes(400 << 10)), request_id)
         writer.flush()
         return frames
 
@@ -49,8 +46,8 @@ def test_a_message_without_fields_still_names_its_command() -> None:
     async def scenario() -> list[service_pb2.Frame]:
         frames: list[service_pb2.Frame] = []
         writer = FrameWriter(frames.append)
-        writer.send_body(common_pb2.CommandHello())
-        writer.send_body(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)
+        writer.send(common_pb2.CommandHello())
+        writer.send(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)
         writer.flush()
         return frames
 

@@ -16,9 +16,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry, Counter
+from tests.core.envelope import command
 from tests.core.fakes import FakeServer
 
-from magnetar_core.commands import command
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import TopicNotFound, from_wire
 from magnetar_core.grpc_server import GrpcServer

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from tests.core.envelope import command
+
 from magnetar_core import batch
-from magnetar_core.commands import command
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Link, LinkClosed, Transport

@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 
 import pytest
+from tests.core.envelope import command
 from tests.simulation.loop import (
     DeadlineExceeded,
     Deadlock,
@@ -18,7 +19,7 @@ from tests.simulation.nodes import ClientNode, Environment, ServerNode
 from tests.simulation.raw import BROKER, NoAnswer, RawClient
 from tests.simulation.trace import Trace
 
-from magnetar_core.commands import CommandSession, command
+from magnetar_core.commands import CommandSession
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.store import WriteBatch
