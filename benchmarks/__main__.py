@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 import magnetar
-from benchmarks import small_transactions, streams
+from benchmarks import recovery, small_transactions, streams
 from benchmarks.ceiling import measure as ceiling
 from benchmarks.results import Result, print_json, print_table
 from benchmarks.runner import run
 from benchmarks.servers import Servers, started
 
-WORKLOADS = ("transactions", "produce", "consume", "latency")
+WORKLOADS = ("transactions", "produce", "consume", "latency", "recovery")
 # The bare servers that each is held against.
 CEILINGS: dict[str, tuple[str, ...]] = {
     "transactions": ("broker", "coordinator"),
@@ -38,6 +38,8 @@ CEILINGS: dict[str, tuple[str, ...]] = {
 )  # fmt: skip
 @click.option("--topic-partitions", type=int, default=8)
 @click.option("--message-bytes", type=int, multiple=True, default=[100, 1024])
+@click.option("--entries", type=int, multiple=True, default=[1_000, 10_000, 100_000])
+@click.option("--open-transactions", type=int, default=10_000)
 @click.option("--stream-bytes", type=int, default=200_000_000, help="Payload of each stream.")
 @click.option(
     "--data-dir", type=click.Path(file_okay=False, exists=True, path_type=Path),
@@ -57,6 +59,8 @@ def main(
     await_sends: bool,
     topic_partitions: int,
     message_bytes: tuple[int, ...],
+    entries: tuple[int, ...],
+    open_transactions: int,
     stream_bytes: int,
     data_dir: Path | None,
     with_ceiling: bool,
@@ -79,6 +83,10 @@ def main(
                 partitions_per_transaction=transaction_partitions,
                 topic_partitions=topic_partitions,
                 await_sends=await_sends,
+            )
+        if workload == "recovery":
+            return recovery.measure(
+                client, servers, entry_counts=entries, open_count=open_transactions
             )
         if workload == "latency":
             return streams.measure_latency(client, seconds=seconds)
@@ -113,7 +121,7 @@ def main(
         if with_ceiling and workload in CEILINGS:
             with ceiling.bare_servers(data_dir, *CEILINGS[workload]) as addresses:
                 results += run(measure_ceiling(workload, addresses))
-        with started(data_dir) as servers:
+        with started(data_dir, restart=workload == "recovery") as servers:
             results += run(measure_all(servers, workload))
     if as_json:
         print_json(results)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psutil
 
@@ -21,6 +22,7 @@ class Servers:
     address: str
     broker_pid: int
     coordinator_pid: int
+    ready_file: Path
 
     def cpu_s(self) -> tuple[float, ...]:
         """Processor time so far of this process, the broker and the coordinator."""
@@ -35,12 +37,21 @@ class Servers:
         pairs = zip(since_s, self.cpu_s(), strict=True)
         return tuple((now_s - then_s) * 1e6 / count for then_s, now_s in pairs)
 
+    def ready(self) -> dict[str, Any]:
+        """What the supervisor says of its servers now; empty while one is away."""
+        try:
+            found: dict[str, Any] = json.loads(self.ready_file.read_text())
+        except (OSError, json.JSONDecodeError):
+            return {}
+        return found
+
 
 @contextmanager
-def started(parent: Path | None = None) -> Iterator[Servers]:
+def started(parent: Path | None = None, *, restart: bool = False) -> Iterator[Servers]:
     """Run both servers for the time of the block.
 
     Args:
+        restart: start a server again that was killed.
         parent: where the data directory is made: its disk is what the durable writes measure.
     """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
@@ -50,7 +61,8 @@ def started(parent: Path | None = None) -> Iterator[Servers]:
             [
                 *(sys.executable, "-m", "magnetar.cli", "standalone", "--port", "0"),
                 *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
-                *("--no-restart", "--log-level", "warning"),
+                *("--log-level", "warning"),
+                *(() if restart else ("--no-restart",)),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -62,7 +74,10 @@ def started(parent: Path | None = None) -> Iterator[Servers]:
                 raise RuntimeError("the servers did not start")
             ready = json.loads(ready_file.read_text())
             yield Servers(
-                ready["broker"]["address"], ready["broker"]["pid"], ready["coordinator"]["pid"]
+                ready["broker"]["address"],
+                ready["broker"]["pid"],
+                ready["coordinator"]["pid"],
+                ready_file,
             )
         finally:
             process.send_signal(signal.SIGTERM)

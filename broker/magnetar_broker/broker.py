@@ -91,8 +91,11 @@ class Broker:
         )
         if row is not None:
             self.environment.commits.batch.put(keys.META, identity.KEY, row)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         await Recovery(self._store, self.topics, self.environment.watermarks).run()
         await self.incarnations.recover()
+        self.metrics.recovery_seconds.set(loop.time() - began_s)
         self._show()
         await self.environment.commits.start()
         self._schedule_retention()

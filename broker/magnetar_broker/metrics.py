@@ -80,6 +80,10 @@ class BrokerMetrics:
         self._consumers = gauge(
             "consumers", "Attached consumers, one a subscription and partition."
         )
+        self.recovery_seconds = gauge(
+            "recovery_seconds",
+            "What reading the store took at the start, its own log replayed before.",
+        )
         self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
 
     def sent(self, messages: int, byte_count: int, *, transactional: bool) -> None:

@@ -136,12 +136,15 @@ class Coordinator:
             incarnation=self._metadata.incarnation,
             next_counter=self._metadata.next_counter,
         )
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         run_time_ms = self._metadata.run_time_ms
         async for record in self._metadata.live_records():
             transaction = self.shard.apply(record)
             if transaction is not None:
                 # Persisted less often than it is used.
                 run_time_ms = max(run_time_ms, transaction.start_run_time_ms)
+        self.metrics.recovery_seconds.set(loop.time() - began_s)
         self._run_time = RunTime(
             self._clock, start_ms=run_time_ms, jump_ms_min=config.clock_jump_ms_min
         )

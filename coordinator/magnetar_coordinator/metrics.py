@@ -22,6 +22,11 @@ class CoordinatorMetrics:
             ["error"],
             registry=registry,
         )
+        self.recovery_seconds = Gauge(
+            "magnetar_coordinator_recovery_seconds",
+            "What reading the store took at the start, its own log replayed before.",
+            registry=registry,
+        )
         live = Gauge(
             "magnetar_coordinator_transactions",
             "Live transactions.",
