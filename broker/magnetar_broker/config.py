@@ -39,6 +39,10 @@ class BrokerConfig:
     topics_max: int = 10_000
     # Of one topic.
     partitions_max: int = 1_024
+    # Of one partition; each is a cursor that recovery reads.
+    subscriptions_max: int = 1_000
+    # Of one subscription on one partition.
+    consumers_max: int = 1_000
     # Producers (or consumers) that write in one transaction at one participant.
     txn_writers_max: int = 10_000
     # Transactions open at one participant.
@@ -66,6 +70,8 @@ class BrokerConfig:
             "batch_bytes_max",
             "topics_max",
             "partitions_max",
+            "subscriptions_max",
+            "consumers_max",
             "txn_writers_max",
             "open_txns_max",
             "dispatch_bytes_max",

@@ -17,7 +17,13 @@ from magnetar_broker.log_reader import LogReader, StoredBatch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_core.commands import CommandSession
-from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError, OutOfRange
+from magnetar_core.errors import (
+    DataLoss,
+    InvalidArgument,
+    MagnetarError,
+    OutOfRange,
+    QuotaExceeded,
+)
 from magnetar_core.ids import SubscriptionName
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
@@ -87,6 +93,7 @@ class Delivery:
 
         Raises:
             ConsumerBusy, SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
+            QuotaExceeded: too many consumers.
             InvalidArgument: a late copy of an earlier attempt.
         """
         if attach_epoch < self._attach_epochs.get(consumer_id, 0):
@@ -99,6 +106,9 @@ class Delivery:
         self.dispatcher.check_attach(
             subscription_type, replaced=earlier.consumer if earlier is not None else None
         )
+        limit = self._environment.config.consumers_max
+        if earlier is None and len(self._attachments) >= limit:
+            raise QuotaExceeded(f"{self._name} has its {limit} consumers", consumers_max=limit)
         if earlier is not None:
             self._detach(earlier)
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)

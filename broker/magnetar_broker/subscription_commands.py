@@ -41,8 +41,6 @@ class SubscriptionCommands:
     def _subscribe(self, command: wire.CommandSubscribe, reply: Reply) -> None:
         name = command.subscription
         partition = self._topics.named(name)
-        if not name.subscription:
-            raise InvalidArgument("a subscription needs a name")
         try:
             subscription_type = SubscriptionType(command.type)
         except ValueError:

@@ -17,10 +17,16 @@ from magnetar_broker.log_reader import LogReader
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.transaction_index import End, TransactionIndex
-from magnetar_core.errors import Gone, SubscriptionNotFound
+from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, SubscriptionNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
+
+NAME_CHARACTERS_MAX = 200
+
+
+def is_subscription_name(name: str) -> bool:
+    return 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,23 @@ class Subscriptions:
         return found
 
     def create(self, name: str, offset: int) -> Subscription:
-        """A new cursor at an offset."""
+        """A new cursor at an offset.
+
+        Raises:
+            InvalidArgument: the name.
+            QuotaExceeded: too many subscriptions.
+        """
+        if not is_subscription_name(name):
+            raise InvalidArgument(
+                f"{name!r} is no subscription name: 1 to {NAME_CHARACTERS_MAX} printable characters"
+            )
+        limit = self._environment.config.subscriptions_max
+        if len(self._existing) >= limit:
+            raise QuotaExceeded(
+                f"{self._partition} has its {limit} subscriptions: delete some, or raise"
+                " subscriptions_max",
+                subscriptions_max=limit,
+            )
         absent = self._absent.pop(name, None) or self._new_absent()
         created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
         self._put_record(name, created.subscription_id, absent=False)
@@ -132,7 +154,7 @@ class Subscriptions:
 
     def _end_absent(self, name: str, end: End) -> None:
         """Nothing is compared: what was acknowledged went with the subscription."""
-        if self._environment.watermarks.covers(end.txn_id):
+        if self._environment.watermarks.covers(end.txn_id) or not is_subscription_name(name):
             return
         absent = self._absent.get(name)
         if absent is None:

@@ -1,0 +1,144 @@
+"""Limits, at their edge: the last one that fits, the first that does not, and room again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.harness import Client, World, ack, end, run, send, subscribe, subscription, txn
+
+from magnetar_core.batch import encode
+from magnetar_core.errors import (
+    InvalidArgument,
+    MagnetarError,
+    MessageTooLarge,
+    QuotaExceeded,
+)
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
+
+
+async def refused(client: Client, body: Any, error: type[MagnetarError]) -> MagnetarError:
+    with pytest.raises(error) as raised:
+        await client.ask(body)
+    return raised.value
+
+
+def test_topics_and_partitions() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await refused(
+            world.client,
+            topic_wire.CommandCreateTopic(topic="wide", partitions=4),
+            InvalidArgument,
+        )
+        await ask(topic_wire.CommandCreateTopic(topic="wide", partitions=3))
+        await refused(world.client, topic_wire.CommandCreateTopic(topic="u"), QuotaExceeded)
+        await ask(topic_wire.CommandDeleteTopic(topic="wide"))
+        await ask(topic_wire.CommandCreateTopic(topic="u"))
+
+    run(scenario, topics_max=2, partitions_max=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("a", True), ("a" * 200, True), ("a" * 201, False), ("", False), ("a b/é☃", True)]
+    + [(f"a{character}", False) for character in "\x00\n\x7f"],
+)
+def test_names_of_subscriptions(name: str, fits: bool) -> None:
+    async def scenario(world: World) -> None:
+        if fits:
+            await world.client.ask(subscribe(name))
+            await world.restart()
+            assert world.subscription(name).name.subscription == name
+        else:
+            await refused(world.client, subscribe(name), InvalidArgument)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("a", True), ("a" * 200, True), ("a" * 201, False), ("", False), ("a b", False)]
+    + [(f"a{character}", True) for character in "._-/9"]
+    + [("-a", False), ("é", False)],
+)
+def test_names_of_topics(name: str, fits: bool) -> None:
+    async def scenario(world: World) -> None:
+        body = topic_wire.CommandCreateTopic(topic=name)
+        if fits:
+            await world.client.ask(body)
+        else:
+            await refused(world.client, body, InvalidArgument)
+
+    run(scenario)
+
+
+def test_subscriptions_and_consumers() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe("a"))
+        await ask(subscribe("b"))
+        await refused(world.client, subscribe("c"), QuotaExceeded)
+        await ask(subscribe("a"))
+        await ask(wire.CommandUnsubscribe(subscription=subscription("b")))
+        await ask(subscribe("c"))
+        for consumer in (1, 2):
+            await ask(subscribe("a", consumer=consumer, kind=wire.SHARED))
+        third = subscribe("a", consumer=3, kind=wire.SHARED)
+        await refused(world.client, third, QuotaExceeded)
+        await ask(subscribe("a", consumer=2, kind=wire.SHARED, epoch=2))
+        await ask(wire.CommandCloseConsumer(subscription=subscription("a"), consumer_id=1))
+        await ask(third)
+
+    run(scenario, subscriptions_max=2, consumers_max=2)
+
+
+def test_the_size_of_a_batch() -> None:
+    async def scenario(world: World) -> None:
+        overhead = len(encode([b""]))
+        fits = send(bytes(1_000 - overhead))
+        assert len(fits.batch) == 1_000
+        await world.client.ask(fits)
+        error = await refused(
+            world.client, send(bytes(1_001 - overhead), sequence=1), MessageTooLarge
+        )
+        assert error.details["batch_bytes_max"] == "1000"
+        await world.client.ask(send(b"next", sequence=1))
+
+    run(scenario, batch_bytes_max=1_000)
+
+
+@pytest.mark.parametrize("on", ["", "s"])
+def test_open_transactions_at_a_participant(on: str) -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe())
+        await world.client.ask(send(*(b"%d" % number for number in range(9)), producer=99))
+
+        def write(number: int, sequence: int = 0) -> Any:
+            if on:
+                place = number + 4 * sequence
+                return ack((place, place), in_txn=txn(number), sequence=sequence)
+            return send(b"x", in_txn=txn(number), sequence=sequence)
+
+        await world.client.ask(write(1))
+        await world.client.ask(write(2))
+        await refused(world.client, write(3), QuotaExceeded)
+        await world.client.ask(write(2, sequence=1))
+        await world.restart()
+        await refused(world.client, write(3), QuotaExceeded)
+        await world.client.ask(end(txn(1), common.ABORT, on=on))
+        await world.client.ask(write(3))
+
+    run(scenario, open_txns_max=2)
+
+
+def test_writers_in_a_transaction() -> None:
+    async def scenario(world: World) -> None:
+        for producer in (1, 2):
+            await world.client.ask(send(b"x", in_txn=txn(1), producer=producer))
+        await refused(world.client, send(b"x", in_txn=txn(1), producer=3), QuotaExceeded)
+        await world.client.ask(send(b"x", in_txn=txn(1), producer=2, sequence=1))
+
+    run(scenario, txn_writers_max=2)
