@@ -36,6 +36,10 @@ CEILINGS: dict[str, tuple[str, ...]] = {
     "--await-sends", is_flag=True,
     help="Wait for the messages before EndTxn, and measure EndTxn alone.",
 )  # fmt: skip
+@click.option(
+    "--beside-open", type=int, default=0,
+    help="Messages of a transaction that stays open in the same partitions.",
+)  # fmt: skip
 @click.option("--topic-partitions", type=int, default=8)
 @click.option("--message-bytes", type=int, multiple=True, default=[100, 1024])
 @click.option("--entries", type=int, multiple=True, default=[1_000, 10_000, 100_000])
@@ -57,6 +61,7 @@ def main(
     transaction_message_bytes: int,
     transaction_partitions: int,
     await_sends: bool,
+    beside_open: int,
     topic_partitions: int,
     message_bytes: tuple[int, ...],
     entries: tuple[int, ...],
@@ -83,6 +88,7 @@ def main(
                 partitions_per_transaction=transaction_partitions,
                 topic_partitions=topic_partitions,
                 await_sends=await_sends,
+                beside_open_messages=beside_open,
             )
         if workload == "recovery":
             return recovery.measure(

@@ -24,16 +24,22 @@ async def measure(
     partitions_per_transaction: int,
     topic_partitions: int,
     await_sends: bool,
+    beside_open_messages: int,
 ) -> AsyncIterator[Result]:
     """Yield a result for each number of transactions at once.
 
     Args:
         await_sends: wait for each message's confirmation before EndTxn, so that the latency is
             EndTxn's alone; otherwise commit() waits for them itself.
+        beside_open_messages: of a transaction that stays open in these partitions meanwhile; 0:
+            without one.
     """
     await client.create_topic(TOPIC, partitions=topic_partitions)
     producer = await client.create_producer(TOPIC, linger_ms=0)
     value = bytes(message_bytes)
+    if beside_open_messages:
+        await _leave_open(client, beside_open_messages, value, topic_partitions)
+    beside = f", {beside_open_messages:,} open" if beside_open_messages else ""
     latencies_s: list[float] = []
     finished = 0
     deadline_s = 0.0
@@ -72,7 +78,7 @@ async def measure(
         per_s = finished / elapsed_s
         yield Result(
             workload="transactions",
-            variant=f"{concurrency} at once",
+            variant=f"{concurrency} at once{beside}",
             per_s=per_s,
             mb_per_s=per_s * partitions_per_transaction * message_bytes / 1e6,
             latency_of="EndTxn" if await_sends else "commit()",
@@ -80,3 +86,13 @@ async def measure(
             p99_ms=p99_ms,
             cpu_us=servers.cpu_us_each(cpu_s, finished),
         )
+
+
+async def _leave_open(client: Client, count: int, value: bytes, topic_partitions: int) -> None:
+    """A transaction with messages in every partition; the client's end aborts it."""
+    txn = await client.begin_transaction(timeout_s=900)
+    producer = await client.create_producer(TOPIC)
+    for partition in range(topic_partitions):
+        values = [value] * (count // topic_partitions)
+        await producer.send_many(values, partition=partition, txn=txn)
+    await producer.flush()
