@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from magnetar.runtime import Runtime
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
-from magnetar_core.frames import FrameWriter
+from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.transport import Link, LinkClosed
 from magnetar_core.wire import common_pb2, service_pb2
 
@@ -123,7 +123,7 @@ class LinkSession:
         else:
             self._close_callbacks.append(callback)
 
-    def on_frame(self, frame: service_pb2.Frame) -> None:
+    def on_frame(self, frame: Carried) -> None:
         """The transport brings a frame."""
         if self.closed:
             return

@@ -16,7 +16,7 @@ from typing import Any
 
 from magnetar_coordinator.backoff import delay_ms
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.frames import FrameWriter
+from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
@@ -122,7 +122,7 @@ class BrokerLink:
             closed.set()
             welcomed.set()
 
-        def on_frame(frame: service_pb2.Frame) -> None:
+        def on_frame(frame: Carried) -> None:
             self._heard = True
             for one in frame.commands:
                 if closed.is_set():

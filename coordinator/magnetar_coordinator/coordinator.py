@@ -46,6 +46,9 @@ from magnetar_storage.store import Store, StoreFailed
 
 log = logging.getLogger(__name__)
 
+# What the outcome of a transaction waits at most for a group that is written anyway.
+_OUTCOME_DELAY_SECONDS = 0.005
+
 
 class _State(Enum):
     STARTING = auto()
@@ -97,7 +100,7 @@ class Coordinator:
             random,
             directory or SingleBroker(config.broker_address),
             self.metrics,
-            on_finished=self._on_participants_ended,
+            on_finished=self._on_finished,
             is_orphaned=self._is_orphaned,
         )
         self._timers = [
@@ -109,6 +112,9 @@ class Coordinator:
         self._removing = False
         # Who waits until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
+        # Every participant has answered; their outcomes wait for a group to join.
+        self._finished: list[TxnID] = []
+        self._finished_timer: asyncio.TimerHandle | None = None
         self._disk_reserve = DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes)
         self._state = _State.STARTING
         self.server = CoordinatorServer(self)
@@ -194,6 +200,9 @@ class Coordinator:
         for timer in self._timers:
             timer.stop()
         self._finisher.stop()
+        if self._finished_timer is not None:
+            # After the next start the participants are asked again, and answer the same.
+            self._finished_timer.cancel()
         for task in self._tasks:
             task.cancel()
 
@@ -232,6 +241,9 @@ class Coordinator:
             else:
                 # Nobody to tell: it ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
+        # Not before: what was decided may be about one of these.
+        if self._finished:
+            self._conclude()
 
     def answer(self, reply: Reply, body: Any) -> None:
         """Send an answer when everything applied so far is durable."""
@@ -278,6 +290,28 @@ class Coordinator:
         undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
         for transaction in list(self.shard.select(undecided)):
             self._finisher.finish(transaction)
+
+    def _on_finished(self, txn_id: TxnID) -> None:
+        """Every participant has answered.
+
+        Nobody hurries for the outcome, unless they said so: in a group of its own it would cost a
+        sync, and hold up the next command's.
+        """
+        if txn_id in self._waiting or self._commits.batch.operations:
+            self._on_participants_ended(txn_id)
+            return
+        self._finished.append(txn_id)
+        if self._finished_timer is None:
+            loop = asyncio.get_running_loop()
+            self._finished_timer = loop.call_later(_OUTCOME_DELAY_SECONDS, self._conclude)
+
+    def _conclude(self) -> None:
+        if self._finished_timer is not None:
+            self._finished_timer.cancel()
+            self._finished_timer = None
+        finished, self._finished = self._finished, []
+        for txn_id in finished:
+            self._on_participants_ended(txn_id)
 
     def _on_participants_ended(self, txn_id: TxnID) -> None:
         if self._state is not _State.SERVING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from magnetar_coordinator.records import wire_counts
 from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
+from magnetar_coordinator.wire import put_counts, put_partition, put_subscription, put_txn_id
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -25,21 +25,16 @@ def end_command(transaction: Transaction, participant: Participant) -> EndComman
     """The command for one participant of a transaction that is being ended."""
     command: EndCommand
     if isinstance(participant, PartitionName):
-        command = pb.CommandEndTxnOnPartition(
-            txn_id=transaction.txn_id.to_wire(),
-            partition=participant.to_wire(),
-            txn_action=WIRE_ACTION[transaction.action],
-        )
+        command = pb.CommandEndTxnOnPartition(txn_action=WIRE_ACTION[transaction.action])
+        put_partition(command.partition, participant)
     else:
-        command = pb.CommandEndTxnOnSubscription(
-            txn_id=transaction.txn_id.to_wire(),
-            subscription=participant.to_wire(),
-            txn_action=WIRE_ACTION[transaction.action],
-        )
+        command = pb.CommandEndTxnOnSubscription(txn_action=WIRE_ACTION[transaction.action])
+        put_subscription(command.subscription, participant)
+    put_txn_id(command.txn_id, transaction.txn_id)
     if transaction.counts is not None:
         command.counts_given = True
         # One that is not counted had nothing confirmed: all that it has is surplus.
-        command.counts.extend(wire_counts(transaction.counts.get(participant, ())))
+        put_counts(command.counts, transaction.counts.get(participant, ()))
     if transaction.selection is not None:
         command.selection_given = True
         command.selected_writer_ids.extend(transaction.selection)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from random import Random
 from typing import Any
 
@@ -53,6 +53,9 @@ class _End:
         self.attempts = 0
         # When it is sent again; None: answered, or waiting for its link.
         self.due_ms: float | None = None
+
+    def is_due(self, now_ms: float) -> bool:
+        return self.due_ms is not None and self.due_ms <= now_ms
 
 
 class _Finishing:
@@ -243,9 +246,9 @@ class _Broker:
         self.watermarks = WatermarkSender(self.link, self._abort_orphans)
         # By request id; an end keeps its id over all attempts, so that any answer serves.
         self._ends: dict[int, _End] = {}
-        # First attempts, in order of time, and later ones. Entries whose end has another due_ms by
-        # now are passed over.
-        self._first: deque[tuple[float, _End]] = deque()
+        # Those that were sent once, in order of time: most are answered, and leave at once.
+        self._first: dict[int, _End] = {}
+        # The others. Entries whose end has another due_ms by now are passed over.
         self._later: list[tuple[float, int, _End]] = []
         self._orphan_ids: dict[int, None] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -263,13 +266,14 @@ class _Broker:
             return
         self._send(end)
         end.due_ms = now_ms + self._config.answer_deadline_ms
-        self._first.append((end.due_ms, end))
+        self._first[end.request_id] = end
         self._sweep_later()
 
     def send_again(self, end: _End, now_ms: float) -> None:
         if not self.link.is_up:
             return
         self._metrics.repeated.inc()
+        self._first.pop(end.request_id, None)
         self._send(end)
         self._due_later(end, now_ms + self._config.answer_deadline_ms + self._delay_ms(end))
 
@@ -313,6 +317,7 @@ class _Broker:
             self._on_other_answer(request_id, name, body)
         elif name in _ENDED_NAMES or (name == "error" and body.code in _GONE_CODES):
             del self._ends[request_id]
+            self._first.pop(request_id, None)
             end.due_ms = None
             self._finisher.answered(end)
         elif name == "error":
@@ -321,6 +326,7 @@ class _Broker:
     def _on_error(self, end: _End, error: common.ServerError) -> None:
         text = f"{common.ErrorCode.Name(error.code)}: {error.message}"
         end.transaction.unfinished[end.participant] = text
+        self._first.pop(end.request_id, None)
         now_ms = self._clock.monotonic_ms()
         if error.code in _REFUSAL_CODES:
             self._finisher.refused(end, error)
@@ -358,16 +364,14 @@ class _Broker:
         """Send again what is due."""
         self._sweep_timer = None
         now_ms = self._clock.monotonic_ms()
-        first, later = self._first, self._later
-        while first and (first[0][0] <= now_ms or first[0][1].due_ms is None):
-            due_ms, end = first.popleft()
-            if end.due_ms == due_ms:
-                self.send_again(end, now_ms)
+        for end in list(takewhile(lambda one: one.is_due(now_ms), self._first.values())):
+            self.send_again(end, now_ms)
+        later = self._later
         while later and (later[0][0] <= now_ms or later[0][2].due_ms is None):
             due_ms, _, end = heapq.heappop(later)
             if end.due_ms == due_ms:
                 self.send_again(end, now_ms)
-        if first or later:
+        if self._first or later:
             self._sweep_later()
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from magnetar_coordinator.transaction import Counts, Participant, TxnStatus, WriterCounts
+from magnetar_coordinator.wire import put_counts, put_partition, put_subscription, put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
@@ -115,8 +116,8 @@ def read_u64(value: bytes) -> int:
 def encode_metadata(record: MetadataRecord) -> bytes:
     """A record as TransactionMetadataEntry. PIP-31, Transaction Log."""
     # The key holds the TxnID; it is in the entry too because PIP-31's format has it.
-    entry = pb.TransactionMetadataEntry(txn_id=record.txn_id.to_wire())
-    entry.last_modification_time_ms = record.time_ms
+    entry = pb.TransactionMetadataEntry(last_modification_time_ms=record.time_ms)
+    put_txn_id(entry.txn_id, record.txn_id)
     if isinstance(record, TxnOpened):
         entry.metadata_op = pb.NEW
         entry.new_status = common.OPEN
@@ -195,18 +196,14 @@ def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
     return tuple((one.writer_id, one.count) for one in counts)
 
 
-def wire_counts(counts: WriterCounts) -> list[txn_pb.WriterCount]:
-    return [txn_pb.WriterCount(writer_id=writer_id, count=count) for writer_id, count in counts]
-
-
 def _put_participants(
     entry: pb.TransactionMetadataEntry, participants: Iterable[Participant]
 ) -> None:
     for participant in participants:
         if isinstance(participant, PartitionName):
-            entry.partitions.append(participant.to_wire())
+            put_partition(entry.partitions.add(), participant)
         else:
-            entry.subscriptions.append(participant.to_wire())
+            put_subscription(entry.subscriptions.add(), participant)
 
 
 def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]:
@@ -219,13 +216,13 @@ def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]
 def _put_counts(entry: pb.TransactionMetadataEntry, counts: Counts) -> None:
     for participant, pairs in counts.items():
         if isinstance(participant, PartitionName):
-            entry.partition_counts.add(
-                partition=participant.to_wire(), producers=wire_counts(pairs)
-            )
+            produced = entry.partition_counts.add()
+            put_partition(produced.partition, participant)
+            put_counts(produced.producers, pairs)
         else:
-            entry.subscription_counts.add(
-                subscription=participant.to_wire(), consumers=wire_counts(pairs)
-            )
+            acked = entry.subscription_counts.add()
+            put_subscription(acked.subscription, participant)
+            put_counts(acked.consumers, pairs)
 
 
 def _counts(entry: pb.TransactionMetadataEntry) -> Counts:

@@ -25,6 +25,7 @@ from magnetar_coordinator.transaction import (
     TxnStatus,
     WriterCounts,
 )
+from magnetar_coordinator.wire import put_txn_id
 from magnetar_core.commands import CommandSession, Handler, Reply
 from magnetar_core.errors import ClusterMismatch, InvalidArgument, LogUnavailable, MagnetarError
 from magnetar_core.frames import FRAME_BYTES_MAX
@@ -70,7 +71,9 @@ class CoordinatorServer:
         self._coordinator.refuse(error, reply)
 
     def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
-        return pb.CommandEndTxnResponse(txn_id=txn_id.to_wire(), status=WIRE_STATUS[status])
+        response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status])
+        put_txn_id(response.txn_id, txn_id)
+        return response
 
     def _serving(self, handler: Handler) -> Handler:
         coordinator = self._coordinator
@@ -118,21 +121,22 @@ class CoordinatorServer:
             time_ms=coordinator.time_ms(),
         )
         coordinator.carry_out(decision)
-        coordinator.answer_opened(
-            reply,
-            pb.CommandNewTxnResponse(txn_id=decision.txn_id.to_wire(), txn_timeout_ms=timeout_ms),
-        )
+        response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
+        put_txn_id(response.txn_id, decision.txn_id)
+        coordinator.answer_opened(reply, response)
 
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """PIP-31, CommandAddPartitionToTxn."""
         txn_id = _txn_id(request)
-        body = pb.CommandAddPartitionToTxnResponse(txn_id=request.txn_id)
+        body = pb.CommandAddPartitionToTxnResponse()
+        put_txn_id(body.txn_id, txn_id)
         self._add(txn_id, _partitions(request.partitions), body, reply)
 
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
         """PIP-31, CommandAddSubscriptionToTxn."""
         txn_id = _txn_id(request)
-        body = pb.CommandAddSubscriptionToTxnResponse(txn_id=request.txn_id)
+        body = pb.CommandAddSubscriptionToTxnResponse()
+        put_txn_id(body.txn_id, txn_id)
         self._add(txn_id, _subscriptions(request.subscriptions), body, reply)
 
     def _add(

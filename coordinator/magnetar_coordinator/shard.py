@@ -8,6 +8,7 @@ e, g and h.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -107,9 +108,11 @@ class Shard:
             listed_age_ms_min=config.watermark_listed_age_ms_min,
             ranges_max=config.watermark_ranges_max,
         )
-        # The latest outcomes, oldest first; those not yet durable are always among them.
+        # The latest outcomes; those not yet durable are always among them.
         self._recent: dict[TxnID, TxnEnded] = {}
-        self._recent_durable_count = 0
+        # Of those, oldest first. To find a dictionary's first key is slow when many before it have
+        # been deleted.
+        self._recent_durable: deque[TxnID] = deque()
 
     @property
     def incarnation(self) -> int:
@@ -300,11 +303,9 @@ class Shard:
         """An outcome that was applied is durable now: the watermark may pass it."""
         if txn_id.incarnation == self._incarnation:
             self.watermark.ended_durably(txn_id.counter)
-        self._recent_durable_count += 1
-        while self._recent_durable_count > self._config.recent_outcomes_max:
-            # Outcomes become durable in the order in which they were applied.
-            del self._recent[next(iter(self._recent))]
-            self._recent_durable_count -= 1
+        self._recent_durable.append(txn_id)
+        if len(self._recent_durable) > self._config.recent_outcomes_max:
+            del self._recent[self._recent_durable.popleft()]
 
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise TxnError."""

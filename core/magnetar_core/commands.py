@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
-from magnetar_core.frames import FrameWriter
+from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class CommandSession:
         if not self.closed:
             self._writer.send(body)
 
-    def on_frame(self, frame: pb.Frame) -> None:
+    def on_frame(self, frame: Carried) -> None:
         for request in frame.commands:
             self._handle(request)
 

@@ -6,20 +6,49 @@ Used by both ends of a conversation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from magnetar_core.wire import service_pb2 as pb
 
 # A frame is closed once it holds this much; gRPC's limit on a message is set above it.
 FRAME_BYTES_SOFT_MAX = 1 << 20
 FRAME_BYTES_MAX = 64 << 20
+# Handled in one turn of the event loop.
+COMMANDS_AT_ONCE = 64
 
 # A message's field in the envelope, by the message's class.
 FIELD_OF_BODY: dict[type, str] = {
     type(getattr(pb.Command(), field.name)): field.name
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
+
+
+class Carried(Protocol):
+    """Commands that arrive together: a frame, or a part of one."""
+
+    @property
+    def commands(self) -> Sequence[pb.Command]: ...
+
+
+class _Part(NamedTuple):
+    commands: Sequence[pb.Command]
+
+
+async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
+    """A frame in parts, one for each turn of the event loop.
+
+    Whoever gets hundreds of commands at once and handles them in one go makes everybody wait for
+    the last: commits, replies and the other side, which would have something to do meanwhile.
+    """
+    commands = frame.commands
+    if len(commands) <= COMMANDS_AT_ONCE:
+        yield frame
+        return
+    for start in range(0, len(commands), COMMANDS_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        yield _Part(commands[start : start + COMMANDS_AT_ONCE])
 
 
 class FrameWriter:

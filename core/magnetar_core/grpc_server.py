@@ -28,7 +28,7 @@ from grpc_status import rpc_status
 from magnetar_core.commands import Handler, Reply, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
-from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.frames import FIELD_OF_BODY, in_turns
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -278,7 +278,8 @@ class _ServerSession:
     async def _receive(self) -> None:
         try:
             while isinstance(data := await self._context.read(), bytes):
-                self._session.on_frame(service_pb2.Frame.FromString(data))
+                async for part in in_turns(service_pb2.Frame.FromString(data)):
+                    self._session.on_frame(part)
         except DecodeError:
             log.warning("%s sent what is no frame; it is disconnected", self._context.peer())
         except (grpc.aio.BaseError, asyncio.InvalidStateError):

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.frames import FRAME_BYTES_MAX, Carried, in_turns
 from magnetar_core.outbox import Outbox
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb
@@ -85,7 +85,7 @@ class GrpcTransport:
         self,
         address: str,
         service: str,
-        on_frame: Callable[[pb.Frame], None],
+        on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> GrpcLink:
         """Open a conversation.
@@ -159,7 +159,7 @@ class GrpcLink:
         self,
         address: str,
         call: ExchangeCall,
-        on_frame: Callable[[pb.Frame], None],
+        on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> None:
         self._address = address
@@ -194,9 +194,7 @@ class GrpcLink:
     async def _receive(self) -> None:
         try:
             while isinstance(data := await self._call.read(), bytes):
-                if self._closed:
-                    return
-                self._on_frame(pb.Frame.FromString(data))
+                await self._hand_over(pb.Frame.FromString(data))
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
         except asyncio.CancelledError:
@@ -208,6 +206,12 @@ class GrpcLink:
             log.warning("%s sent what is no frame; the link is closed", self._address)
         except Exception:
             log.exception("a frame from %s could not be handled", self._address)
+
+    async def _hand_over(self, frame: pb.Frame) -> None:
+        async for part in in_turns(frame):
+            if self._closed:
+                return
+            self._on_frame(part)
 
     async def _send(self) -> None:
         try:

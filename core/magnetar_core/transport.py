@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from magnetar_core.frames import Carried
 from magnetar_core.wire import service_pb2 as pb
 
 
@@ -40,14 +41,14 @@ class Transport(Protocol):
         self,
         address: str,
         service: str,
-        on_frame: Callable[[pb.Frame], None],
+        on_frame: Callable[[Carried], None],
         on_closed: Callable[[], None],
     ) -> Link:
         """Open a conversation with the server at an address.
 
         Args:
             service: "Broker" or "TransactionCoordinator".
-            on_frame: called on the event loop with each frame, in order.
+            on_frame: called on the event loop with each frame, or its parts, in order.
             on_closed: called once, after the last frame.
         Raises:
             LinkClosed: nobody answers there.
@@ -60,7 +61,7 @@ class Transport(Protocol):
 class Session(Protocol):
     """The server's end of a conversation."""
 
-    def on_frame(self, frame: pb.Frame) -> None: ...
+    def on_frame(self, frame: Carried) -> None: ...
 
     def on_writable(self, writable: bool) -> None:
         """Much is queued for the client, or there is room again. At first there is."""

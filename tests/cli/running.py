@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 MAGNETAR = (sys.executable, "-m", "magnetar.cli")
 
@@ -46,6 +49,21 @@ class Standalone:
 
     def lines(self, *arguments: str) -> list[str]:
         return self.run(*arguments).stdout.decode().splitlines()
+
+
+def wait_until_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
+    """Wait for processes that are nobody's children any more."""
+    deadline_s = time.monotonic() + seconds
+    while left := [one for one in processes if _is_running(one)]:
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.05)
+
+
+def _is_running(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager

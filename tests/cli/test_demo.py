@@ -11,7 +11,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
+from tests.cli.running import wait_until_gone
 
 from magnetar import PartitionDescription, SubscriptionDescription, TopicDescription, TxnID
 from magnetar.cli.demo import flights, killer, verify
@@ -196,4 +198,26 @@ def test_an_interrupt_leaves_nothing_behind(
     assert "Aborted" in log
     assert "Traceback" not in log
     assert list(tmp_path.iterdir()) == []
+    assert _mentions(str(tmp_path)) == []
+
+
+@pytest.mark.chaos
+def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
+    csv_file: Path, tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [*DEMO, "--flights", str(csv_file), "--workers", "2"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_environ(tmp_path) | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Working" in line:
+                break
+        # standalone, its two servers, and the workers
+        descendants = psutil.Process(process.pid).children(recursive=True)
+        assert len(descendants) >= 5
+        process.kill()
+        wait_until_gone(descendants)
     assert _mentions(str(tmp_path)) == []

@@ -6,12 +6,15 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import click
+import psutil
 import pytest
+from tests.cli.running import MAGNETAR, wait_until_gone
 
 from magnetar.cli.supervisor import Supervisor
 
@@ -130,6 +133,52 @@ def test_a_server_that_cannot_start_is_an_error_at_once(tmp_path: Path) -> None:
 
     with pytest.raises(click.ClickException, match="coordinator ended with status 3"):
         play(tmp_path, scenario, extra=("fail",))
+
+
+def start_standalone(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [*MAGNETAR, "standalone", "--data-dir", str(directory), "--port", "0", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready: ")
+    return process
+
+
+def test_servers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    with start_standalone(tmp_path) as process:
+        servers = psutil.Process(process.pid).children()
+        assert len(servers) == 2
+        process.kill()
+        wait_until_gone(servers)
+
+
+def test_a_supervised_standalone_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    process = start_standalone(tmp_path, "--supervised")
+    servers = psutil.Process(process.pid).children()
+    _, log = process.communicate(timeout=30)  # Closes its standard input, and sends no signal.
+    assert process.returncode == 0, log
+    assert "killed" not in log
+    wait_until_gone(servers, 0)
+
+
+def test_what_its_parent_left_behind_ends_even_when_it_hangs() -> None:
+    program = """
+import asyncio
+from magnetar.cli import supervisor
+supervisor.STOP_S_MAX = 0.1
+async def hang():
+    supervisor.watch_parent(lambda: print("told", flush=True))
+    await asyncio.sleep(60)
+asyncio.run(hang())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], input="", capture_output=True, text=True, timeout=20
+    )
+    assert (done.returncode, done.stdout) == (75, "told\n"), done.stderr
 
 
 def test_a_data_directory_keeps_its_cluster_id(tmp_path: Path) -> None:

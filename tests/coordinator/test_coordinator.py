@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.coordinator.fakes import (
@@ -127,6 +128,64 @@ def test_waiting_until_all_have_ended() -> None:
         world.broker.answer = lambda name, body: None
         assert (await waiting).status == common.COMMITTED
         assert (await repeated).status == common.COMMITTED
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_outcome_joins_the_group_of_the_next_command() -> None:
+    """In a group of its own it would cost a sync, and hold up the next command's."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0)
+        before = world.disk.sync_count
+        assert await world.client.end(txn_id) == common.COMMITTING
+        await world.settle(0.001)
+        assert world.broker.ended
+        assert await row_counts(world) == (2, 0)
+        other = await world.client.new()
+        assert await row_counts(world) == (1, 1)
+        assert world.disk.sync_count == before + 2
+        assert await world.client.status(txn_id) == common.COMMITTED
+        await world.client.end(other)
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_outcome_does_not_wait_for_long() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        await world.settle(0.01)
+        assert await row_counts(world) == (0, 1)
+        # Nor for one who asks to be told.
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        await world.settle(0.001)
+        assert await world.client.status(txn_id) == common.COMMITTING
+        began = asyncio.get_running_loop().time()
+        assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
+        assert asyncio.get_running_loop().time() - began < 0.001
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_command_about_a_transaction_whose_outcome_waits() -> None:
+    """It is decided while the transaction is live, so it comes before the outcome."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        await world.settle(0.001)
+        await world.client.ask(pb.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
+        await world.settle(0.01)
+        assert await row_counts(world) == (0, 1)
+        assert not world.fatal_errors
         await world.close()
 
     run(scenario())

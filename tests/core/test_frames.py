@@ -2,9 +2,10 @@
 
 import asyncio
 
+import pytest
 from tests.core.envelope import command
 
-from magnetar_core.frames import FRAME_BYTES_SOFT_MAX, FrameWriter
+from magnetar_core.frames import COMMANDS_AT_ONCE, FRAME_BYTES_SOFT_MAX, FrameWriter, in_turns
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
 
 
@@ -54,3 +55,18 @@ def test_a_message_without_fields_still_names_its_command() -> None:
     (frame,) = asyncio.run(scenario())
     assert [one.WhichOneof("body") for one in frame.commands] == ["hello", "hello_response"]
     assert frame.commands[1] == command(common_pb2.CommandHelloResponse(server_name="broker-0"), 7)
+
+
+@pytest.mark.parametrize("count", [0, 1, COMMANDS_AT_ONCE, COMMANDS_AT_ONCE + 1, 1_000])
+def test_a_large_frame_is_handled_in_portions_in_order(count: int) -> None:
+    frame = service_pb2.Frame()
+    for request_id in range(count):
+        frame.commands.add(request_id=request_id)
+
+    async def scenario() -> list[list[int]]:
+        return [[one.request_id for one in part.commands] async for part in in_turns(frame)]
+
+    parts = asyncio.run(scenario())
+    assert [request_id for part in parts for request_id in part] == list(range(count))
+    assert all(len(part) <= COMMANDS_AT_ONCE for part in parts)
+    assert len(parts) == max(1, -(-count // COMMANDS_AT_ONCE))

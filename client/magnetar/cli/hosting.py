@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, NoReturn, Protocol
 from prometheus_client import CollectorRegistry
 
 from magnetar.cli.ready import Ready, write_ready_file
+from magnetar.cli.supervisor import watch_parent
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
 from magnetar_core.grpc_server import CommandServer, GrpcServer
@@ -190,16 +190,7 @@ def _stop_on_signals(stop: asyncio.Event, supervised: bool) -> None:
         loop.add_signal_handler(signal.SIGINT, stop.set)
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch_supervisor() -> None:
-        while os.read(0, 1):
-            pass
-        try:
-            loop.call_soon_threadsafe(stop.set)
-        except RuntimeError:
-            pass  # the loop has ended already
-
-    threading.Thread(target=watch_supervisor, name="supervisor-watch", daemon=True).start()
+    watch_parent(stop.set)
 
 
 def _die(error: BaseException) -> NoReturn:

@@ -42,6 +42,7 @@ METRICS_PORT = 9650
 @click.option(
     "--no-restart", is_flag=True, help="End with an error when a server dies; do not restart it."
 )
+@click.option("--supervised", is_flag=True, hidden=True)
 @server_options
 def standalone(**options: Any) -> None:
     """Run a broker and a coordinator.
@@ -82,6 +83,7 @@ def standalone(**options: Any) -> None:
         ],
         restart=not options["no_restart"],
         ready_file=options["ready_file"],
+        supervised=options["supervised"],
     )
     logging.getLogger("magnetar.cli").debug("supervisor is process %d", os.getpid())
     asyncio.run(supervisor.run())

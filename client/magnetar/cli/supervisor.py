@@ -1,6 +1,7 @@
 """Keeps the two processes of a standalone server running.
 
-The broker starts first, since the coordinator takes its incarnation from it, and stops last.
+The broker starts first, since the coordinator takes its incarnation from it, and stops last. Each
+holds the end of a pipe as its standard input, which ends with this process, however that dies.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,7 +33,29 @@ BACKOFF_S_MAX = 10.0
 # A server that ran for this long has recovered: its next death counts as the first.
 STABLE_S = 60.0
 STOP_S_MAX = 20.0
+# sysexits.h, EX_TEMPFAIL; nobody is there to see it.
+EXIT_ABANDONED = 75
 PROGRAM = (sys.executable, "-m", "magnetar.cli")
+
+
+def watch_parent(stop: Callable[[], None]) -> None:
+    """Call back on the event loop when standard input ends: whoever held its other end has gone.
+
+    Nobody is left then to kill a process that does not stop, so it ends itself after a while.
+    """
+    loop = asyncio.get_running_loop()
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        try:
+            loop.call_soon_threadsafe(stop)
+        except RuntimeError:
+            return  # the loop has ended already
+        threading.Event().wait(STOP_S_MAX)
+        os._exit(EXIT_ABANDONED)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 class ChildFailed(Exception):
@@ -90,7 +114,11 @@ class Child:
 
 
 class Supervisor:
-    """Starts, watches and stops the broker and the coordinator."""
+    """Starts, watches and stops the broker and the coordinator.
+
+    Args:
+        supervised: the end of standard input means that whoever started this process has gone.
+    """
 
     def __init__(
         self,
@@ -103,6 +131,7 @@ class Supervisor:
         coordinator_arguments: list[str],
         restart: bool,
         ready_file: Path | None,
+        supervised: bool = False,
         program: Sequence[str] = PROGRAM,
     ) -> None:
         members = Membership(
@@ -121,10 +150,11 @@ class Supervisor:
         self._coordinator = Child("coordinator", program, coordinator_arguments, environ)
         self._restart = restart
         self._ready_file = ready_file
+        self._supervised = supervised
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until a signal.
+        """Run until a signal, or the end of who supervises it.
 
         Raises:
             click.ClickException: a server could not start, or died and is not to be restarted.
@@ -132,6 +162,8 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
+        if self._supervised:
+            watch_parent(self._stop.set)
         work = loop.create_task(self._keep_running())
         stopping = loop.create_task(self._stop.wait())
         try:

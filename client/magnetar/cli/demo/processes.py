@@ -50,8 +50,9 @@ class Servers:
             self._process = process = await asyncio.create_subprocess_exec(
                 *PROGRAM,
                 *("standalone", "--data-dir", str(self._directory / "data"), "--port", "0"),
-                *("--ready-file", str(self._ready_file)),
-                stdin=asyncio.subprocess.DEVNULL,
+                *("--ready-file", str(self._ready_file), "--supervised"),
+                # Never written: its end tells them that the demo has gone.
+                stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
                 # Ctrl-C is for the demo, which then stops them in order.

@@ -10,12 +10,12 @@ import asyncio
 import logging
 import os
 import sys
-import threading
 import time
 from dataclasses import dataclass
 
 import magnetar
 from magnetar.cli.demo.flights import transform
+from magnetar.cli.supervisor import watch_parent
 
 INPUT = "flights"
 DELAYS = "delays-by-route"
@@ -120,7 +120,8 @@ def tell(*words: object) -> None:
 
 async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
-    _stop_with_parent(stop, asyncio.get_running_loop())
+    # The end of standard input is the request to stop, and the sign that the parent has gone.
+    watch_parent(stop.set)
     async with await magnetar.connect(settings.address) as client:
         worker = Worker(
             settings,
@@ -139,20 +140,6 @@ async def _run(settings: Settings) -> None:
         tell("ready")
         while not stop.is_set():
             await worker.step()
-
-
-def _stop_with_parent(stop: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
-    """The end of standard input is the request to stop, and the sign that the parent has gone."""
-
-    def watch() -> None:
-        while os.read(0, 1):
-            pass
-        try:
-            loop.call_soon_threadsafe(stop.set)
-        except RuntimeError:
-            pass  # the loop has ended already
-
-    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+"""Names and counts, put into a message where it is.
+
+A message that is given to a constructor or to append() is serialized and parsed on its way; filled
+in place it is neither, at a third of the cost. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar_coordinator.transaction import WriterCounts
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+
+def put_txn_id(wire: common.TxnId, txn_id: TxnID) -> None:
+    wire.most_bits, wire.least_bits = txn_id
+
+
+def put_partition(wire: common.Partition, name: PartitionName) -> None:
+    wire.topic, wire.partition, wire.topic_id = name
+
+
+def put_subscription(wire: common.Subscription, name: SubscriptionName) -> None:
+    wire.topic, wire.partition, wire.topic_id, wire.subscription = name
+
+
+def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:
+    for writer_id, count in counts:
+        wire.add(writer_id=writer_id, count=count)
