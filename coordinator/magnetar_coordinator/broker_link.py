@@ -19,7 +19,6 @@ from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2
 
 log = logging.getLogger(__name__)
 
