@@ -61,9 +61,11 @@ def started(parent: Path | None = None, *, restart: bool = False) -> Iterator[Se
             [
                 *(sys.executable, "-m", "magnetar.cli", "standalone", "--port", "0"),
                 *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
-                *("--log-level", "warning"),
+                *("--log-level", "warning", "--supervised"),
                 *(() if restart else ("--no-restart",)),
             ],
+            # It ends when this does: the servers end with whoever measures them.
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environ,
