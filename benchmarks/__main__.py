@@ -14,7 +14,7 @@ from benchmarks.results import Result, print_json, print_table
 from benchmarks.runner import run
 from benchmarks.servers import Servers, started
 
-WORKLOADS = ("transactions", "produce", "consume", "latency", "recovery")
+WORKLOADS = ("transactions", "produce", "transactional", "consume", "latency", "recovery")
 # The bare servers that each is held against.
 CEILINGS: dict[str, tuple[str, ...]] = {
     "transactions": ("broker", "coordinator"),
@@ -96,7 +96,11 @@ def main(
             )
         if workload == "latency":
             return streams.measure_latency(client, seconds=seconds)
-        measure = streams.measure_produce if workload == "produce" else streams.measure_consume
+        measure = {
+            "produce": streams.measure_produce,
+            "transactional": streams.measure_transactional,
+            "consume": streams.measure_consume,
+        }[workload]
         return measure(
             client,
             sizes=message_bytes,

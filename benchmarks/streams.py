@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 
@@ -10,6 +11,8 @@ from magnetar import Client, Producer
 
 # Given to send_many at once.
 CHUNK_MESSAGES = 10_000
+COMMIT_PERIOD_S = 0.1
+COMMITS_UNDER_WAY = 2
 
 
 async def measure_produce(
@@ -36,6 +39,38 @@ async def measure_produce(
                 per_s=per_s,
                 mb_per_s=per_s * message_bytes / 1e6,
             )
+
+
+async def measure_transactional(
+    client: Client, *, sizes: tuple[int, ...], total_bytes: int, topic_partitions: int
+) -> AsyncIterator[Result]:
+    """Yield the same in transactions: the next one begins while the last one commits."""
+    for message_bytes in sizes:
+        topic = f"transactional-{message_bytes}"
+        await client.create_topic(topic, partitions=topic_partitions)
+        producer = await client.create_producer(topic)
+        count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
+        values = [bytes(message_bytes)] * CHUNK_MESSAGES
+        commits: list[asyncio.Task[None]] = []
+        began_s = time.perf_counter()
+        sent = 0
+        while sent < count:
+            txn = await client.begin_transaction()
+            commit_at_s = time.perf_counter() + COMMIT_PERIOD_S
+            while sent < count and time.perf_counter() < commit_at_s:
+                await producer.send_many(values, txn=txn)
+                sent += len(values)
+            commits.append(asyncio.create_task(txn.commit()))
+            if len(commits) >= COMMITS_UNDER_WAY:
+                await commits[-COMMITS_UNDER_WAY]
+        await asyncio.gather(*commits)
+        per_s = sent / (time.perf_counter() - began_s)
+        yield Result(
+            workload="produce",
+            variant=f"{message_bytes} B, {len(commits)} transactions",
+            per_s=per_s,
+            mb_per_s=per_s * message_bytes / 1e6,
+        )
 
 
 async def measure_consume(
