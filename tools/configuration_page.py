@@ -9,7 +9,7 @@ import textwrap
 from magnetar_broker.config import BrokerConfig
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
-from magnetar_core.settings import readers_of
+from magnetar_core.settings import names_of
 
 HEAD = """\
 # Configuration
@@ -42,7 +42,7 @@ def page() -> str:
         parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|\n")
         meanings = comments_of(kind) | attributes_of(kind)
         for field in dataclasses.fields(kind):
-            if field.name in readers_of(kind):
+            if field.name in names_of(kind):
                 default = "" if field.default in ("", None) else f"`{shown(field.default)}`"
                 parts.append(f"| `{field.name}` | {default} | {meanings.get(field.name, '')} |\n")
     return "".join(parts)

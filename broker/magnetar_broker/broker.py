@@ -28,7 +28,6 @@ from magnetar_core.clock import Clock
 from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.identity import check_identity
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
 
@@ -81,7 +80,7 @@ class Broker:
             StoreFailed: it cannot be read or written.
         """
         config = self.environment.config
-        row = await check_identity(
+        row = await identity.check_identity(
             self._store,
             keys.META,
             kind="broker",

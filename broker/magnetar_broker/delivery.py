@@ -103,14 +103,13 @@ class Delivery:
             same_attempt = earlier.consumer.attach_epoch == attach_epoch
             if same_attempt and earlier.session is session:
                 return
-        self.dispatcher.check_attach(
-            subscription_type, replaced=earlier.consumer if earlier is not None else None
-        )
+        replaced = earlier.consumer if earlier is not None else None
+        self.dispatcher.check_attach(subscription_type, replaced=replaced)
         limit = self._environment.config.consumers_max
-        if earlier is None and len(self._attachments) >= limit:
-            raise QuotaExceeded(f"{self._name} has its {limit} consumers", consumers_max=limit)
         if earlier is not None:
             self._detach(earlier)
+        elif len(self._attachments) >= limit:
+            raise QuotaExceeded(f"{self._name} has its {limit} consumers", consumers_max=limit)
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)
         self.dispatcher.attach(consumer, subscription_type)
         self._attachments[consumer_id] = Attachment(self, consumer, session)

@@ -42,7 +42,6 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
 from magnetar_storage import identity
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.identity import check_identity
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix
 
 # Asks the metadata broker for the incarnation that belongs to (tcid, store token).
@@ -247,7 +246,7 @@ class TransactionMetadataStoreProvider:
 
     async def _check_identity(self) -> None:
         config = self._config
-        row = await check_identity(
+        row = await identity.check_identity(
             self._store,
             META,
             kind="coordinator",

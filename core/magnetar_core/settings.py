@@ -95,9 +95,8 @@ def resolve(
         InvalidConfig: a name that does not exist, a value of another type, or values that the
             settings refuse together.
     """
-    readers = readers_of(kind)
     table = sources.sections.get(section, {})
-    known = [name for one in (kind, *beside) for name in readers_of(one)]
+    known = [name for one in (kind, *beside) for name in names_of(one)]
     for name in table:
         if name not in known:
             raise InvalidConfig(
@@ -106,16 +105,19 @@ def resolve(
             )
     values = {name: value for name, value in flags.items() if value is not None}
     origins = dict.fromkeys(values, "flag")
-    for name, reader in readers.items():
+    annotations = typing.get_type_hints(kind)
+    for name in names_of(kind):
         variable = PREFIX + name.upper()
         if name in values:
             continue
         if variable in sources.environ:
             text = sources.environ[variable].strip()
+            reader = TypeAdapter(annotations[name])
             values[name] = _read(reader.validate_strings, text, variable)
             origins[name] = "environment"
         elif name in table:
             where = f"{name} in [{section}] of {sources.file_name}"
+            reader = TypeAdapter(annotations[name])
             values[name] = _read(reader.validate_python, table[name], where)
             origins[name] = "file"
         else:
@@ -123,19 +125,16 @@ def resolve(
     return Resolved(kind(**values), origins)
 
 
-def readers_of(kind: type[Any]) -> dict[str, TypeAdapter[Any]]:
+def names_of(kind: type[Any]) -> list[str]:
     """The settings that can be read from text: scalars, and those or None."""
     annotations = typing.get_type_hints(kind)
-    return {
-        field.name: TypeAdapter(annotations[field.name])
-        for field in dataclasses.fields(kind)
-        if _is_scalar(annotations[field.name])
-    }
+    names = (field.name for field in dataclasses.fields(kind))
+    return [name for name in names if _is_scalar(annotations[name])]
 
 
 def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) -> list[str]:
     """MAGNETAR_ variables that resemble a setting and are none, with what they may have meant."""
-    known = [PREFIX + name.upper() for kind in kinds for name in readers_of(kind)]
+    known = [PREFIX + name.upper() for kind in kinds for name in names_of(kind)]
     return [
         f"{variable} is no setting{_suggestion(variable, known)}"
         for variable in sorted(environ)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 from typing import Any
 
 import pytest
-from google.protobuf.message import DecodeError
 from tests.broker.harness import World, run, send
-from tests.core.fuzzing import fuzzed_frames
+from tests.core.fuzzing import fuzz
 
-from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 COUNT = 100_000
@@ -22,7 +18,11 @@ COUNT = 100_000
 def test_fuzzed_frames(seed: int) -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"before", number=1, producer=1 << 40))
-        sent = await fuzz(world, Random(seed))
+        server = world.broker.server
+        names = frozenset(server.handlers) - {"create_topic", "delete_topic"}
+        sent = await fuzz(
+            server, Random(seed), COUNT, names, world.settle, frames_a_conversation=100
+        )
         assert sent["answered"] > COUNT // 10
         assert sent["refused"] > COUNT // 10
         assert sent["no frame"] > COUNT // 100
@@ -35,37 +35,6 @@ def test_fuzzed_frames(seed: int) -> None:
         assert described(world) == before
 
     run(scenario, topics_max=50)
-
-
-async def fuzz(world: World, random: Random) -> dict[str, int]:
-    told = {"answered": 0, "refused": 0, "no frame": 0}
-    failed: list[service.Command] = []
-
-    def on_frame(frame: service.Frame) -> None:
-        for one in frame.commands:
-            kind = "refused" if one.HasField("error") else "answered"
-            told[kind] += 1
-            if one.HasField("error") and one.error.code == common.INTERNAL:
-                failed.append(one)
-
-    session: Any = world.broker.server.accept(on_frame)
-    names = frozenset(world.broker.server.handlers) - {"create_topic", "delete_topic"}
-    for number, data in enumerate(fuzzed_frames(random, COUNT, names)):
-        try:
-            frame = service.Frame.FromString(data)
-        except DecodeError:
-            told["no frame"] += 1
-            continue
-        session.on_frame(frame)
-        if number % 5 == 0:
-            await asyncio.sleep(0)
-        if number % 100 == 0:
-            session.on_closed()
-            session = world.broker.server.accept(on_frame)
-            await world.settle()
-    await world.settle()
-    assert not failed
-    return told
 
 
 def described(world: World) -> list[tuple[Any, ...]]:

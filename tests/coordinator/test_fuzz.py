@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import pytest
-from google.protobuf.message import DecodeError
 from tests.coordinator.fakes import World, run
-from tests.core.fuzzing import fuzzed_frames
+from tests.core.fuzzing import fuzz
 
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common
-from magnetar_core.wire import service_pb2
 
 COUNT = 100_000
 
@@ -21,7 +18,15 @@ COUNT = 100_000
 def test_fuzzed_frames(seed: int) -> None:
     async def scenario() -> None:
         world = await World(live_txns_max=100).start()
-        told = await fuzz(world, Random(seed))
+        server = world.coordinator.server
+        told = await fuzz(
+            server,
+            Random(seed),
+            COUNT,
+            frozenset(server.handlers),
+            world.settle,
+            frames_a_conversation=1_000,
+        )
         assert told["answered"] > COUNT // 10
         assert told["refused"] > COUNT // 10
         assert told["no frame"] > COUNT // 100
@@ -34,33 +39,3 @@ def test_fuzzed_frames(seed: int) -> None:
         await world.close()
 
     run(scenario())
-
-
-async def fuzz(world: World, random: Random) -> dict[str, int]:
-    told = {"answered": 0, "refused": 0, "no frame": 0}
-    failed: list[service_pb2.Command] = []
-
-    def on_frame(frame: service_pb2.Frame) -> None:
-        for one in frame.commands:
-            told["refused" if one.HasField("error") else "answered"] += 1
-            if one.HasField("error") and one.error.code == common.INTERNAL:
-                failed.append(one)
-
-    server = world.coordinator.server
-    session = server.accept(on_frame)
-    for number, data in enumerate(fuzzed_frames(random, COUNT, frozenset(server.handlers))):
-        try:
-            frame = service_pb2.Frame.FromString(data)
-        except DecodeError:
-            told["no frame"] += 1
-            continue
-        session.on_frame(frame)
-        if number % 5 == 0:
-            await asyncio.sleep(0)
-        if number % 1_000 == 0:
-            session.on_closed()
-            session = server.accept(on_frame)
-            await world.settle()
-    await world.settle()
-    assert not failed
-    return told

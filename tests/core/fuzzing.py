@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from magnetar_core.batch import encode
-from magnetar_core.wire import service_pb2
+from magnetar_core.transport import Acceptor
+from magnetar_core.wire import common_pb2, service_pb2
 
 _SMALL = (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 7)
 _NEAR_LIMITS = (1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, (1 << 63) - 1, 1 << 63)
@@ -29,6 +32,48 @@ _INTEGER_BITS = {
     FieldDescriptor.TYPE_INT64: (-(1 << 63), 63),
     FieldDescriptor.TYPE_INT32: (-(1 << 31), 31),
 }
+
+
+async def fuzz(
+    server: Acceptor,
+    random: Random,
+    count: int,
+    names: frozenset[str],
+    settle: Callable[[], Awaitable[None]],
+    *,
+    frames_a_conversation: int,
+) -> dict[str, int]:
+    """Send a server what fuzzed_frames() makes, over many conversations; none may fail it.
+
+    Returns:
+        How many commands were answered and refused, and how many frames were none.
+    """
+    told = {"answered": 0, "refused": 0, "no frame": 0}
+    failed: list[service_pb2.Command] = []
+
+    def on_frame(frame: service_pb2.Frame) -> None:
+        for one in frame.commands:
+            told["refused" if one.HasField("error") else "answered"] += 1
+            if one.HasField("error") and one.error.code == common_pb2.INTERNAL:
+                failed.append(one)
+
+    session = server.accept(on_frame)
+    for number, data in enumerate(fuzzed_frames(random, count, names)):
+        try:
+            frame = service_pb2.Frame.FromString(data)
+        except DecodeError:
+            told["no frame"] += 1
+            continue
+        session.on_frame(frame)
+        if number % 5 == 0:
+            await asyncio.sleep(0)
+        if number % frames_a_conversation == 0:
+            session.on_closed()
+            session = server.accept(on_frame)
+            await settle()
+    await settle()
+    assert not failed
+    return told
 
 
 def fuzzed_frames(random: Random, count: int, names: frozenset[str]) -> Iterator[bytes]:

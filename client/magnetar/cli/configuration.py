@@ -60,7 +60,7 @@ def show(config_file: Path | None, changed: bool, as_toml: bool, as_json: bool) 
 
 def _settings(config_file: Path | None) -> list[_Setting]:
     from magnetar_core.config import ListenConfig
-    from magnetar_core.settings import Sources, readers_of, resolve, unknown_variables
+    from magnetar_core.settings import Sources, names_of, resolve, unknown_variables
 
     sources = Sources.load(os.environ, SECTIONS, config_file)
     found: list[_Setting] = []
@@ -70,7 +70,7 @@ def _settings(config_file: Path | None) -> list[_Setting]:
             resolved = resolve(kind, section, sources, beside=kinds)
             found += [
                 _Setting(section, name, getattr(resolved.settings, name), resolved.origins[name])
-                for name in readers_of(kind)
+                for name in names_of(kind)
             ]
     every = [settings_of(section) for section in SECTIONS] + [ListenConfig]
     for complaint in unknown_variables(every, os.environ):
