@@ -186,7 +186,7 @@ class AckCommand(Item):
 class TransactionAcks:
     """One transaction's acks by one consumer on one partition.
 
-    Acks of one turn of the event loop travel in one command. Nothing leaves until open().
+    Acks of one turn of the event loop travel in one command.
     """
 
     def __init__(
@@ -223,12 +223,8 @@ class TransactionAcks:
         self._scheduled: asyncio.Handle | None = None
         self._next_sequence = 0
         self._pipeline: Pipeline[AckCommand] = Pipeline(
-            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
+            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX
         )
-
-    def open(self) -> None:
-        """The coordinator knows that this subscription takes part: acks may leave."""
-        self._pipeline.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
         """Acknowledge in the transaction; the receipt tells what the broker says of it.

@@ -203,6 +203,9 @@ class Connection:
                 result = await self.request(body)
             except MagnetarError as error:
                 result = error
+            except asyncio.CancelledError:
+                on_result(ClientClosed("the client was closed"))
+                raise
             on_result(result)
 
         self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.address}")

@@ -175,6 +175,7 @@ class Consumer:
             ]
             for receipt in receipts:
                 await asyncio.shield(receipt)
+            await txn.joined()
         elif len(by_receiver) == 1:
             receiver, ranges = by_receiver[0]
             await receiver.ack(ranges)
@@ -219,6 +220,7 @@ class Consumer:
         held = IntervalSet(receiver.holdings.held_up_to(offset))
         held.add(offset, offset)
         await asyncio.shield(receiver.ack_in_transaction(list(held), txn, cumulative=True))
+        await txn.joined()
 
     async def flush_acks(self) -> None:
         """Wait until all plain acks are confirmed.

@@ -1,7 +1,10 @@
-"""What a transaction's coordinator knows of its participants, and what waits for it to know.
+"""What a transaction's coordinator knows of its participants.
 
-Additions of one turn of the event loop travel in one command.
-Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge.
+Additions of one turn of the event loop travel in one command. Sends and acks do not wait for the
+answer, only the end does: a participant that the coordinator never hears of is one that the
+watermark finds, and aborts.
+Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
+docs/design/protocol.md, One transaction.
 """
 
 from __future__ import annotations
@@ -16,22 +19,22 @@ from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
 
-OnReady = Callable[[], None]
-
 
 class Enrollment:
     """Adds participants to one transaction, each once."""
 
     __slots__ = (
-        "_closed",
         "_coordinator",
         "_new_partitions",
         "_new_subscriptions",
         "_on_failed",
-        "_partitions",
         "_scheduled",
-        "_subscriptions",
+        "_sealed",
         "_txn_id",
+        "_unanswered",
+        "_waiter",
+        "partitions",
+        "subscriptions",
     )
 
     def __init__(
@@ -40,89 +43,89 @@ class Enrollment:
         coordinator: Connection,
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
+        # In the order in which they were added; the values say nothing.
+        self.partitions: dict[PartitionName, None] = {}
+        self.subscriptions: dict[SubscriptionName, None] = {}
         self._txn_id = txn_id
         self._coordinator = coordinator
         self._on_failed = on_failed
-        # None once the coordinator has answered.
-        self._partitions: dict[PartitionName, list[OnReady] | None] = {}
-        self._subscriptions: dict[SubscriptionName, list[OnReady] | None] = {}
         self._new_partitions: list[PartitionName] = []
         self._new_subscriptions: list[SubscriptionName] = []
         self._scheduled: asyncio.Handle | None = None
-        self._closed = False
+        self._sealed = False
+        # Commands that the coordinator has not answered.
+        self._unanswered = 0
+        self._waiter: asyncio.Future[None] | None = None
 
-    @property
-    def partitions(self) -> list[PartitionName]:
-        return list(self._partitions)
-
-    @property
-    def subscriptions(self) -> list[SubscriptionName]:
-        return list(self._subscriptions)
-
-    def partition(self, name: PartitionName, on_ready: OnReady) -> None:
-        """Add a partition; call back when its sends may leave."""
-        if name not in self._partitions:
-            self._partitions[name] = []
+    def partition(self, name: PartitionName) -> None:
+        """Add a partition that is about to be written to."""
+        if name not in self.partitions:
+            self.partitions[name] = None
             self._new_partitions.append(name)
             self._flush_soon()
-        waiting = self._partitions[name]
-        if waiting is None:
-            on_ready()
-        else:
-            waiting.append(on_ready)
 
-    def subscription(self, name: SubscriptionName, on_ready: OnReady) -> None:
-        """Add a subscription; call back when its acks may leave."""
-        if name not in self._subscriptions:
-            self._subscriptions[name] = []
+    def subscription(self, name: SubscriptionName) -> None:
+        """Add a subscription on which something is about to be acknowledged."""
+        if name not in self.subscriptions:
+            self.subscriptions[name] = None
             self._new_subscriptions.append(name)
             self._flush_soon()
-        waiting = self._subscriptions[name]
-        if waiting is None:
-            on_ready()
-        else:
-            waiting.append(on_ready)
 
-    def close(self) -> None:
-        """Add nothing more: the transaction ends."""
-        if self._closed:
-            return
-        self._closed = True
+    async def answered(self) -> None:
+        """Wait until the coordinator knows all of them, or `on_failed` was told why not."""
         if self._scheduled is not None:
             self._scheduled.cancel()
+            self._flush()
+        if self._unanswered:
+            if self._waiter is None:
+                self._waiter = self._coordinator.loop.create_future()
+            await asyncio.shield(self._waiter)
+
+    def seal(self) -> None:
+        """The transaction has ended: whatever the answers are, they change nothing."""
+        if self._sealed:
+            return
+        self._sealed = True
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        self._wake()
         # It refers to the transaction, which refers to this.
         del self._on_failed
 
     def _flush_soon(self) -> None:
-        if self._scheduled is None and not self._closed:
+        if self._scheduled is None:
             self._scheduled = self._coordinator.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._scheduled = None
         partitions, self._new_partitions = self._new_partitions, []
         if partitions:
-            command: Any = transaction_pb2.CommandAddPartitionToTxn(
+            add_partitions = transaction_pb2.CommandAddPartitionToTxn(
                 txn_id=self._txn_id.to_wire(), partitions=[one.to_wire() for one in partitions]
             )
-            self._ask(command, partitions, self._partitions)
+            self._ask(add_partitions)
         subscriptions, self._new_subscriptions = self._new_subscriptions, []
         if subscriptions:
-            command = transaction_pb2.CommandAddSubscriptionToTxn(
+            add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
                 txn_id=self._txn_id.to_wire(),
                 subscriptions=[one.to_wire() for one in subscriptions],
             )
-            self._ask(command, subscriptions, self._subscriptions)
+            self._ask(add_subscriptions)
 
-    def _ask(self, command: Any, names: list[Any], waiting: dict[Any, Any]) -> None:
-        def on_result(result: Result) -> None:
-            if self._closed:
-                return
-            if isinstance(result, MagnetarError):
-                self._on_failed(result)
-                return
-            for name in names:
-                callbacks, waiting[name] = waiting[name], None
-                for on_ready in callbacks:
-                    on_ready()
+    def _ask(self, command: Any) -> None:
+        self._unanswered += 1
+        self._coordinator.request_soon(command, self._on_result)
 
-        self._coordinator.request_soon(command, on_result)
+    def _on_result(self, result: Result) -> None:
+        self._unanswered -= 1
+        if self._sealed:
+            return
+        if isinstance(result, MagnetarError):
+            self._on_failed(result)
+        if not self._unanswered:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

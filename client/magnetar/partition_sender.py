@@ -105,7 +105,7 @@ class PartitionSender:
             on_failed: a batch failed, and so many of its messages nobody waits for.
             on_batch_closed: a batch of this partition was closed; the next may go elsewhere.
             txn_id, plain: of a transaction's sender: its id, and the producer's plain sender for
-                the same partition. Nothing leaves it until open() is called.
+                the same partition.
         """
         self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
         self.txn_id = txn_id
@@ -129,12 +129,8 @@ class PartitionSender:
         self._linger: asyncio.Handle | None = None
         self._route = route
         self._pipeline: Pipeline[ClosedBatch] = Pipeline(
-            runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=txn_id is None
+            runtime, self, in_flight_max=config.in_flight_batches_max
         )
-
-    def open(self) -> None:
-        """The coordinator knows that this partition takes part: batches may leave."""
-        self._pipeline.open()
 
     @property
     def is_empty(self) -> bool:

@@ -94,7 +94,6 @@ class Pipeline(Generic[ItemT]):
         "_backoff",
         "_deadline",
         "_drain_waiters",
-        "_gate_open",
         "_in_flight_max",
         "_items",
         "_ordinal",
@@ -113,16 +112,10 @@ class Pipeline(Generic[ItemT]):
         owner: Owner[ItemT],
         *,
         in_flight_max: int,
-        open_gate: bool = True,
     ) -> None:
-        """
-        Args:
-            open_gate: whether items may leave from the start.
-        """
         self._runtime = runtime
         self._owner = owner
         self._in_flight_max = in_flight_max
-        self._gate_open = open_gate
         self._abandoned = False
         self._items: deque[ItemT] = deque()
         self._written = 0
@@ -156,11 +149,6 @@ class Pipeline(Generic[ItemT]):
             item.in_flight = False
             item.attempts = 0
             self._items.append(item)
-
-    def open(self) -> None:
-        """Let items leave."""
-        self._gate_open = True
-        self._pump()
 
     def abandon(self, error: MagnetarError) -> None:
         """Refuse what was not written; wait only for answers that are under way on this link.
@@ -199,7 +187,7 @@ class Pipeline(Generic[ItemT]):
             await future
 
     def _pump(self) -> None:
-        if not self._gate_open or self._pause is not None or self._abandoned:
+        if self._pause is not None or self._abandoned:
             return
         items = self._items
         while self._written < len(items) and self._written < self._in_flight_max:

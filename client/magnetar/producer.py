@@ -99,8 +99,9 @@ class Producer:
         sender = self._sender(key, partition, txn)
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         first = await asyncio.shield(receipt)
-        if sender.txn_id is not None:
-            return TxnSend(sender.txn_id, sender.name.partition, first.index + index)
+        if txn is not None:
+            await txn.joined()
+            return TxnSend(txn.txn_id, sender.name.partition, first.index + index)
         return MessageId(
             first.ledger_id, first.entry_id, first.index + index, sender.name.partition
         )

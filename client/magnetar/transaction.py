@@ -115,12 +115,25 @@ class Transaction:
         """A producer writes to another partition. `forget` is called when the transaction ends."""
         self._senders.append(sender)
         self._forget_senders.append(forget)
-        self._enrollment.partition(sender.name, sender.open)
+        self._enrollment.partition(sender.name)
 
     def add_acks(self, acks: TransactionAcks) -> None:
         """A consumer acknowledges on another partition."""
         self._acks.append(acks)
-        self._enrollment.subscription(acks.name, acks.open)
+        self._enrollment.subscription(acks.name)
+
+    async def joined(self) -> None:
+        """Wait until the coordinator knows all that take part so far.
+
+        A participant of which it did not hear may accept a message of a transaction that has
+        ended: it counts for nothing, and nobody may be told that it does.
+
+        Raises:
+            InvalidTxnState: it takes no more of them; the transaction has ended, or failed.
+        """
+        await self._enrollment.answered()
+        if self._failure is not None:
+            raise InvalidTxnState(f"{self.txn_id} has failed; abort it") from self._failure
 
     def doom(self, error: MagnetarError) -> None:
         """A send or an ack failed: what is buffered is dropped, and commit() will refuse."""
@@ -241,7 +254,7 @@ class Transaction:
         raise refused from failure
 
     async def _flush(self) -> None:
-        """Wait until every send and ack is confirmed, or one has failed.
+        """Wait until every send, ack and participant is confirmed, or one has failed.
 
         The producers' plain sends to the same partitions were sent before the commit, so they come
         before its markers.
@@ -259,6 +272,8 @@ class Transaction:
         for sender in self._senders:
             if sender.plain is not None and self._failure is None:
                 await sender.plain.drain()
+        if self._failure is None:
+            await self._enrollment.answered()
 
     def _count(self) -> transaction_pb2.CommandEndTxn:
         command = transaction_pb2.CommandEndTxn(
@@ -307,7 +322,6 @@ class Transaction:
         commit_was_asked = self._phase is _Phase.COMMIT_ASKED
         self._phase = _Phase.ABORTING
         self._status = TransactionStatus.ABORTING
-        self._enrollment.close()
         error = InvalidTxnState(f"{self.txn_id} was aborted")
         self._abandon(error)
         try:
@@ -316,6 +330,8 @@ class Transaction:
                     await sender.drain()
                 for acks in self._acks:
                     await acks.drain()
+                # It can only tell those that it knows; others hear of it much later.
+                await self._enrollment.answered()
         except TimeoutError:
             pass
         for sender in self._senders:
@@ -363,7 +379,7 @@ class Transaction:
             return
         self._settled = True
         self._runtime.deadlines.forget(self._expiry)
-        self._enrollment.close()
+        self._enrollment.seal()
         if committed:
             self._lead_plain_sends()
         else:

@@ -28,8 +28,8 @@ def order_of(cluster: FakeCluster, *names: str) -> list[str]:
     return [name for name, _ in cluster.received if name in names]
 
 
-def test_sends_leave_only_after_their_partition_is_added() -> None:
-    """PIP-31, Public APIs, TypedMessageBuilder#send, step 3."""
+def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() -> None:
+    """docs/design/protocol.md, One transaction, step 2."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights", 3)
@@ -39,14 +39,16 @@ def test_sends_leave_only_after_their_partition_is_added() -> None:
         sends = [
             asyncio.ensure_future(producer.send(b"x", partition=one, txn=txn)) for one in range(3)
         ]
-        await until(lambda: cluster.held)
-        await asyncio.sleep(0.005)
-        assert not cluster.commands("send")
+        await until(lambda: len(cluster.commands("send")) == 3)
         (added,) = cluster.commands("add_partition_to_txn")
         assert [one.partition for one in added.partitions] == [0, 1, 2]
+        commit = asyncio.ensure_future(txn.commit())
+        await asyncio.sleep(0.005)
+        assert not cluster.commands("end_txn")
+        assert not any(one.done() for one in sends)
         cluster.release()
         await asyncio.gather(*sends)
-        await txn.commit()
+        await commit
         assert len(cluster.commands("add_partition_to_txn")) == 1
 
     run(test)
