@@ -186,7 +186,7 @@ class AckCommand(Item):
 class TransactionAcks:
     """One transaction's acks by one consumer on one partition.
 
-    Acks of one turn of the event loop travel in one command.
+    Acks of one turn of the event loop travel in one command. Nothing leaves until begin().
     """
 
     def __init__(
@@ -195,7 +195,6 @@ class TransactionAcks:
         route: TopicRoute,
         name: SubscriptionName,
         consumer_id: int,
-        txn_id: TxnID,
         *,
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[MagnetarError], None],
@@ -213,7 +212,7 @@ class TransactionAcks:
         self.failure: MagnetarError | None = None
         self._runtime = runtime
         self._route = route
-        self._txn_id = txn_id
+        self._txn_id: TxnID | None = None
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._open = IntervalSet()
@@ -223,8 +222,13 @@ class TransactionAcks:
         self._scheduled: asyncio.Handle | None = None
         self._next_sequence = 0
         self._pipeline: Pipeline[AckCommand] = Pipeline(
-            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX
+            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
         )
+
+    def begin(self, txn_id: TxnID) -> None:
+        """The transaction has its id: acks may leave."""
+        self._txn_id = txn_id
+        self._pipeline.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
         """Acknowledge in the transaction; the receipt tells what the broker says of it.
@@ -266,7 +270,6 @@ class TransactionAcks:
             consumer_id=self.consumer_id,
             ack_type=self._open_type,
             ranges=ranges_to_wire(ranges),
-            txn_id=self._txn_id.to_wire(),
             ack_sequence=self._next_sequence,
             ledger_id=self._ledger_id,
         )
@@ -307,6 +310,8 @@ class TransactionAcks:
         self._route.refresh_soon()
 
     def build(self, item: AckCommand) -> broker_pb2.CommandAck:
+        assert self._txn_id is not None
+        item.command.txn_id.CopyFrom(self._txn_id.to_wire())
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:

@@ -402,12 +402,13 @@ class Client(_Closing):
         )
         return Consumer(self._loop, inner)
 
-    def begin_transaction(self, timeout_s: float = 60.0) -> Transaction:
-        return Transaction(self._loop, self._loop.wait(self.inner.begin_transaction(timeout_s)))
+    def begin_transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
+        inner = self._loop.wait(self.inner.begin_transaction(timeout_s, lazy=lazy))
+        return Transaction(self._loop, inner)
 
-    def transaction(self, timeout_s: float = 60.0) -> Transaction:
+    def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
         """`with client.transaction() as txn`. Unlike in asyncio it begins at the call."""
-        return self.begin_transaction(timeout_s)
+        return self.begin_transaction(timeout_s, lazy=lazy)
 
     def read(
         self,

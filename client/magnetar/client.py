@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from functools import partial
 from random import Random
 
 from magnetar.administration import Administration
@@ -19,7 +20,7 @@ from magnetar.model import InitialPosition, SubscriptionType
 from magnetar.producer import Producer
 from magnetar.reader import read_columns
 from magnetar.runtime import Runtime
-from magnetar.transaction import Transaction, TransactionScope
+from magnetar.transaction import Begun, Transaction, TransactionScope
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.errors import (
@@ -29,7 +30,7 @@ from magnetar_core.errors import (
     OutcomeUnknown,
     TopicExists,
 )
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2
 
@@ -50,7 +51,7 @@ class Client(Administration):
         self._closed = False
         self._producers: dict[int, Producer] = {}
         self._consumers: dict[int, Consumer] = {}
-        self._transactions: dict[TxnID, Transaction] = {}
+        self._transactions: dict[int, Transaction] = {}
         self._coordinator_turn = 0
 
     @property
@@ -175,19 +176,42 @@ class Client(Administration):
         )
         return DeadLetters(self._runtime, policy, subscription, producer, self.begin_transaction)
 
-    async def begin_transaction(self, timeout_s: float = 60.0) -> Transaction:
+    async def begin_transaction(
+        self, timeout_s: float = 60.0, *, lazy: bool = False
+    ) -> Transaction:
         """Open a transaction at any live coordinator.
 
         Args:
             timeout_s: seconds until the coordinator aborts it by itself.
+            lazy: begin it only when it has to be one: with a second partition, an acknowledgement,
+                or more than fits a batch. Until then it has no TxnID, and does not expire; without
+                any of these it ends as one plain batch, and no coordinator is asked.
         Raises:
             LogUnavailable: no coordinator answers. No effect.
             InvalidArgument, QuotaExceeded: longer than the coordinator allows, or too many.
         Source: PIP-31, Public APIs, TransactionBuilder#build.
         """
         self._require_open()
+        txn = Transaction(
+            self._runtime, partial(self._new_txn, int(timeout_s * 1000)), self._forget_transaction
+        )
+        if not lazy:
+            await txn.begin()
+        self._transactions[txn.number] = txn
+        return txn
+
+    async def _new_txn(
+        self,
+        txn_timeout_ms: int,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> Begun:
         coordinators = await self._cluster.coordinators()
-        command = transaction_pb2.CommandNewTxn(txn_timeout_ms=int(timeout_s * 1000))
+        command = transaction_pb2.CommandNewTxn(
+            txn_timeout_ms=txn_timeout_ms,
+            partitions=[one.to_wire() for one in partitions],
+            subscriptions=[one.to_wire() for one in subscriptions],
+        )
         timeout_ms = self._runtime.config.operation_timeout_ms / len(coordinators)
         last: MagnetarError = LogUnavailable("no coordinator answers")
         for _ in coordinators:
@@ -199,20 +223,14 @@ class Client(Administration):
                 # Where it did begin, it expires without having touched anything.
                 last = error
                 continue
-            txn = Transaction(
-                self._runtime,
-                TxnID.from_wire(reply.txn_id),
-                reply.txn_timeout_ms or int(timeout_s * 1000),
-                coordinator,
-                self._forget_transaction,
+            return Begun(
+                TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
             )
-            self._transactions[txn.txn_id] = txn
-            return txn
         raise last
 
-    def transaction(self, timeout_s: float = 60.0) -> TransactionScope:
+    def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> TransactionScope:
         """`async with client.transaction() as txn`: commits on exit, aborts on an exception."""
-        return TransactionScope(lambda: self.begin_transaction(timeout_s))
+        return TransactionScope(lambda: self.begin_transaction(timeout_s, lazy=lazy))
 
     async def read(
         self,
@@ -305,7 +323,7 @@ class Client(Administration):
             async with asyncio.timeout(self.config.close_timeout_ms / 1000), turns:
                 await txn.close()
         except (MagnetarError, TimeoutError) as error:
-            log.info("closing: %s was not aborted: %s", txn.txn_id, error)
+            log.info("closing: %r was not aborted: %s", txn, error)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -318,7 +336,7 @@ class Client(Administration):
         self._consumers.pop(consumer.consumer_id, None)
 
     def _forget_transaction(self, txn: Transaction) -> None:
-        self._transactions.pop(txn.txn_id, None)
+        self._transactions.pop(txn.number, None)
 
 
 async def connect(

@@ -10,7 +10,7 @@ docs/design/protocol.md, One transaction.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from magnetar.connection import Connection
@@ -42,10 +42,17 @@ class Enrollment:
         txn_id: TxnID,
         coordinator: Connection,
         on_failed: Callable[[MagnetarError], None],
+        *,
+        partitions: Iterable[PartitionName] = (),
+        subscriptions: Iterable[SubscriptionName] = (),
     ) -> None:
+        """
+        Args:
+            partitions, subscriptions: those that it knew from the beginning.
+        """
         # In the order in which they were added; the values say nothing.
-        self.partitions: dict[PartitionName, None] = {}
-        self.subscriptions: dict[SubscriptionName, None] = {}
+        self.partitions: dict[PartitionName, None] = dict.fromkeys(partitions)
+        self.subscriptions: dict[SubscriptionName, None] = dict.fromkeys(subscriptions)
         self._txn_id = txn_id
         self._coordinator = coordinator
         self._on_failed = on_failed

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from magnetar.interval_set import IntervalSet, Range
-from magnetar_core.ids import TxnID
 
 
 class Holdings:
@@ -26,9 +25,9 @@ class Holdings:
         self.nacking = IntervalSet()
         # A copy of them was thrown away: without an ack, nothing brings another.
         self.dropped = IntervalSet()
-        self._acked: dict[TxnID, IntervalSet] = {}
+        self._acked: dict[int, IntervalSet] = {}
         # Of the acked: the broker has confirmed, and delivers again by itself on abort.
-        self._confirmed: dict[TxnID, IntervalSet] = {}
+        self._confirmed: dict[int, IntervalSet] = {}
 
     def arrive(self, ranges: Iterable[Range]) -> list[Range]:
         """Messages came in; returns those that are new. Copies are noted as dropped."""
@@ -80,24 +79,24 @@ class Holdings:
     def ack_failed(self, ranges: Sequence[Range]) -> None:
         self.acking.remove_all(ranges)
 
-    def ack_in_transaction(self, txn_id: TxnID, ranges: Sequence[Range]) -> None:
+    def ack_in_transaction(self, transaction: int, ranges: Sequence[Range]) -> None:
         """The application acknowledged them in a transaction."""
         self.held.remove_all(ranges)
         self.nacking.remove_all(ranges)
-        self._acked.setdefault(txn_id, IntervalSet()).add_all(ranges)
+        self._acked.setdefault(transaction, IntervalSet()).add_all(ranges)
 
-    def ack_in_transaction_confirmed(self, txn_id: TxnID, ranges: Sequence[Range]) -> None:
-        if txn_id in self._acked:
-            self._confirmed.setdefault(txn_id, IntervalSet()).add_all(ranges)
+    def ack_in_transaction_confirmed(self, transaction: int, ranges: Sequence[Range]) -> None:
+        if transaction in self._acked:
+            self._confirmed.setdefault(transaction, IntervalSet()).add_all(ranges)
 
-    def end_transaction(self, txn_id: TxnID, *, committed: bool) -> list[Range]:
+    def end_transaction(self, transaction: int, *, committed: bool) -> list[Range]:
         """A transaction has ended; returns what must be asked for again with a nack.
 
         That is, unless it committed: what it acknowledged and of which a copy was dropped, and
         what the broker never heard to be acknowledged and so does not deliver again by itself.
         """
-        acked = self._acked.pop(txn_id, None)
-        confirmed = self._confirmed.pop(txn_id, None) or IntervalSet()
+        acked = self._acked.pop(transaction, None)
+        confirmed = self._confirmed.pop(transaction, None) or IntervalSet()
         if acked is None:
             return []
         wanted = IntervalSet()

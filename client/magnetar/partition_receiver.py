@@ -29,7 +29,6 @@ from magnetar_core.errors import (
     PartitionMoved,
     from_wire,
 )
-from magnetar_core.ids import TxnID
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2
 
@@ -102,7 +101,8 @@ class PartitionReceiver:
             on_confirmed=self.holdings.ack_confirmed,
             on_failed=self.holdings.ack_failed,
         )
-        self._transactional: dict[TxnID, TransactionAcks] = {}
+        # By the transaction's number.
+        self._transactional: dict[int, TransactionAcks] = {}
         self._connection = route.connection(partition)
         self._connection.register(consumer_id, partition, self._on_push)
         self._task = runtime.spawn(self._run(), f"receive {self.name}")
@@ -176,12 +176,12 @@ class PartitionReceiver:
             InvalidTxnState: the transaction has ended, or failed. No effect.
         """
         txn.require_open()
-        acks = self._transactional.get(txn.txn_id)
+        acks = self._transactional.get(txn.number)
         if acks is None:
             acks = self._enroll(txn)
         receipt = acks.add(ranges, cumulative=cumulative, ledger_id=self.ledger_id)
         self._claim(ranges)
-        self.holdings.ack_in_transaction(txn.txn_id, ranges)
+        self.holdings.ack_in_transaction(txn.number, ranges)
         return receipt
 
     def nack(
@@ -398,24 +398,23 @@ class PartitionReceiver:
         self.nack(ranges, cursor.batch.redelivery_count)
 
     def _enroll(self, txn: Transaction) -> TransactionAcks:
-        txn_id = txn.txn_id
+        number = txn.number
         acks = TransactionAcks(
             self._runtime,
             self._route,
             self.name,
             self._consumer_id,
-            txn_id,
-            on_confirmed=lambda ranges: self.holdings.ack_in_transaction_confirmed(txn_id, ranges),
+            on_confirmed=lambda ranges: self.holdings.ack_in_transaction_confirmed(number, ranges),
             on_failed=txn.doom,
-            on_ended=lambda committed: self._on_transaction_ended(txn_id, committed),
+            on_ended=lambda committed: self._on_transaction_ended(number, committed),
         )
-        self._transactional[txn_id] = acks
+        self._transactional[number] = acks
         txn.add_acks(acks)
         return acks
 
-    def _on_transaction_ended(self, txn_id: TxnID, committed: bool) -> None:
-        self._transactional.pop(txn_id, None)
-        self._ask_again(self.holdings.end_transaction(txn_id, committed=committed))
+    def _on_transaction_ended(self, number: int, committed: bool) -> None:
+        self._transactional.pop(number, None)
+        self._ask_again(self.holdings.end_transaction(number, committed=committed))
 
     def _nack_due(self, tick: int) -> None:
         self._nack_timers.pop(tick, None)

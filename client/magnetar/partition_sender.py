@@ -97,18 +97,17 @@ class PartitionSender:
         *,
         on_failed: Callable[[MagnetarError, int], None],
         on_batch_closed: Callable[[int], None],
-        txn_id: TxnID | None = None,
         plain: PartitionSender | None = None,
     ) -> None:
         """
         Args:
             on_failed: a batch failed, and so many of its messages nobody waits for.
             on_batch_closed: a batch of this partition was closed; the next may go elsewhere.
-            txn_id, plain: of a transaction's sender: its id, and the producer's plain sender for
-                the same partition.
+            plain: of a transaction's sender: the producer's plain one for the same partition.
+                Nothing leaves a transaction's sender until begin() is called.
         """
         self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
-        self.txn_id = txn_id
+        self.txn_id: TxnID | None = None
         self.plain = plain
         self.producer_id = producer_id
         # Messages that the broker has confirmed. Counted by CommandEndTxn.
@@ -129,8 +128,15 @@ class PartitionSender:
         self._linger: asyncio.Handle | None = None
         self._route = route
         self._pipeline: Pipeline[ClosedBatch] = Pipeline(
-            runtime, self, in_flight_max=config.in_flight_batches_max
+            runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=plain is None
         )
+
+    def begin(self, txn_id: TxnID) -> None:
+        """The transaction has its id: batches may leave."""
+        self.txn_id = txn_id
+        self._pipeline.open()
+        if self._open.count and self._linger is None:
+            self._linger_later()
 
     @property
     def is_empty(self) -> bool:
@@ -194,9 +200,7 @@ class PartitionSender:
         ):
             self.close_batch()
         if self._receipt is None:
-            self._receipt = self._runtime.loop.create_future()
-            # Whoever waits may have gone when it fails; flush() tells then.
-            self._receipt.add_done_callback(_retrieve)
+            self._receipt = self._new_receipt()
         index, receipt = self._open.count, self._receipt
         self._awaited += 1
         try:
@@ -250,23 +254,42 @@ class PartitionSender:
             self._tell(batch, self.failure)
             return
         try:
-            payload = open_batch.encode(self._config.codec)
-        except (MagnetarError, TypeError, ValueError) as cause:
-            error = InvalidArgument(f"a batch of {open_batch.count} messages cannot be encoded")
-            error.__cause__ = cause
+            payload = self._encode(open_batch)
+        except InvalidArgument as error:
             batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
             self._fail([batch], error)
             return
         batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt, awaited)
         self._number(batch)
-        self._budget.take(batch.size, batch.count)
         self._on_batch_closed(self.name.partition)
-        self._pipeline.submit(batch, timeout_ms=self._runtime.config.send_timeout_ms)
+        self._submit(batch, self._runtime.config.send_timeout_ms)
 
-    async def flush(self) -> None:
-        """Send what is gathered, and wait until all that was added is confirmed or has failed."""
+    def take_open_batch(self) -> OpenBatch:
+        """What is gathered, to be sent in another way."""
+        taken, self._open = self._open, OpenBatch()
+        return taken
+
+    def send_alone(self, open_batch: OpenBatch, *, timeout_ms: float) -> ClosedBatch:
+        """Send these as one batch, after all that was added before. Its receipt tells the rest.
+
+        Raises:
+            InvalidArgument: they cannot be encoded. No effect.
+        """
         self.close_batch()
-        await self._pipeline.drain()
+        receipt = self._new_receipt()
+        payload = self._encode(open_batch)
+        count = open_batch.count
+        batch = ClosedBatch(payload, count, open_batch.size, receipt, count)
+        self._number(batch)
+        self._submit(batch, timeout_ms)
+        return batch
+
+    def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
+        """Repeat what send_alone() sent, as what it was, when nobody knows whether it arrived."""
+        batch.renew()
+        batch.receipt = self._new_receipt()
+        batch.lane = self._lane
+        self._submit(batch, timeout_ms)
 
     def drain(self) -> Awaitable[None]:
         """Wait until all that is closed is confirmed or has failed."""
@@ -291,6 +314,9 @@ class PartitionSender:
         self._pipeline.retire()
 
     def _linger_later(self) -> None:
+        if self.plain is not None and self.txn_id is None:
+            # It may turn out that all of the transaction fits this batch.
+            return
         loop = self._runtime.loop
         if self._config.linger_ms:
             self._linger = loop.call_later(self._config.linger_ms / 1000, self.close_batch)
@@ -305,6 +331,24 @@ class PartitionSender:
                 raise MessageTooLarge(
                     f"a message of {size} bytes; the server takes {limit}", limit=limit
                 )
+
+    def _new_receipt(self) -> Receipt:
+        receipt: Receipt = self._runtime.loop.create_future()
+        # Whoever waits may have gone when it fails; flush() tells then.
+        receipt.add_done_callback(_retrieve)
+        return receipt
+
+    def _encode(self, open_batch: OpenBatch) -> bytes:
+        try:
+            return open_batch.encode(self._config.codec)
+        except (MagnetarError, TypeError, ValueError) as cause:
+            raise InvalidArgument(
+                f"a batch of {open_batch.count} messages cannot be encoded"
+            ) from cause
+
+    def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
+        self._budget.take(batch.size, batch.count)
+        self._pipeline.submit(batch, timeout_ms=timeout_ms)
 
     def _number(self, batch: ClosedBatch) -> None:
         batch.lane = self._lane
@@ -335,14 +379,14 @@ class PartitionSender:
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         self.confirmed_count += batch.count
-        if self.txn_id is None and batch.follows is not None and batch.follows == self.follows:
+        if self.plain is None and batch.follows is not None and batch.follows == self.follows:
             self.follows = None
         self._budget.give_back(batch.size, batch.count)
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_result(reply.message_id)
 
     def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
-        if self.txn_id is None:
+        if self.plain is None:
             # From here on another producer id counts from 0: the broker never saw the numbers that
             # are lost, and would wait for them.
             self._lane += 1
@@ -361,11 +405,11 @@ class PartitionSender:
         self._fail(tail, error)
 
     def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
-        if self.txn_id is not None and self.failure is None:
+        if self.plain is not None and self.failure is None:
             self.failure = error
         for batch in tail:
             self._tell(batch, error)
-        if self.txn_id is not None:
+        if self.plain is not None:
             self.close_batch()
 
     def _tell(self, batch: ClosedBatch, error: MagnetarError) -> None:

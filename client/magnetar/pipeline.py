@@ -58,6 +58,12 @@ class Item:
         self.reply: Any = None
         self.deadline_ms = 0.0
 
+    def renew(self) -> None:
+        """It left the queue, and is to be submitted again."""
+        self.finished = False
+        self.in_flight = False
+        self.reply = None
+
 
 ItemT = TypeVar("ItemT", bound=Item)
 
@@ -94,6 +100,7 @@ class Pipeline(Generic[ItemT]):
         "_backoff",
         "_deadline",
         "_drain_waiters",
+        "_gate_open",
         "_in_flight_max",
         "_items",
         "_ordinal",
@@ -112,10 +119,16 @@ class Pipeline(Generic[ItemT]):
         owner: Owner[ItemT],
         *,
         in_flight_max: int,
+        open_gate: bool = True,
     ) -> None:
+        """
+        Args:
+            open_gate: whether items may leave from the start.
+        """
         self._runtime = runtime
         self._owner = owner
         self._in_flight_max = in_flight_max
+        self._gate_open = open_gate
         self._abandoned = False
         self._items: deque[ItemT] = deque()
         self._written = 0
@@ -145,10 +158,14 @@ class Pipeline(Generic[ItemT]):
     def resubmit(self, items: list[ItemT]) -> None:
         """Put back what `refused` was just called with, under a later lane."""
         for item in items:
-            item.finished = False
-            item.in_flight = False
+            item.renew()
             item.attempts = 0
             self._items.append(item)
+
+    def open(self) -> None:
+        """Let items leave."""
+        self._gate_open = True
+        self._pump()
 
     def abandon(self, error: MagnetarError) -> None:
         """Refuse what was not written; wait only for answers that are under way on this link.
@@ -187,7 +204,7 @@ class Pipeline(Generic[ItemT]):
             await future
 
     def _pump(self) -> None:
-        if self._pause is not None or self._abandoned:
+        if not self._gate_open or self._pause is not None or self._abandoned:
             return
         items = self._items
         while self._written < len(items) and self._written < self._in_flight_max:

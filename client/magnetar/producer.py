@@ -17,7 +17,7 @@ from magnetar.partition_sender import PartitionSender, as_bytes
 from magnetar.pipeline import copy_error
 from magnetar.runtime import Runtime
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
-from magnetar_core.ids import MessageId, TxnID
+from magnetar_core.ids import MessageId
 
 if TYPE_CHECKING:
     from magnetar.transaction import Transaction
@@ -58,7 +58,8 @@ class Producer:
             )
             for partition in range(route.partition_count)
         ]
-        self._transactional: dict[tuple[TxnID, int], PartitionSender] = {}
+        # By the transaction's number and the partition.
+        self._transactional: dict[tuple[int, int], PartitionSender] = {}
         self._sticky = runtime.random.randrange(route.partition_count)
         self._first_failure: MagnetarError | None = None
         self._failed_count = 0
@@ -98,6 +99,8 @@ class Producer:
             await self._budget.room()
         sender = self._sender(key, partition, txn)
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
+        if txn is not None:
+            txn.begin_soon()
         first = await asyncio.shield(receipt)
         if txn is not None:
             await txn.joined()
@@ -231,7 +234,7 @@ class Producer:
         if txn is None:
             return self._plain[partition]
         txn.require_open()
-        sender = self._transactional.get((txn.txn_id, partition))
+        sender = self._transactional.get((txn.number, partition))
         return self._enroll(txn, partition) if sender is None else sender
 
     def _enroll(self, txn: Transaction, partition: int) -> PartitionSender:
@@ -243,14 +246,18 @@ class Producer:
             self.producer_id,
             self._budget,
             on_failed=lambda error, _: txn.doom(error),
-            on_batch_closed=self._rotate,
-            txn_id=txn.txn_id,
+            on_batch_closed=self._rotate if txn.has_begun else partial(self._outgrown, txn),
             plain=self._plain[partition],
         )
-        key = (txn.txn_id, partition)
+        key = (txn.number, partition)
         self._transactional[key] = sender
         txn.add_sender(sender, partial(self._transactional.pop, key, None))
         return sender
+
+    def _outgrown(self, txn: Transaction, partition: int) -> None:
+        """A transaction that waited with its beginning fills more than a batch."""
+        txn.begin_soon()
+        self._rotate(partition)
 
     def _add_by_key(
         self, values: Sequence[bytes], keys: Sequence[bytes], txn: Transaction | None

@@ -38,10 +38,16 @@ class Runtime:
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0
+        self._number = 0
 
     def new_id(self) -> int:
         """A random id of a producer or consumer; never 0."""
         return self.random.getrandbits(ID_BITS) or 1
+
+    def next_number(self) -> int:
+        """A number that nothing else in this client has."""
+        self._number += 1
+        return self._number
 
     def backoff(self) -> Backoff:
         config = self.config

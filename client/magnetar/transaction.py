@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from enum import Enum, auto
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.connection import Connection
-from magnetar.enrollment import Enrollment
 from magnetar.errors import CommitRefused
 from magnetar.model import TransactionStatus
+from magnetar.participants import Participants
 from magnetar.runtime import Runtime
 from magnetar_core.errors import (
     InvalidTxnState,
@@ -25,12 +25,12 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnNotFound,
 )
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from magnetar.acks import TransactionAcks
-    from magnetar.partition_sender import PartitionSender
+    from magnetar.partition_sender import ClosedBatch, PartitionSender
 
 log = logging.getLogger("magnetar")
 
@@ -56,43 +56,73 @@ class _Phase(Enum):
     ABORTED = auto()
 
 
+class Begun(NamedTuple):
+    """What NewTxn has brought."""
+
+    txn_id: TxnID
+    timeout_ms: int
+    coordinator: Connection
+
+
+# Asks for a transaction that already has these participants.
+Begin = Callable[[Collection[PartitionName], Collection[SubscriptionName]], Awaitable[Begun]]
+
+
 class Transaction:
     """Made by `Client.begin_transaction` or `Client.transaction`.
 
     As a context manager it commits on exit and aborts on an exception.
+
+    A lazy one begins when it has to: with its second partition, its first acknowledgement, or more
+    messages than fit a batch. When none of these comes, its messages travel as one plain batch,
+    which is stored whole or not at all.
+    Source: PIP-31, Future Work, Single Partition Transaction.
     """
 
     def __init__(
         self,
         runtime: Runtime,
-        txn_id: TxnID,
-        timeout_ms: int,
-        coordinator: Connection,
+        begin: Begin,
         on_ended: Callable[[Transaction], None],
     ) -> None:
-        self.txn_id = txn_id
-        self.timeout_ms = timeout_ms
+        self.number = runtime.next_number()
         self._runtime = runtime
-        self._coordinator = coordinator
+        self._begin_with = begin
+        self._begun: Begun | None = None
+        self._beginning: asyncio.Task[None] | None = None
         self._on_ended = on_ended
         self._phase = _Phase.OPEN
         self._status = TransactionStatus.OPEN
         self._failure: MagnetarError | None = None
-        self._enrollment = Enrollment(txn_id, coordinator, self.doom)
-        self._senders: list[PartitionSender] = []
-        self._forget_senders: list[Callable[[], object]] = []
-        self._acks: list[TransactionAcks] = []
+        # The messages of a lazy one that never began.
+        self._whole: ClosedBatch | None = None
+        self._participants = Participants()
         self._commit_command: transaction_pb2.CommandEndTxn | None = None
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
         self._settled = False
         self._resolving = False
-        self._expiry = runtime.deadlines.call_later(
-            timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
-        )
+        self._expiry = 0
 
     def __repr__(self) -> str:
-        return f"<Transaction {self.txn_id} {self._status.name}>"
+        return f"<Transaction {self._name} {self._status.name}>"
+
+    @property
+    def txn_id(self) -> TxnID:
+        """Raises: InvalidTxnState, while a lazy one has none."""
+        if self._begun is None:
+            raise InvalidTxnState("this lazy transaction has not begun, and has no TxnID")
+        return self._begun.txn_id
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its coordinator knows of it; a lazy one may end without that."""
+        return self._begun is not None
+
+    @property
+    def timeout_ms(self) -> int:
+        """Until its coordinator aborts it; only of one that has begun."""
+        return self._known.timeout_ms
 
     @property
     def status(self) -> TransactionStatus:
@@ -107,20 +137,65 @@ class Transaction:
     def require_open(self) -> None:
         """Raises: InvalidTxnState, unless the transaction takes sends and acks."""
         if self._phase is not _Phase.OPEN:
-            raise InvalidTxnState(f"{self.txn_id} takes nothing more: it is {self._phase.name}")
-        if self._failure is not None:
-            raise InvalidTxnState(f"{self.txn_id} has failed; abort it") from self._failure
+            raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
+        self._require_sound()
+
+    async def begin(self) -> None:
+        """Ask a coordinator for it now.
+
+        Raises: what NewTxn is refused with; see Client.begin_transaction.
+        """
+        self._on_begun(await self._begin_with((), ()), (), ())
+
+    def begin_soon(self) -> None:
+        """A lazy one has to begin, with all that takes part at the end of the loop's turn."""
+        if self._begun is None and self._beginning is None:
+            self._beginning = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
+
+    async def _begin_lazily(self) -> None:
+        partitions, subscriptions = self._participants.partitions, self._participants.subscriptions
+        try:
+            begun = await self._begin_with(partitions, subscriptions)
+        except MagnetarError as error:
+            self.doom(error)
+        else:
+            self._on_begun(begun, partitions, subscriptions)
+
+    def _on_begun(
+        self,
+        begun: Begun,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> None:
+        self._begun = begun
+        self._expiry = self._runtime.deadlines.call_later(
+            begun.timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
+        )
+        self._participants.begin(
+            begun.txn_id,
+            begun.coordinator,
+            self.doom,
+            partitions=partitions,
+            subscriptions=subscriptions,
+        )
+
+    async def _has_to_begin(self) -> None:
+        """Wait until it has begun, or failed."""
+        if self._begun is None:
+            self.begin_soon()
+            assert self._beginning is not None
+            await asyncio.shield(self._beginning)
 
     def add_sender(self, sender: PartitionSender, forget: Callable[[], object]) -> None:
         """A producer writes to another partition. `forget` is called when the transaction ends."""
-        self._senders.append(sender)
-        self._forget_senders.append(forget)
-        self._enrollment.partition(sender.name)
+        self._participants.add_sender(sender, forget)
+        if len(self._participants) > 1:
+            self.begin_soon()
 
     def add_acks(self, acks: TransactionAcks) -> None:
         """A consumer acknowledges on another partition."""
-        self._acks.append(acks)
-        self._enrollment.subscription(acks.name)
+        self._participants.add_acks(acks)
+        self.begin_soon()
 
     async def joined(self) -> None:
         """Wait until the coordinator knows all that take part so far.
@@ -131,16 +206,18 @@ class Transaction:
         Raises:
             InvalidTxnState: it takes no more of them; the transaction has ended, or failed.
         """
-        await self._enrollment.answered()
-        if self._failure is not None:
-            raise InvalidTxnState(f"{self.txn_id} has failed; abort it") from self._failure
+        await self._has_to_begin()
+        await self._participants.enrolled()
+        if self._settled and self._phase is not _Phase.COMMITTED:
+            raise InvalidTxnState(f"{self._name} was aborted")
+        self._require_sound()
 
     def doom(self, error: MagnetarError) -> None:
         """A send or an ack failed: what is buffered is dropped, and commit() will refuse."""
         if self._failure is None:
             self._failure = error
-            log.info("transaction %s failed: %s", self.txn_id, error)
-            self._abandon(error)
+            log.info("transaction %s failed: %s", self._name, error)
+            self._participants.abandon(error)
 
     async def commit(self, *, wait_finished: bool = False) -> None:
         """Make everything in the transaction count, or nothing.
@@ -158,11 +235,14 @@ class Transaction:
         """
         async with self._ending:
             if self._phase in (_Phase.ABORTING, _Phase.ABORTED):
-                raise InvalidTxnState(f"{self.txn_id} was aborted") from self._failure
+                raise InvalidTxnState(f"{self._name} was aborted") from self._failure
             if self._phase is _Phase.COMMITTED:
                 finished = self._status is TransactionStatus.COMMITTED
                 if finished or not wait_finished:
                     return
+            if self._begun is None and self._beginning is None:
+                await self._commit_whole()
+                return
             if self._phase is _Phase.OPEN:
                 await self._prepare_commit()
             await self._ask_commit(wait_finished)
@@ -179,7 +259,9 @@ class Transaction:
             if self._phase is _Phase.ABORTED:
                 return
             if self._phase is _Phase.COMMITTED:
-                raise InvalidTxnState(f"{self.txn_id} is committed")
+                raise InvalidTxnState(f"{self._name} is committed")
+            if self._whole is not None:
+                raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
             await self._abort()
 
     async def close(self) -> None:
@@ -210,17 +292,17 @@ class Transaction:
     async def _abort_after(self, error: BaseException) -> None:
         """Abort because of an error, which is not to be masked by another."""
         if self._phase is _Phase.COMMIT_ASKED:
-            error.add_note(f"the commit of {self.txn_id} was asked for; its outcome is not known")
+            error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
         if self._phase is _Phase.OPEN:
             await self._abort_apart(self.abort(), error)
 
     async def _abort_apart(self, abort: Coroutine[Any, Any, None], error: BaseException) -> None:
         # In a task of its own: cancelling the caller must not leave the transaction open.
-        aborting = self._runtime.spawn(abort, f"abort {self.txn_id}")
+        aborting = self._runtime.spawn(abort, f"abort {self._name}")
         try:
             await asyncio.shield(aborting)
         except MagnetarError as abort_error:
-            error.add_note(f"aborting {self.txn_id} failed as well: {abort_error}")
+            error.add_note(f"aborting {self._name} failed as well: {abort_error}")
         except asyncio.CancelledError:
             if not isinstance(error, asyncio.CancelledError):
                 raise
@@ -234,73 +316,67 @@ class Transaction:
         """
         self._phase = _Phase.FLUSHING
         try:
-            await self._flush()
+            await self._has_to_begin()
+            await self._participants.flush()
         except asyncio.CancelledError:
             if not self._settled:
                 self._phase = _Phase.OPEN
             raise
         if self._settled:
             raise InvalidTxnState(
-                f"{self.txn_id} was ended meanwhile, by its timeout or by an administrator:"
+                f"{self._name} was ended meanwhile, by its timeout or by an administrator:"
                 f" it is {self._status.name}"
             )
         failure = self._failure
         if failure is None:
             self._phase = _Phase.COMMIT_ASKED
-            self._commit_command = self._count()
+            self._commit_command = self._participants.commit_command()
             return
-        refused = CommitRefused(f"{self.txn_id} was aborted: {failure}")
+        refused = CommitRefused(f"{self._name} was aborted: {failure}")
         await self._abort_apart(self._abort(), refused)
         raise refused from failure
 
-    async def _flush(self) -> None:
-        """Wait until every send, ack and participant is confirmed, or one has failed.
+    async def _commit_whole(self) -> None:
+        """A lazy one that never had to begin: one plain batch, or nothing at all.
 
-        The producers' plain sends to the same partitions were sent before the commit, so they come
-        before its markers.
+        Raises: as commit.
         """
-        for sender in self._senders:
-            sender.close_batch()
-            if sender.plain is not None:
-                sender.plain.close_batch()
-        for acks in self._acks:
-            acks.close_command()
-        for sender in self._senders:
-            await sender.drain()
-        for acks in self._acks:
-            await acks.drain()
-        for sender in self._senders:
-            if sender.plain is not None and self._failure is None:
-                await sender.plain.drain()
-        if self._failure is None:
-            await self._enrollment.answered()
-
-    def _count(self) -> transaction_pb2.CommandEndTxn:
-        command = transaction_pb2.CommandEndTxn(
-            txn_id=self.txn_id.to_wire(), txn_action=common_pb2.COMMIT, counts_given=True
-        )
-        producers = {}
-        for partition in self._enrollment.partitions:
-            partition_counts = command.partition_counts.add()
-            partition_counts.partition.CopyFrom(partition.to_wire())
-            producers[partition] = partition_counts.producers
-        for sender in self._senders:
-            producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
-        consumers = {}
-        for subscription in self._enrollment.subscriptions:
-            subscription_counts = command.subscription_counts.add()
-            subscription_counts.subscription.CopyFrom(subscription.to_wire())
-            consumers[subscription] = subscription_counts.consumers
-        for acks in self._acks:
-            consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
-        return command
+        if self._failure is not None:
+            self._settle(TransactionStatus.ABORTED)
+            raise CommitRefused(f"{self._name} was aborted: {self._failure}") from self._failure
+        senders = self._participants.senders
+        sender = senders[0] if senders else None
+        if sender is None or sender.plain is None or (self._whole is None and sender.is_empty):
+            self._settle(TransactionStatus.COMMITTED)
+            return
+        timeout_ms = self._runtime.config.commit_timeout_ms
+        self._phase = _Phase.COMMIT_ASKED
+        try:
+            if self._whole is None:
+                self._whole = sender.plain.send_alone(
+                    sender.take_open_batch(), timeout_ms=timeout_ms
+                )
+            elif self._whole.finished:
+                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)
+            assert self._whole.receipt is not None
+            await asyncio.shield(self._whole.receipt)
+        except OutcomeUnknown:
+            raise
+        except MagnetarError as error:
+            if self._whole is not None and self._whole.attempts > 1:
+                # An earlier copy may still be under way on a link that broke.
+                raise OutcomeUnknown(f"{self._name} may be committed: {error}") from error
+            self._failure = error
+            self._settle(TransactionStatus.ABORTED)
+            raise CommitRefused(f"{self._name} was aborted: {error}") from error
+        self._settle(TransactionStatus.COMMITTED)
 
     async def _ask_commit(self, wait_finished: bool) -> None:
         assert self._commit_command is not None
         command = self._commit_command
         command.wait_finished = wait_finished
         try:
-            reply: transaction_pb2.CommandEndTxnResponse = await self._coordinator.request(
+            reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
                 command,
                 timeout_ms=self._runtime.config.commit_timeout_ms,
                 patient=wait_finished,
@@ -313,7 +389,7 @@ class Transaction:
         except BaseException:
             # Undecided for all that we know: later sends of its producers stay behind it.
             if self._phase is _Phase.COMMIT_ASKED:
-                self._lead_plain_sends()
+                self._participants.lead_plain_sends()
                 self._resolve_soon()
             raise
         self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))
@@ -322,27 +398,25 @@ class Transaction:
         commit_was_asked = self._phase is _Phase.COMMIT_ASKED
         self._phase = _Phase.ABORTING
         self._status = TransactionStatus.ABORTING
-        error = InvalidTxnState(f"{self.txn_id} was aborted")
-        self._abandon(error)
+        error = InvalidTxnState(f"{self._name} was aborted")
+        self._participants.abandon(error)
+        if self._beginning is not None:
+            await asyncio.shield(self._beginning)
+        if self._begun is None:
+            self._settle(TransactionStatus.ABORTED)
+            return
         try:
             async with asyncio.timeout(self._runtime.config.abort_drain_ms / 1000):
-                for sender in self._senders:
-                    await sender.drain()
-                for acks in self._acks:
-                    await acks.drain()
-                # It can only tell those that it knows; others hear of it much later.
-                await self._enrollment.answered()
+                # Its coordinator can tell only those that it knows; others hear of it much later.
+                await self._participants.drain()
         except TimeoutError:
             pass
-        for sender in self._senders:
-            sender.give_up(error)
-        for acks in self._acks:
-            acks.give_up(error)
+        self._participants.give_up(error)
         command = transaction_pb2.CommandEndTxn(
             txn_id=self.txn_id.to_wire(), txn_action=common_pb2.ABORT
         )
         try:
-            reply: transaction_pb2.CommandEndTxnResponse = await self._coordinator.request(
+            reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
                 command, timeout_ms=self._runtime.config.abort_timeout_ms
             )
         except InvalidTxnState:
@@ -350,22 +424,10 @@ class Transaction:
             raise
         except BaseException:
             if commit_was_asked:
-                self._lead_plain_sends()
+                self._participants.lead_plain_sends()
             self._resolve_soon()
             raise
         self._settle(TransactionStatus(reply.status or TransactionStatus.ABORTING))
-
-    def _abandon(self, error: MagnetarError) -> None:
-        for sender in self._senders:
-            sender.abandon(error)
-        for acks in self._acks:
-            acks.abandon(error)
-
-    def _lead_plain_sends(self) -> None:
-        """The producers' plain sends come after this transaction's messages (order, k)."""
-        for sender in self._senders:
-            if sender.plain is not None:
-                sender.plain.follow(self.txn_id)
 
     def _settle(self, status: TransactionStatus) -> None:
         """The outcome is known: tell producers and consumers, once."""
@@ -379,30 +441,24 @@ class Transaction:
             return
         self._settled = True
         self._runtime.deadlines.forget(self._expiry)
-        self._enrollment.seal()
-        if committed:
-            self._lead_plain_sends()
-        else:
-            error = InvalidTxnState(f"{self.txn_id} was aborted")
-            for sender in self._senders:
-                sender.give_up(error)
-                # Nothing of it becomes visible: whatever the producer followed before still leads.
-                if sender.plain is not None and sender.plain.follows is None:
-                    sender.plain.follow(sender.follows or self.txn_id)
-            for acks in self._acks:
-                acks.give_up(error)
-        for acks in self._acks:
-            acks.on_ended(committed)
-        for forget in self._forget_senders:
-            forget()
-        for sender in self._senders:
-            sender.retire()
-        for acks in self._acks:
-            acks.retire()
-        self._senders.clear()
-        self._acks.clear()
-        self._forget_senders.clear()
+        if not committed:
+            self._participants.give_up(InvalidTxnState(f"{self._name} was aborted"))
+        self._participants.release(committed=committed)
         self._on_ended(self)
+
+    @property
+    def _name(self) -> str:
+        """For people."""
+        return "a lazy transaction" if self._begun is None else str(self._begun.txn_id)
+
+    @property
+    def _known(self) -> Begun:
+        assert self._begun is not None
+        return self._begun
+
+    def _require_sound(self) -> None:
+        if self._failure is not None:
+            raise InvalidTxnState(f"{self._name} has failed; abort it") from self._failure
 
     def _resolve_soon(self) -> None:
         if not self._settled and not self._resolving:
@@ -415,7 +471,7 @@ class Transaction:
             while not self._settled:
                 await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
                 try:
-                    reply = await self._coordinator.request(
+                    reply = await self._known.coordinator.request(
                         transaction_pb2.CommandDescribeTxn(txn_id=self.txn_id.to_wire())
                     )
                 except (TxnNotFound, TxnForgotten):

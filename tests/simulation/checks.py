@@ -24,6 +24,7 @@ def check_all(
     check_density(history, first_offsets, end_offsets)
     check_atomicity(history, outcomes, first_offsets)
     check_plain_messages(history, first_offsets)
+    check_wholes(history, first_offsets)
     check_order(history)
 
 
@@ -80,6 +81,17 @@ def check_plain_messages(history: History, first_offsets: dict[Place, int]) -> N
         lost = message.txn is None and message.confirmed and message.value not in history.seen_at
         if lost and first_offsets.get(message.place) == 0:
             history.violation("2", f"{message} was confirmed and is lost")
+
+
+def check_wholes(history: History, first_offsets: dict[Place, int]) -> None:
+    """Invariant 1, of lazy transactions that never began: one batch, whole or not at all."""
+    for messages, refused in history.wholes:
+        visible = [message for message in messages if message.value in history.seen_at]
+        if visible and refused:
+            history.violation("3", f"{visible[0]} is visible, its commit was refused")
+        missing = len(messages) - len(visible)
+        if visible and missing and first_offsets.get(messages[0].place) == 0:
+            history.violation("1", f"{visible[0]} is visible, {missing} of its batch are not")
 
 
 def check_order(history: History) -> None:

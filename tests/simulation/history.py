@@ -122,6 +122,8 @@ class History:
         self.deliveries: Counter[Cursor] = Counter()
         self.unchecked_cursors: set[Cursor] = set()
         self._mark_delete: dict[Cursor, int] = {}
+        # Plain messages that were sent as one batch, and whether the SDK said that it is not there.
+        self.wholes: list[tuple[list[Sent], bool]] = []
         self.positions = 0
         self.counts: Counter[str] = Counter()
 

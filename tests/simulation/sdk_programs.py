@@ -170,6 +170,8 @@ async def atomic_producer(world: World, node: ClientNode) -> None:
         writers = [await Writer.make(world, node, client, topic) for topic in ("in", "mix")]
         while not node.stopping:
             await one_transaction(world, node, client, writers, random)
+            if random.random() < 0.2:
+                await one_whole_batch(client, random.choice(writers), random)
             if random.random() < 0.5:
                 # Rule k: right after the commit, on the partitions that it wrote.
                 for _ in range(random.randint(1, 3)):
@@ -217,6 +219,30 @@ async def one_transaction(
         await unit.abort()
     else:
         world.history.counts["abandoned"] += 1
+
+
+async def one_whole_batch(client: magnetar.Client, writer: Writer, random: Random) -> None:
+    """A lazy transaction that never has to begin."""
+    history = writer.world.history
+    partition = random.randrange(2)
+    txn = await client.begin_transaction(lazy=True)
+    messages = [history.send(writer.name, writer.topic, partition) for _ in range(3)]
+    asked_at = writer.world.loop.time()
+    for message in messages:
+        writer.producer.send_nowait(message.value, partition=partition, txn=txn)
+    for _ in range(COMMIT_ATTEMPTS):
+        try:
+            await txn.commit()
+        except OutcomeUnknown:
+            continue
+        except magnetar.CommitRefused:
+            history.wholes.append((messages, True))
+            return
+        history.counts["whole batches"] += 1
+        for message in messages:
+            history.confirm(message, asked_at=asked_at)
+        break
+    history.wholes.append((messages, False))
 
 
 async def plain_producer(world: World, node: ClientNode) -> None:

@@ -1,0 +1,181 @@
+"""Everything that a client writes and acknowledges in one transaction.
+
+A participant is known twice: by its sender or acks, which bring commands to its broker, and by the
+enrollment, which names it to the coordinator. Before the transaction has its TxnID neither moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from magnetar.connection import Connection
+from magnetar.enrollment import Enrollment
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+if TYPE_CHECKING:
+    from magnetar.acks import TransactionAcks
+    from magnetar.partition_sender import PartitionSender
+
+
+class Participants:
+    """Of one transaction."""
+
+    def __init__(self) -> None:
+        self.senders: list[PartitionSender] = []
+        self.acks: list[TransactionAcks] = []
+        self._forget_senders: list[Callable[[], object]] = []
+        self._txn_id: TxnID | None = None
+        self._enrollment: Enrollment | None = None
+
+    def __len__(self) -> int:
+        return len(self.senders) + len(self.acks)
+
+    @property
+    def partitions(self) -> Collection[PartitionName]:
+        return dict.fromkeys(sender.name for sender in self.senders)
+
+    @property
+    def subscriptions(self) -> Collection[SubscriptionName]:
+        return dict.fromkeys(acks.name for acks in self.acks)
+
+    def add_sender(self, sender: PartitionSender, forget: Callable[[], object]) -> None:
+        """A producer writes to another partition. `forget` is called by release()."""
+        self.senders.append(sender)
+        self._forget_senders.append(forget)
+        if self._enrollment is not None and self._txn_id is not None:
+            self._enrollment.partition(sender.name)
+            sender.begin(self._txn_id)
+
+    def add_acks(self, acks: TransactionAcks) -> None:
+        """A consumer acknowledges on another partition."""
+        self.acks.append(acks)
+        if self._enrollment is not None and self._txn_id is not None:
+            self._enrollment.subscription(acks.name)
+            acks.begin(self._txn_id)
+
+    def begin(
+        self,
+        txn_id: TxnID,
+        coordinator: Connection,
+        on_failed: Callable[[MagnetarError], None],
+        *,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> None:
+        """The transaction has its id: commands may leave.
+
+        Args:
+            on_failed: the coordinator does not take one of them.
+            partitions, subscriptions: those that it knows already.
+        """
+        self._txn_id = txn_id
+        self._enrollment = Enrollment(
+            txn_id, coordinator, on_failed, partitions=partitions, subscriptions=subscriptions
+        )
+        for sender in self.senders:
+            self._enrollment.partition(sender.name)
+            sender.begin(txn_id)
+        for acks in self.acks:
+            self._enrollment.subscription(acks.name)
+            acks.begin(txn_id)
+
+    async def enrolled(self) -> None:
+        """Wait until the coordinator knows all of them, or on_failed was told why not."""
+        if self._enrollment is not None:
+            await self._enrollment.answered()
+
+    async def drain(self) -> None:
+        """Wait until all that has left is confirmed or has failed, and all are enrolled."""
+        for sender in self.senders:
+            await sender.drain()
+        for acks in self.acks:
+            await acks.drain()
+        await self.enrolled()
+
+    async def flush(self) -> None:
+        """Send what is gathered, and drain.
+
+        The producers' plain sends to the same partitions were sent before the commit, so they come
+        before its markers.
+        """
+        for sender in self.senders:
+            sender.close_batch()
+            if sender.plain is not None:
+                sender.plain.close_batch()
+        for acks in self.acks:
+            acks.close_command()
+        await self.drain()
+        for sender in self.senders:
+            if sender.plain is not None and sender.failure is None:
+                await sender.plain.drain()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Drop what is buffered; answers that are under way are still counted."""
+        for sender in self.senders:
+            sender.abandon(error)
+        for acks in self.acks:
+            acks.abandon(error)
+
+    def give_up(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, now."""
+        for sender in self.senders:
+            sender.give_up(error)
+        for acks in self.acks:
+            acks.give_up(error)
+
+    def commit_command(self) -> transaction_pb2.CommandEndTxn:
+        """COMMIT, with what is confirmed at each of them (rule g)."""
+        assert self._txn_id is not None
+        assert self._enrollment is not None
+        command = transaction_pb2.CommandEndTxn(
+            txn_id=self._txn_id.to_wire(), txn_action=common_pb2.COMMIT, counts_given=True
+        )
+        producers = {}
+        for partition in self._enrollment.partitions:
+            partition_counts = command.partition_counts.add()
+            partition_counts.partition.CopyFrom(partition.to_wire())
+            producers[partition] = partition_counts.producers
+        for sender in self.senders:
+            producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
+        consumers = {}
+        for subscription in self._enrollment.subscriptions:
+            subscription_counts = command.subscription_counts.add()
+            subscription_counts.subscription.CopyFrom(subscription.to_wire())
+            consumers[subscription] = subscription_counts.consumers
+        for acks in self.acks:
+            consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
+        return command
+
+    def lead_plain_sends(self) -> None:
+        """The producers' plain sends come after this transaction's messages (order, k)."""
+        assert self._txn_id is not None
+        for sender in self.senders:
+            if sender.plain is not None:
+                sender.plain.follow(self._txn_id)
+
+    def release(self, *, committed: bool) -> None:
+        """The transaction has ended: tell producers and consumers, and let go of them."""
+        if self._enrollment is not None:
+            self._enrollment.seal()
+        if self._txn_id is not None:
+            if committed:
+                self.lead_plain_sends()
+            else:
+                # Nothing of it becomes visible: whatever the producer followed before still leads.
+                for sender in self.senders:
+                    if sender.plain is not None and sender.plain.follows is None:
+                        sender.plain.follow(sender.follows or self._txn_id)
+        for acks in self.acks:
+            acks.on_ended(committed)
+        for forget in self._forget_senders:
+            forget()
+        for sender in self.senders:
+            sender.retire()
+        for acks in self.acks:
+            acks.retire()
+        self.senders.clear()
+        self.acks.clear()
+        self._forget_senders.clear()
