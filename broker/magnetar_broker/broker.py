@@ -18,6 +18,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_broker.environment import Environment
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
@@ -66,6 +67,10 @@ class Broker:
             metrics=self.metrics,
             spawn=self._spawn,
             deferred_rows={},
+            open_bytes=OpenBytes(
+                total_max=config.open_txn_bytes_max,
+                session_max=config.session_open_txn_bytes_max,
+            ),
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
@@ -92,7 +97,11 @@ class Broker:
             self.environment.commits.batch.put(keys.META, identity.KEY, row)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        await Recovery(self._store, self.topics, self.environment.watermarks).run()
+        environment = self.environment
+        recovery = Recovery(
+            self._store, self.topics, environment.watermarks, environment.open_bytes
+        )
+        await recovery.run()
         await self.incarnations.recover()
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         self._show()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from magnetar_core.config import InvalidConfig
-from magnetar_core.frames import FRAME_BYTES_MAX
+from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,11 @@ class BrokerConfig:
     txn_writers_max: int = 10_000
     # Transactions open at one participant.
     open_txns_max: int = 100_000
+    # What open transactions may hold in the sidecars of this broker, and what one connection may
+    # have sent of that. Beyond, their sends get QuotaExceeded: it bounds what dead clients leave
+    # on the disk until their transactions expire.
+    open_txn_bytes_max: int = 16 << 30
+    session_open_txn_bytes_max: int = 4 << 30
 
     # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
     tail_bytes_max: int = 4 * 1024 * 1024
@@ -74,6 +78,8 @@ class BrokerConfig:
             "consumers_max",
             "txn_writers_max",
             "open_txns_max",
+            "open_txn_bytes_max",
+            "session_open_txn_bytes_max",
             "dispatch_bytes_max",
             "retention_check_interval_ms",
             "producer_idle_ms_max",

@@ -8,6 +8,7 @@ from typing import Any
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
@@ -35,6 +36,7 @@ class Environment:
     metrics: BrokerMetrics
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
+    open_bytes: OpenBytes
 
     def new_index(self) -> TransactionIndex:
         return TransactionIndex(self.watermarks.covers, self.watermarks.is_superseded)

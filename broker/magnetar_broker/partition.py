@@ -23,6 +23,7 @@ from magnetar_broker.transaction_index import (
     Outcome,
     TransactionIndex,
 )
+from magnetar_core.commands import CommandSession
 from magnetar_core.errors import QuotaExceeded, ResourceInUse
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.wire import record_pb2 as records
@@ -112,11 +113,15 @@ class Partition:
         batch: bytes,
         *,
         follows: TxnID | None,
+        session: CommandSession | None,
     ) -> Accepted:
         """Store a batch of an open transaction in the sidecar txnlog.
 
+        Args:
+            session: on which it came; None: a unary call.
         Raises:
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
+            QuotaExceeded: too many transactions, or too much in them.
             DiskFull: as send.
         """
         config = self._environment.config
@@ -128,11 +133,17 @@ class Partition:
         self._environment.disk_reserve.check()
         if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
+        open_bytes = self._environment.open_bytes
+        account = open_bytes.account(session)
+        open_bytes.check(account, len(batch))
         now_ms = self._environment.clock.wall_ms()
         writer, is_new = self.index.record_write(
             txn_id, producer_id, count, follows=follows, now_ms=now_ms
         )
+        if not writer.stored_bytes:
+            writer.account = account
         writer.stored_bytes += len(batch)
+        open_bytes.take(writer.account, len(batch))
         if not self.has_txnlog:
             self.has_txnlog = True
             self._environment.defer_rows(self)
@@ -174,6 +185,8 @@ class Partition:
             self._abort(end, plan)
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
+            for writer in plan.transaction.writers.values():
+                self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         done()
         for call in self._parked.pop(end.txn_id, []):
             call()

@@ -12,8 +12,8 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
 from magnetar_broker.views import messages_of
 from magnetar_core.commands import Handler, Reply
+from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
-from magnetar_core.frames import FRAME_BYTES_MAX
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_storage.store import Store

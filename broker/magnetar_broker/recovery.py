@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.partition import Partition
 from magnetar_broker.producers import Producer
 from magnetar_broker.subscription import Subscription
@@ -40,8 +41,11 @@ async def pages(store: Store, family: str, start: bytes, end: bytes) -> AsyncIte
 class Recovery:
     """Fills a broker's memory from its store."""
 
-    def __init__(self, store: Store, topics: Topics, watermarks: Watermarks) -> None:
+    def __init__(
+        self, store: Store, topics: Topics, watermarks: Watermarks, open_bytes: OpenBytes
+    ) -> None:
         self._store = store
+        self._open_bytes = open_bytes
         self._topics = topics
         self._watermarks = watermarks
         self._orphans: dict[int, list[int]] = {}
@@ -174,6 +178,7 @@ class Recovery:
                         writer = by_ordinal[ordinal]
                         writer.batch_starts.append(index)
                         writer.stored_bytes += len(value)
+                        self._open_bytes.take(writer.account, len(value))
 
     async def _read_pending_acks(self) -> None:
         async for rows in pages(self._store, keys.PENDINGACKS, b"", KEY_END):

@@ -45,7 +45,8 @@ class SendCommands:
             raise MessageTooLarge(
                 f"a batch of {len(batch)} bytes exceeds {limit}", batch_bytes_max=limit
             )
-        count = columnar.read_header(batch).count
+        header = columnar.read_header(batch)
+        count = header.count
         if count != command.num_messages:
             raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
         if transactional:
@@ -56,7 +57,10 @@ class SendCommands:
                 count,
                 batch,
                 follows=follows,
+                session=reply.session,
             )
+        elif header.part:
+            raise InvalidArgument("a message comes in parts only inside a transaction")
         else:
             accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
         self._answer_send(reply, accepted, count, len(batch), transactional=transactional)

@@ -19,8 +19,8 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
 from magnetar_broker.views import describe_topic
 from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
-from magnetar_core.frames import FRAME_BYTES_MAX
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
@@ -71,15 +71,18 @@ class BrokerServer:
             )
         if command.cluster_hash and command.cluster_hash != config.cluster_hash:
             raise ClusterMismatch(expected=config.cluster_hash, given=command.cluster_hash)
+        frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = command.client_name
+            frame_bytes_max = reply.session.frame_bytes_max
         self._replies.answer(
             reply,
             common.CommandHelloResponse(
                 protocol_version=PROTOCOL_VERSION,
                 server_name=config.name,
                 cluster_hash=config.cluster_hash,
-                frame_bytes_max=FRAME_BYTES_MAX,
+                frame_bytes_max=frame_bytes_max,
+                batch_bytes_max=config.batch_bytes_max,
             ),
         )
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.ids import TxnID
@@ -40,6 +41,8 @@ class Writer:
     # Index of the first message of each batch: the keys of its rows.
     batch_starts: list[int] = field(default_factory=list)
     stored_bytes: int = 0
+    # Who is charged for them.
+    account: Account = field(default_factory=Account)
 
 
 @dataclass(slots=True)

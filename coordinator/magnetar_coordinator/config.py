@@ -40,6 +40,9 @@ class CoordinatorConfig:
     # OPEN, COMMITTING and ABORTING together; about 2 KiB of memory each, and recovery reads them
     # all. Beyond, NewTxn gets QuotaExceeded.
     live_txns_max: int = 100_000
+    # OPEN at once and begun over one connection; beyond, its NewTxn gets QuotaExceeded. It keeps
+    # one client from taking what all of them share.
+    session_open_txns_max: int = 20_000
     # Of one transaction: each is a message to a broker at the end.
     participants_max: int = 10_000
 
@@ -95,6 +98,7 @@ class CoordinatorConfig:
         for name in (
             "txn_timeout_ms_default",
             "live_txns_max",
+            "session_open_txns_max",
             "participants_max",
             "expiry_check_interval_ms",
             "expiries_per_check_max",

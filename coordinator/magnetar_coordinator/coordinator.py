@@ -31,6 +31,7 @@ from magnetar_coordinator.records import TxnEnded
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.run_time import RunTime
 from magnetar_coordinator.service import CoordinatorServer
+from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Decision, Shard, forgotten
 from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import Transaction, TxnStatus
@@ -117,6 +118,7 @@ class Coordinator:
         self._finished_timer: asyncio.TimerHandle | None = None
         self._disk_reserve = DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes)
         self._state = _State.STARTING
+        self.session_quota = SessionQuota(config.session_open_txns_max)
         self.server = CoordinatorServer(self)
 
     # Life.
@@ -235,6 +237,7 @@ class Coordinator:
             self.fail(error)
             raise
         if decision.fixed and transaction is not None:
+            self.session_quota.fixed(decision.txn_id)
             if transaction.unfinished:
                 finish = partial(self._finisher.finish, transaction)
                 self._commits.when_durable(self._commits.position(), finish)

@@ -27,8 +27,8 @@ from magnetar_coordinator.transaction import (
 )
 from magnetar_coordinator.wire import put_txn_id
 from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, InvalidArgument, LogUnavailable, MagnetarError
-from magnetar_core.frames import FRAME_BYTES_MAX
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
@@ -91,14 +91,16 @@ class CoordinatorServer:
         ours, theirs = self._coordinator.config.cluster_hash, request.cluster_hash
         if ours and theirs and ours != theirs:
             raise ClusterMismatch(cluster_hash=ours)
+        frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = request.client_name
+            frame_bytes_max = reply.session.frame_bytes_max
         reply.send(
             common.CommandHelloResponse(
                 protocol_version=PROTOCOL_VERSION,
                 server_name=self._coordinator.config.name,
                 cluster_hash=ours,
-                frame_bytes_max=FRAME_BYTES_MAX,
+                frame_bytes_max=frame_bytes_max,
             )
         )
 
@@ -106,6 +108,7 @@ class CoordinatorServer:
         """PIP-31, CommandNewTxn."""
         coordinator = self._coordinator
         coordinator.check_free_space()
+        coordinator.session_quota.check(reply.session)
         config = coordinator.config
         timeout_ms = request.txn_timeout_ms or config.txn_timeout_ms_default
         participants: tuple[Participant, ...] = ()
@@ -121,6 +124,7 @@ class CoordinatorServer:
             time_ms=coordinator.time_ms(),
         )
         coordinator.carry_out(decision)
+        coordinator.session_quota.begun(reply.session, decision.txn_id)
         response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
         put_txn_id(response.txn_id, decision.txn_id)
         coordinator.answer_opened(reply, response)

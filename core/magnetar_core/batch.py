@@ -1,12 +1,16 @@
 """The columnar batch: many messages as a few columns, not as rows.
 
-    header   magic 2 | version 1 | codec 1 | count 4 | body size 4 | stored size 4 | key hash 4
+    header   magic 2 | version 1 | part 4 bits, codec 4 bits | count 4 | body size 4
+             | stored size 4 | key hash 4
     stored   the body below, compressed as the codec says
     checksum CRC-32C over header and stored bytes, 4
 
     body     flags 4, then for values, and for keys when present:
              offsets, count + 1 times int32, and one run of bytes;
              then, when present, event times, count times int64; properties, as offsets and bytes.
+
+A message that is too large for one batch travels as parts: its batch, made as above, is cut into
+pieces, and each piece is the body of a batch of its own that says which part it is.
 
 Little-endian; offsets are laid out as Arrow lays out a binary array, so that a reader wraps them
 without a copy. The broker validates the header and stores the bytes that it received: it never
@@ -54,6 +58,15 @@ class Codec(IntEnum):
     LZ4 = 2
 
 
+class Part(IntEnum):
+    """Which part of a message a batch carries; all but WHOLE have one message, counted as such."""
+
+    WHOLE = 0
+    FIRST = 1
+    MIDDLE = 2
+    LAST = 3
+
+
 class BatchHeader(NamedTuple):
     """What the broker needs to know of a batch.
 
@@ -61,11 +74,21 @@ class BatchHeader(NamedTuple):
         key_hash: CRC-32C of the one key that all messages share, or 0 for mixed or no keys.
     """
 
+    part: Part
+
     codec: Codec
     count: int  # type: ignore[assignment]
     body_bytes: int
     stored_bytes: int
     key_hash: int
+
+
+_PART_AT = 3
+_PART_SHIFT = 4
+# By the header's byte: parts are never compressed, what they are parts of may be.
+_KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
+    part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part
+}
 
 
 class Columns(NamedTuple):
@@ -137,7 +160,50 @@ def encode(
     parts[0] = FLAGS.pack(flags)
     body = b"".join(parts)
     stored = _compress(body, codec)
-    header = HEADER.pack(MAGIC, VERSION, codec, count, len(body), len(stored), key_hash)
+    return _sealed(
+        HEADER.pack(MAGIC, VERSION, codec, count, len(body), len(stored), key_hash), stored
+    )
+
+
+def part_of(batch: bytes) -> Part:
+    """Which part a batch is that read_header has let pass."""
+    return Part(batch[_PART_AT] >> _PART_SHIFT)
+
+
+def split(batch: bytes, piece_bytes_max: int) -> list[bytes]:
+    """Cut the batch of one message into parts, at least two; join() takes them."""
+    piece_bytes = min(piece_bytes_max, -(-len(batch) // 2))
+    pieces = [batch[at : at + piece_bytes] for at in range(0, len(batch), piece_bytes)]
+    last = len(pieces) - 1
+    parts = []
+    for number, piece in enumerate(pieces):
+        part = Part.FIRST if number == 0 else Part.LAST if number == last else Part.MIDDLE
+        kind = part << _PART_SHIFT | Codec.NONE
+        header = HEADER.pack(MAGIC, VERSION, kind, 1, len(piece), len(piece), 0)
+        parts.append(_sealed(header, piece))
+    return parts
+
+
+def piece_of(batch: bytes) -> memoryview:
+    """What a part carries.
+
+    Raises:
+        InvalidArgument, ChecksumMismatch: as read_header.
+    """
+    header = read_header(batch)
+    return memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
+
+
+def join(parts: Sequence[bytes]) -> bytes:
+    """The batch that was split into these.
+
+    Raises:
+        InvalidArgument, ChecksumMismatch: as read_header.
+    """
+    return b"".join(piece_of(part) for part in parts)
+
+
+def _sealed(header: bytes, stored: bytes) -> bytes:
     checksum = google_crc32c.extend(google_crc32c.value(header), stored)
     return b"".join((header, stored, CHECKSUM.pack(checksum)))
 
@@ -151,11 +217,15 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
     """
     if len(batch) < OVERHEAD_BYTES:
         raise InvalidArgument(f"{len(batch)} bytes are too short for a batch")
-    magic, version, codec, count, body_bytes, stored_bytes, key_hash = HEADER.unpack_from(batch)
+    magic, version, kind, count, body_bytes, stored_bytes, key_hash = HEADER.unpack_from(batch)
     if magic != MAGIC or version != VERSION:
         raise InvalidArgument("not a batch of a version that this server knows")
-    if codec not in Codec.__members__.values():
-        raise InvalidArgument(f"unknown codec {codec}")
+    found = _KINDS.get(kind)
+    if found is None:
+        raise InvalidArgument(f"unknown codec or part {kind}")
+    part, codec = found
+    if part and count != 1:
+        raise InvalidArgument("a part is of one message")
     if count == 0 or len(batch) != OVERHEAD_BYTES + stored_bytes:
         raise InvalidArgument("the batch's header does not fit its size")
     if verify:
@@ -163,7 +233,7 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
         expected = CHECKSUM.unpack_from(batch, len(batch) - CHECKSUM.size)[0]
         if google_crc32c.value(bytes(view[: -CHECKSUM.size])) != expected:
             raise ChecksumMismatch()
-    return BatchHeader(Codec(codec), count, body_bytes, stored_bytes, key_hash)
+    return BatchHeader(part, codec, count, body_bytes, stored_bytes, key_hash)
 
 
 def decode(batch: bytes, *, verify: bool = True) -> Columns:
@@ -173,6 +243,8 @@ def decode(batch: bytes, *, verify: bool = True) -> Columns:
         InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
     """
     header = read_header(batch, verify=verify)
+    if header.part:
+        raise InvalidArgument("a part of a message cannot be opened by itself")
     stored = memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
     body = _decompress(stored, header)
     if len(body) != header.body_bytes:

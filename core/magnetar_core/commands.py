@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.wire import service_pb2 as pb
@@ -63,6 +64,8 @@ class CommandSession:
         self._on_error = on_error
         self.closed = False
         self.client_name = ""
+        # A larger frame ends the conversation.
+        self.frame_bytes_max = FRAME_BYTES_MAX
         # Whether there is room for what was not asked for.
         self.writable = True
         self._listeners: dict[SessionListener, None] = {}

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 PREFIX = "MAGNETAR_"
 
+# Of a frame, whatever is configured: gRPC's own limit is set above it.
+FRAME_BYTES_MAX = 64 << 20
+# A writer closes a frame at a megabyte, before the command that exceeds it.
+FRAME_BYTES_MIN = 4 << 20
+
 
 class InvalidConfig(ValueError):
     """Settings that cannot work; the message says which, and what would."""
@@ -21,6 +26,8 @@ class ListenConfig:
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback: whoever reaches the port may use it.
         metrics_port: of the Prometheus endpoint, on the same host; None: no endpoint.
+        frame_bytes_max: a client that sends a larger frame is disconnected; clients are told.
+            Higher: larger batches. Lower: less memory at their mercy.
         session_push_bytes_max: with more than this unread, a client is sent no more messages until
             it has read half of it. Higher: more throughput on slow networks. Lower: less memory.
         session_queue_bytes_max: a client that leaves more than this unread is disconnected.
@@ -33,6 +40,7 @@ class ListenConfig:
     port: int = 0
     allow_remote: bool = False
     metrics_port: int | None = None
+    frame_bytes_max: int = FRAME_BYTES_MAX
     session_push_bytes_max: int = 8 << 20
     session_queue_bytes_max: int = 256 << 20
     stop_grace_ms: int = 2_000
@@ -48,6 +56,10 @@ class ListenConfig:
             raise InvalidConfig(
                 f"listening on {self.host} lets other machines in; if that is meant, "
                 f"say so with --allow-remote or {PREFIX}ALLOW_REMOTE=1, else use 127.0.0.1"
+            )
+        if not FRAME_BYTES_MIN <= self.frame_bytes_max <= FRAME_BYTES_MAX:
+            raise InvalidConfig(
+                f"frame_bytes_max must be from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
             )
         if self.session_push_bytes_max <= 0:
             raise InvalidConfig("session_push_bytes_max must be positive")

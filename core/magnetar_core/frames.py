@@ -13,7 +13,6 @@ from magnetar_core.wire import service_pb2 as pb
 
 # A frame is closed once it holds this much; gRPC's limit on a message is set above it.
 FRAME_BYTES_SOFT_MAX = 1 << 20
-FRAME_BYTES_MAX = 64 << 20
 # Handled in one turn of the event loop.
 COMMANDS_AT_ONCE = 64
 

@@ -93,7 +93,8 @@ class GrpcServer:
         self._stopping = False
         self._sessions: set[_ServerSession] = set()
         self._health = health.aio.HealthServicer()
-        self._server = grpc.aio.server(options=SERVER_OPTIONS)
+        limit = ("grpc.max_receive_message_length", config.frame_bytes_max)
+        self._server = grpc.aio.server(options=(*SERVER_OPTIONS, limit))
         self.port = 0
 
     @property
@@ -219,6 +220,7 @@ class _ServerSession:
         self._draining: asyncio.Task[None] | None = None
         self._overflowed = asyncio.Event()
         self._session = commands.accept(self.write)
+        self._session.frame_bytes_max = config.frame_bytes_max
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that lets too much pile up is disconnected."""

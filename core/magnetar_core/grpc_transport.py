@@ -16,7 +16,8 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from magnetar_core.frames import FRAME_BYTES_MAX, Carried, in_turns
+from magnetar_core.config import FRAME_BYTES_MAX
+from magnetar_core.frames import Carried, in_turns
 from magnetar_core.outbox import Outbox
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb

@@ -59,7 +59,13 @@ class Transport(Protocol):
 
 
 class Session(Protocol):
-    """The server's end of a conversation."""
+    """The server's end of a conversation.
+
+    Attributes:
+        frame_bytes_max: set by the transport, to be told to the client.
+    """
+
+    frame_bytes_max: int
 
     def on_frame(self, frame: Carried) -> None: ...
 

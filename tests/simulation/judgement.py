@@ -154,6 +154,8 @@ class Judgement:
             for txn_id, txn in self._history.transactions.items()
         }
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
+        copies = self._world.network.faults["duplicate"] > 0
+        checks.check_wholes(self._history, first_offsets, copies=copies)
         trimmed = any(first_offsets.values())
         checks.check_processed_once(self._history, self._worker_cursors(), complete=not trimmed)
 

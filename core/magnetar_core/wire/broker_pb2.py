@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/broker.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xd7\x01\n\x0b\x43ommandSend\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x04\x12\x13\n\x0bsequence_id\x18\x03 \x01(\x04\x12\x14\n\x0cnum_messages\x18\x04 \x01(\r\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\x0e\x66ollows_txn_id\x18\x06 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\"X\n\x13\x43ommandSendResponse\x12.\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"\x95\x02\n\x07Message\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x15\n\revent_time_ms\x18\x03 \x01(\x03\x12\x38\n\nproperties\x18\x04 \x03(\x0b\x32$.magnetar.v1.Message.PropertiesEntry\x12.\n\nmessage_id\x18\x05 \x01(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12\x16\n\x0e\x61ppend_time_ms\x18\x06 \x01(\x03\x12\"\n\x06txn_id\x18\x07 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x0e\x43ommandPublish\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12&\n\x08messages\x18\x02 \x03(\x0b\x32\x14.magnetar.v1.Message\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x04\x12\x13\n\x0bsequence_id\x18\x04 \x01(\x04\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"\xde\x01\n\x0e\x44\x65liveredBatch\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\r\x12\x14\n\x0cnum_messages\x18\x03 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x0c\x12*\n\x08\x65xcluded\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x18\n\x10redelivery_count\x18\x06 \x01(\r\x12\x16\n\x0e\x61ppend_time_ms\x18\x07 \x01(\x03\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"w\n\x0b\x43ommandRead\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x11\n\tbytes_max\x18\x04 \x01(\r\"\x7f\n\x13\x43ommandReadResponse\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x1b.magnetar.v1.DeliveredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x04\"\x9d\x01\n\x0b\x43ommandPeek\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x13\n\x0buncommitted\x18\x04 \x01(\x08\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"f\n\x13\x43ommandPeekResponse\x12&\n\x08messages\x18\x01 \x03(\x0b\x32\x14.magnetar.v1.Message\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04\x12\x12\n\nend_offset\x18\x03 \x01(\x04\"\xea\x01\n\x10\x43ommandSubscribe\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12+\n\x04type\x18\x03 \x01(\x0e\x32\x1d.magnetar.v1.SubscriptionType\x12\x36\n\x10initial_position\x18\x04 \x01(\x0e\x32\x1c.magnetar.v1.InitialPosition\x12\x15\n\rconsumer_name\x18\x05 \x01(\t\x12\x14\n\x0c\x61ttach_epoch\x18\x06 \x01(\x04\"=\n\x18\x43ommandSubscribeResponse\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x61\x63tive\x18\x02 \x01(\x08\"d\n\x0b\x43ommandFlow\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12\x0f\n\x07permits\x18\x03 \x01(\r\"\x8b\x01\n\x0e\x43ommandDeliver\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x11\n\tledger_id\x18\x04 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x1b.magnetar.v1.DeliveredBatch\"\x9a\x01\n\x15\x43ommandConsumerChange\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x0e\n\x06\x61\x63tive\x18\x04 \x01(\x08\x12\x0e\n\x06\x63losed\x18\x05 \x01(\x08\x12\'\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x18.magnetar.v1.ServerError\"\xd8\x02\n\nCommandAck\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12\x31\n\x08\x61\x63k_type\x18\x03 \x01(\x0e\x32\x1f.magnetar.v1.CommandAck.AckType\x12/\n\x0bmessage_ids\x18\x04 \x03(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12(\n\x06ranges\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\"\n\x06txn_id\x18\x06 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x14\n\x0c\x61\x63k_sequence\x18\x07 \x01(\x04\x12\x11\n\tledger_id\x18\x08 \x01(\x04\")\n\x07\x41\x63kType\x12\x0e\n\nINDIVIDUAL\x10\x00\x12\x0e\n\nCUMULATIVE\x10\x01\"M\n\x12\x43ommandAckResponse\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\"\n\x06txn_id\x18\x02 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"}\n\x0b\x43ommandNack\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12(\n\x06ranges\x18\x03 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"\x15\n\x13\x43ommandNackResponse\"\xa6\x01\n\x0b\x43ommandSeek\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x10\n\x06offset\x18\x02 \x01(\x04H\x00\x12\x18\n\x0e\x61ppend_time_ms\x18\x03 \x01(\x03H\x00\x12\x30\n\x08position\x18\x04 \x01(\x0e\x32\x1c.magnetar.v1.InitialPositionH\x00\x42\x08\n\x06target\"%\n\x13\x43ommandSeekResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"\\\n\x14\x43ommandCloseConsumer\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\"\x1e\n\x1c\x43ommandCloseConsumerResponse\"E\n\x12\x43ommandUnsubscribe\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\"\x1c\n\x1a\x43ommandUnsubscribeResponse*;\n\x10SubscriptionType\x12\r\n\tEXCLUSIVE\x10\x00\x12\n\n\x06SHARED\x10\x01\x12\x0c\n\x08\x46\x41ILOVER\x10\x02*+\n\x0fInitialPosition\x12\n\n\x06LATEST\x10\x00\x12\x0c\n\x08\x45\x41RLIEST\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/broker.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xd7\x01\n\x0b\x43ommandSend\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x04\x12\x13\n\x0bsequence_id\x18\x03 \x01(\x04\x12\x14\n\x0cnum_messages\x18\x04 \x01(\r\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\x0e\x66ollows_txn_id\x18\x06 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\r\n\x05\x62\x61tch\x18\x07 \x01(\x0c\"X\n\x13\x43ommandSendResponse\x12.\n\nmessage_id\x18\x01 \x01(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12\x11\n\tduplicate\x18\x02 \x01(\x08\"\x95\x02\n\x07Message\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x15\n\revent_time_ms\x18\x03 \x01(\x03\x12\x38\n\nproperties\x18\x04 \x03(\x0b\x32$.magnetar.v1.Message.PropertiesEntry\x12.\n\nmessage_id\x18\x05 \x01(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12\x16\n\x0e\x61ppend_time_ms\x18\x06 \x01(\x03\x12\"\n\x06txn_id\x18\x07 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb1\x01\n\x0e\x43ommandPublish\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12&\n\x08messages\x18\x02 \x03(\x0b\x32\x14.magnetar.v1.Message\x12\x13\n\x0bproducer_id\x18\x03 \x01(\x04\x12\x13\n\x0bsequence_id\x18\x04 \x01(\x04\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"\xde\x01\n\x0e\x44\x65liveredBatch\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x04\x12\x13\n\x0b\x66irst_index\x18\x02 \x01(\r\x12\x14\n\x0cnum_messages\x18\x03 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x04 \x01(\x0c\x12*\n\x08\x65xcluded\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\x18\n\x10redelivery_count\x18\x06 \x01(\r\x12\x16\n\x0e\x61ppend_time_ms\x18\x07 \x01(\x03\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"w\n\x0b\x43ommandRead\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x11\n\tbytes_max\x18\x04 \x01(\r\"\x7f\n\x13\x43ommandReadResponse\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x1b.magnetar.v1.DeliveredBatch\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x04\x12\x12\n\nend_offset\x18\x04 \x01(\x04\"\x9d\x01\n\x0b\x43ommandPeek\x12)\n\tpartition\x18\x01 \x01(\x0b\x32\x16.magnetar.v1.Partition\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x04\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x13\n\x0buncommitted\x18\x04 \x01(\x08\x12\"\n\x06txn_id\x18\x05 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"f\n\x13\x43ommandPeekResponse\x12&\n\x08messages\x18\x01 \x03(\x0b\x32\x14.magnetar.v1.Message\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x04\x12\x12\n\nend_offset\x18\x03 \x01(\x04\"\xea\x01\n\x10\x43ommandSubscribe\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12+\n\x04type\x18\x03 \x01(\x0e\x32\x1d.magnetar.v1.SubscriptionType\x12\x36\n\x10initial_position\x18\x04 \x01(\x0e\x32\x1c.magnetar.v1.InitialPosition\x12\x15\n\rconsumer_name\x18\x05 \x01(\t\x12\x14\n\x0c\x61ttach_epoch\x18\x06 \x01(\x04\"=\n\x18\x43ommandSubscribeResponse\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x0e\n\x06\x61\x63tive\x18\x02 \x01(\x08\"z\n\x0b\x43ommandFlow\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12\x0f\n\x07permits\x18\x03 \x01(\r\x12\x14\n\x0cpermit_bytes\x18\x04 \x01(\x04\"\x8b\x01\n\x0e\x43ommandDeliver\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x11\n\tledger_id\x18\x04 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x05 \x03(\x0b\x32\x1b.magnetar.v1.DeliveredBatch\"\x9a\x01\n\x15\x43ommandConsumerChange\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x0e\n\x06\x61\x63tive\x18\x04 \x01(\x08\x12\x0e\n\x06\x63losed\x18\x05 \x01(\x08\x12\'\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x18.magnetar.v1.ServerError\"\xd8\x02\n\nCommandAck\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12\x31\n\x08\x61\x63k_type\x18\x03 \x01(\x0e\x32\x1f.magnetar.v1.CommandAck.AckType\x12/\n\x0bmessage_ids\x18\x04 \x03(\x0b\x32\x1a.magnetar.v1.MessageIdData\x12(\n\x06ranges\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\x12\"\n\x06txn_id\x18\x06 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x14\n\x0c\x61\x63k_sequence\x18\x07 \x01(\x04\x12\x11\n\tledger_id\x18\x08 \x01(\x04\")\n\x07\x41\x63kType\x12\x0e\n\nINDIVIDUAL\x10\x00\x12\x0e\n\nCUMULATIVE\x10\x01\"M\n\x12\x43ommandAckResponse\x12\x13\n\x0b\x63onsumer_id\x18\x01 \x01(\x04\x12\"\n\x06txn_id\x18\x02 \x01(\x0b\x32\x12.magnetar.v1.TxnId\"}\n\x0b\x43ommandNack\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\x12(\n\x06ranges\x18\x03 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"\x15\n\x13\x43ommandNackResponse\"\xa6\x01\n\x0b\x43ommandSeek\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x10\n\x06offset\x18\x02 \x01(\x04H\x00\x12\x18\n\x0e\x61ppend_time_ms\x18\x03 \x01(\x03H\x00\x12\x30\n\x08position\x18\x04 \x01(\x0e\x32\x1c.magnetar.v1.InitialPositionH\x00\x42\x08\n\x06target\"%\n\x13\x43ommandSeekResponse\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"\\\n\x14\x43ommandCloseConsumer\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\x12\x13\n\x0b\x63onsumer_id\x18\x02 \x01(\x04\"\x1e\n\x1c\x43ommandCloseConsumerResponse\"E\n\x12\x43ommandUnsubscribe\x12/\n\x0csubscription\x18\x01 \x01(\x0b\x32\x19.magnetar.v1.Subscription\"\x1c\n\x1a\x43ommandUnsubscribeResponse*;\n\x10SubscriptionType\x12\r\n\tEXCLUSIVE\x10\x00\x12\n\n\x06SHARED\x10\x01\x12\x0c\n\x08\x46\x41ILOVER\x10\x02*+\n\x0fInitialPosition\x12\n\n\x06LATEST\x10\x00\x12\x0c\n\x08\x45\x41RLIEST\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +34,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_SUBSCRIPTIONTYPE']._serialized_start=3286
-  _globals['_SUBSCRIPTIONTYPE']._serialized_end=3345
-  _globals['_INITIALPOSITION']._serialized_start=3347
-  _globals['_INITIALPOSITION']._serialized_end=3390
+  _globals['_SUBSCRIPTIONTYPE']._serialized_start=3308
+  _globals['_SUBSCRIPTIONTYPE']._serialized_end=3367
+  _globals['_INITIALPOSITION']._serialized_start=3369
+  _globals['_INITIALPOSITION']._serialized_end=3412
   _globals['_COMMANDSEND']._serialized_start=68
   _globals['_COMMANDSEND']._serialized_end=283
   _globals['_COMMANDSENDRESPONSE']._serialized_start=285
@@ -63,31 +63,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMMANDSUBSCRIBERESPONSE']._serialized_start=1811
   _globals['_COMMANDSUBSCRIBERESPONSE']._serialized_end=1872
   _globals['_COMMANDFLOW']._serialized_start=1874
-  _globals['_COMMANDFLOW']._serialized_end=1974
-  _globals['_COMMANDDELIVER']._serialized_start=1977
-  _globals['_COMMANDDELIVER']._serialized_end=2116
-  _globals['_COMMANDCONSUMERCHANGE']._serialized_start=2119
-  _globals['_COMMANDCONSUMERCHANGE']._serialized_end=2273
-  _globals['_COMMANDACK']._serialized_start=2276
-  _globals['_COMMANDACK']._serialized_end=2620
-  _globals['_COMMANDACK_ACKTYPE']._serialized_start=2579
-  _globals['_COMMANDACK_ACKTYPE']._serialized_end=2620
-  _globals['_COMMANDACKRESPONSE']._serialized_start=2622
-  _globals['_COMMANDACKRESPONSE']._serialized_end=2699
-  _globals['_COMMANDNACK']._serialized_start=2701
-  _globals['_COMMANDNACK']._serialized_end=2826
-  _globals['_COMMANDNACKRESPONSE']._serialized_start=2828
-  _globals['_COMMANDNACKRESPONSE']._serialized_end=2849
-  _globals['_COMMANDSEEK']._serialized_start=2852
-  _globals['_COMMANDSEEK']._serialized_end=3018
-  _globals['_COMMANDSEEKRESPONSE']._serialized_start=3020
-  _globals['_COMMANDSEEKRESPONSE']._serialized_end=3057
-  _globals['_COMMANDCLOSECONSUMER']._serialized_start=3059
-  _globals['_COMMANDCLOSECONSUMER']._serialized_end=3151
-  _globals['_COMMANDCLOSECONSUMERRESPONSE']._serialized_start=3153
-  _globals['_COMMANDCLOSECONSUMERRESPONSE']._serialized_end=3183
-  _globals['_COMMANDUNSUBSCRIBE']._serialized_start=3185
-  _globals['_COMMANDUNSUBSCRIBE']._serialized_end=3254
-  _globals['_COMMANDUNSUBSCRIBERESPONSE']._serialized_start=3256
-  _globals['_COMMANDUNSUBSCRIBERESPONSE']._serialized_end=3284
+  _globals['_COMMANDFLOW']._serialized_end=1996
+  _globals['_COMMANDDELIVER']._serialized_start=1999
+  _globals['_COMMANDDELIVER']._serialized_end=2138
+  _globals['_COMMANDCONSUMERCHANGE']._serialized_start=2141
+  _globals['_COMMANDCONSUMERCHANGE']._serialized_end=2295
+  _globals['_COMMANDACK']._serialized_start=2298
+  _globals['_COMMANDACK']._serialized_end=2642
+  _globals['_COMMANDACK_ACKTYPE']._serialized_start=2601
+  _globals['_COMMANDACK_ACKTYPE']._serialized_end=2642
+  _globals['_COMMANDACKRESPONSE']._serialized_start=2644
+  _globals['_COMMANDACKRESPONSE']._serialized_end=2721
+  _globals['_COMMANDNACK']._serialized_start=2723
+  _globals['_COMMANDNACK']._serialized_end=2848
+  _globals['_COMMANDNACKRESPONSE']._serialized_start=2850
+  _globals['_COMMANDNACKRESPONSE']._serialized_end=2871
+  _globals['_COMMANDSEEK']._serialized_start=2874
+  _globals['_COMMANDSEEK']._serialized_end=3040
+  _globals['_COMMANDSEEKRESPONSE']._serialized_start=3042
+  _globals['_COMMANDSEEKRESPONSE']._serialized_end=3079
+  _globals['_COMMANDCLOSECONSUMER']._serialized_start=3081
+  _globals['_COMMANDCLOSECONSUMER']._serialized_end=3173
+  _globals['_COMMANDCLOSECONSUMERRESPONSE']._serialized_start=3175
+  _globals['_COMMANDCLOSECONSUMERRESPONSE']._serialized_end=3205
+  _globals['_COMMANDUNSUBSCRIBE']._serialized_start=3207
+  _globals['_COMMANDUNSUBSCRIBE']._serialized_end=3276
+  _globals['_COMMANDUNSUBSCRIBERESPONSE']._serialized_start=3278
+  _globals['_COMMANDUNSUBSCRIBERESPONSE']._serialized_end=3306
 # @@protoc_insertion_point(module_scope)

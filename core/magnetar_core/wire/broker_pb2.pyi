@@ -182,14 +182,16 @@ class CommandSubscribeResponse(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class CommandFlow(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "permits")
+    __slots__ = ("subscription", "consumer_id", "permits", "permit_bytes")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     PERMITS_FIELD_NUMBER: _ClassVar[int]
+    PERMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     permits: int
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., permits: _Optional[int] = ...) -> None: ...
+    permit_bytes: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., permits: _Optional[int] = ..., permit_bytes: _Optional[int] = ...) -> None: ...
 
 class CommandDeliver(_message.Message):
     __slots__ = ("consumer_id", "topic_id", "partition", "ledger_id", "batches")

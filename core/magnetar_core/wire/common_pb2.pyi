@@ -170,13 +170,15 @@ class CommandHello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., client_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ...) -> None: ...
 
 class CommandHelloResponse(_message.Message):
-    __slots__ = ("protocol_version", "server_name", "cluster_hash", "frame_bytes_max")
+    __slots__ = ("protocol_version", "server_name", "cluster_hash", "frame_bytes_max", "batch_bytes_max")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     server_name: str
     cluster_hash: str
     frame_bytes_max: int
-    def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ...) -> None: ...
+    batch_bytes_max: int
+    def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ...) -> None: ...
