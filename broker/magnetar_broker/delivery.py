@@ -16,6 +16,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader, StoredBatch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
+from magnetar_core.batch import Part, part_of
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import (
     DataLoss,
@@ -30,6 +31,7 @@ from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
+CONTINUED = (Part.FIRST, Part.MIDDLE)
 # Attach epochs remembered of consumers that have left.
 PAST_CONSUMERS_MAX = 1_000
 
@@ -134,10 +136,12 @@ class Delivery:
         active = self.dispatcher.active
         return active is None or active.consumer_id == consumer_id
 
-    def flow(self, session: CommandSession | None, consumer_id: int, permits: int) -> None:
+    def flow(
+        self, session: CommandSession | None, consumer_id: int, permits: int, permit_bytes: int
+    ) -> None:
         attachment = self._attachments.get(consumer_id)
         if attachment is not None and attachment.session is session:
-            attachment.consumer.permits += permits
+            attachment.consumer.give_permits(permits, permit_bytes)
             self.wake()
 
     def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
@@ -230,7 +234,11 @@ class Delivery:
             if offset is None or not stored.first_offset <= offset < stored.end:
                 break
             assignment = self.dispatcher.assign(
-                stored.first_offset, stored.count, stored.visible_count
+                stored.first_offset,
+                stored.count,
+                stored.visible_count,
+                byte_count=len(stored.batch),
+                is_continued=part_of(stored.batch) in CONTINUED,
             )
             if assignment is not None:
                 deliveries.setdefault(assignment.consumer.consumer_id, []).append(

@@ -36,6 +36,8 @@ class Consumer:
     name: str
     attach_epoch: int
     permits: int = 0
+    # Of batches; None: it is bound by messages alone.
+    permit_bytes: int | None = None
     # Its conversation has no room: it gets nothing for now.
     blocked: bool = False
     # Delivered to it and still PENDING.
@@ -43,7 +45,20 @@ class Consumer:
 
     @property
     def is_ready(self) -> bool:
-        return self.permits > 0 and not self.blocked
+        has_permits = self.permits > 0 and (self.permit_bytes is None or self.permit_bytes > 0)
+        return has_permits and not self.blocked
+
+    def give_permits(self, messages: int, byte_count: int) -> None:
+        """Args: byte_count: 0 from who never limits bytes."""
+        self.permits += messages
+        if byte_count:
+            self.permit_bytes = (self.permit_bytes or 0) + byte_count
+
+    def use_permits(self, messages: int, byte_count: int) -> None:
+        """A batch is delivered whole, so both may go below zero."""
+        self.permits -= messages
+        if self.permit_bytes is not None:
+            self.permit_bytes -= byte_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +126,8 @@ class Dispatcher:
         self.redeliveries = RedeliveryCounts()
         self._partition_number = partition_number
         self._turn = 0
+        # Who got the part of a message before this offset, and so gets the next one.
+        self._next_part: tuple[int, Consumer] | None = None
 
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise."""
@@ -185,6 +202,7 @@ class Dispatcher:
     def restart(self) -> None:
         """The cursor moved: start over at its floor."""
         self.read_offset = self.cursor.floor
+        self._next_part = None
         self.replay.clear()
         self.withheld.clear()
         self.redeliveries = RedeliveryCounts()
@@ -199,6 +217,12 @@ class Dispatcher:
 
     def next_offset(self, end_offset: int) -> int | None:
         """Where to read next; None when nobody wants anything or nothing is there."""
+        if self._next_part is not None:
+            offset, consumer = self._next_part
+            is_there = offset < end_offset and self._is_deliverable(offset)
+            if is_there and consumer in self._receivers():
+                return offset if consumer.is_ready else None
+            self._next_part = None
         if not any(consumer.is_ready for consumer in self._receivers()):
             return None
         if self.replay:
@@ -207,8 +231,19 @@ class Dispatcher:
             return self.read_offset
         return None
 
-    def assign(self, first: int, count: int, visible_count: int) -> Assignment | None:
+    def assign(
+        self,
+        first: int,
+        count: int,
+        visible_count: int,
+        *,
+        byte_count: int = 0,
+        is_continued: bool = False,
+    ) -> Assignment | None:
         """Give a stored batch, `count` offsets from `first`, to a consumer that is ready.
+
+        Args:
+            is_continued: the next batch is another part of the same message.
 
         Of the batch, only `visible_count` offsets belong to the log: a selective or surplus-free
         commit may end within a batch. All that is given has the same redelivery count; what has
@@ -230,17 +265,30 @@ class Dispatcher:
         for part_first, part_last in ranges_of_mask(wanted & ~alike, first):
             self.replay.add(part_first, part_last)
         wanted = alike
-        consumer = self._next_receiver()
+        continued, self._next_part = self._next_part, None
+        if continued is not None and continued[0] == first:
+            consumer = continued[1]
+        else:
+            consumer = self._next_receiver()
+        if is_continued:
+            self._next_part = (last + 1, consumer)
         for part_first, part_last in ranges_of_mask(wanted, first):
             self.replay.discard(part_first, part_last)
             consumer.held.add(part_first, part_last)
-        consumer.permits -= wanted.bit_count()
+        consumer.use_permits(wanted.bit_count(), byte_count)
         excluded = ~wanted & ((1 << count) - 1)
         return Assignment(consumer, tuple(ranges_of_mask(excluded, first)), redelivery_count)
 
     @property
     def held_count(self) -> int:
         return sum(len(consumer.held) for consumer in self.consumers)
+
+    def _is_deliverable(self, offset: int) -> bool:
+        """Whether it goes out next, if nothing comes before it."""
+        if self.replay.mask(offset, offset):
+            return True
+        unavailable = self.cursor.unavailable_mask(offset, offset)
+        return offset == self.read_offset and not unavailable
 
     def _receivers(self) -> list[Consumer]:
         if self.type is SubscriptionType.SHARED:

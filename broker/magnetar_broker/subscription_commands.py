@@ -71,7 +71,9 @@ class SubscriptionCommands:
 
     def _flow(self, command: wire.CommandFlow, reply: Reply) -> None:
         subscription = self._subscription(command.subscription)
-        subscription.delivery.flow(reply.session, command.consumer_id, command.permits)
+        subscription.delivery.flow(
+            reply.session, command.consumer_id, command.permits, command.permit_bytes
+        )
 
     def _ack(self, command: wire.CommandAck, reply: Reply) -> None:
         """CommandAck. Source: PIP-31, Broker - Acknowledgements."""

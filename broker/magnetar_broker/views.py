@@ -10,6 +10,8 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 TXNS_SHOWN_MAX = 1_000
+# Says of a peeked message that it is a part of one that was sent in parts.
+PART_PROPERTY = "magnetar-part"
 
 
 def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribeTopicResponse:
@@ -101,7 +103,14 @@ def messages_of(read: wire.CommandReadResponse) -> list[wire.Message]:
 
 
 def messages_of_batch(batch: bytes) -> list[wire.Message]:
-    """A batch opened; nothing says where its messages lie."""
+    """A batch opened; nothing says where its messages lie.
+
+    A part of a message is shown as it is stored: its neighbours hold the rest.
+    """
+    part = columnar.part_of(batch)
+    if part:
+        piece = bytes(columnar.piece_of(batch))
+        return [wire.Message(value=piece, properties={PART_PROPERTY: part.name.lower()})]
     columns = columnar.decode(batch)
     keys, properties, times = columns.keys(), columns.properties(), columns.event_times_ms
     return [

@@ -357,6 +357,8 @@ class Client(_Closing):
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
         in_flight_batches_max: int | None = None,
+        whole_bytes_max: int | None = None,
+        message_bytes_max: int | None = None,
     ) -> Producer:
         inner = self._loop.wait(
             self.inner.create_producer(
@@ -366,6 +368,8 @@ class Client(_Closing):
                 batch_bytes_max=batch_bytes_max,
                 batch_messages_max=batch_messages_max,
                 in_flight_batches_max=in_flight_batches_max,
+                whole_bytes_max=whole_bytes_max,
+                message_bytes_max=message_bytes_max,
             )
         )
         return Producer(self._loop, inner)
@@ -380,6 +384,8 @@ class Client(_Closing):
         partitions: Sequence[int] | None = None,
         consumer_name: str = "",
         receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
         ack_linger_ms: float | None = None,
         nack_delay_ms: float | None = None,
         nack_delay_ms_max: float | None = None,
@@ -394,6 +400,8 @@ class Client(_Closing):
                 partitions=partitions,
                 consumer_name=consumer_name,
                 receiver_queue_messages=receiver_queue_messages,
+                receiver_queue_bytes=receiver_queue_bytes,
+                message_bytes_max=message_bytes_max,
                 ack_linger_ms=ack_linger_ms,
                 nack_delay_ms=nack_delay_ms,
                 nack_delay_ms_max=nack_delay_ms_max,

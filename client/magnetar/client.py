@@ -67,6 +67,8 @@ class Client(Administration):
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
         in_flight_batches_max: int | None = None,
+        whole_bytes_max: int | None = None,
+        message_bytes_max: int | None = None,
     ) -> Producer:
         """Make a producer for a topic. See ProducerConfig for the settings.
 
@@ -82,13 +84,22 @@ class Client(Administration):
             "batch_bytes_max": batch_bytes_max,
             "batch_messages_max": batch_messages_max,
             "in_flight_batches_max": in_flight_batches_max,
+            "whole_bytes_max": whole_bytes_max,
+            "message_bytes_max": message_bytes_max,
         }
         config = ProducerConfig(
             codec=_codec(codec),
             **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
         )
         route = await self._cluster.route(topic)
-        producer = Producer(self._runtime, route, config, self._budget, self._forget_producer)
+        producer = Producer(
+            self._runtime,
+            route,
+            config,
+            self._budget,
+            begin=self.begin_transaction,
+            on_close=self._forget_producer,
+        )
         self._producers[producer.producer_id] = producer
         return producer
 
@@ -102,6 +113,8 @@ class Client(Administration):
         partitions: Sequence[int] | None = None,
         consumer_name: str = "",
         receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
         ack_linger_ms: float | None = None,
         nack_delay_ms: float | None = None,
         nack_delay_ms_max: float | None = None,
@@ -124,6 +137,8 @@ class Client(Administration):
         self._require_open()
         given = {
             "receiver_queue_messages": receiver_queue_messages,
+            "receiver_queue_bytes": receiver_queue_bytes,
+            "message_bytes_max": message_bytes_max,
             "ack_linger_ms": ack_linger_ms,
             "nack_delay_ms": nack_delay_ms,
             "nack_delay_ms_max": nack_delay_ms_max,
@@ -172,7 +187,12 @@ class Client(Administration):
             pass
         route = await self._cluster.route(target)
         producer = Producer(
-            self._runtime, route, ProducerConfig(), self._budget, on_close=lambda _: None
+            self._runtime,
+            route,
+            ProducerConfig(),
+            self._budget,
+            begin=self.begin_transaction,
+            on_close=lambda _: None,
         )
         return DeadLetters(self._runtime, policy, subscription, producer, self.begin_transaction)
 

@@ -80,6 +80,9 @@ class ProducerConfig:
         batch_bytes_max, batch_messages_max: a batch that reaches either is closed at once. Of
             64 KiB to 256 KiB, servers store best.
         in_flight_batches_max: per partition, sent and not yet answered.
+        whole_bytes_max: a larger message is sent in parts, inside a transaction. The broker's own
+            limit on a batch counts too, once it is known.
+        message_bytes_max: a larger one is refused.
     """
 
     codec: Codec = Codec.NONE
@@ -87,12 +90,16 @@ class ProducerConfig:
     batch_bytes_max: int = 256 << 10
     batch_messages_max: int = 1 << 14
     in_flight_batches_max: int = 16
+    whole_bytes_max: int = 4 << 20
+    message_bytes_max: int = 256 << 20
 
     def __post_init__(self) -> None:
         require(self.linger_ms >= 0, "linger_ms must not be negative")
         require(self.batch_bytes_max > 0, "batch_bytes_max must be above 0")
         require(self.batch_messages_max > 0, "batch_messages_max must be above 0")
         require(self.in_flight_batches_max > 0, "in_flight_batches_max must be above 0")
+        require(self.whole_bytes_max > 0, "whole_bytes_max must be above 0")
+        require(self.message_bytes_max > 0, "message_bytes_max must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,19 +107,25 @@ class ConsumerConfig:
     """Of one consumer.
 
     Attributes:
-        receiver_queue_messages: per partition, fetched ahead of the application.
+        receiver_queue_messages, receiver_queue_bytes: per partition, fetched ahead of the
+            application. The last batch may exceed them.
+        message_bytes_max: a larger message that comes in parts stops the consumer.
         ack_linger_ms: how long `ack_nowait` waits for more. 0: until the end of the loop's turn.
         nack_delay_ms: from a nack to the request for redelivery; doubled with each redelivery.
         nack_delay_ms_max: where doubling stops.
     """
 
     receiver_queue_messages: int = 1_000
+    receiver_queue_bytes: int = 64 << 20
+    message_bytes_max: int = 256 << 20
     ack_linger_ms: float = 5.0
     nack_delay_ms: float = 1_000
     nack_delay_ms_max: float = 60_000
 
     def __post_init__(self) -> None:
         require(self.receiver_queue_messages > 0, "receiver_queue_messages must be above 0")
+        require(self.receiver_queue_bytes > 0, "receiver_queue_bytes must be above 0")
+        require(self.message_bytes_max > 0, "message_bytes_max must be above 0")
         require(self.ack_linger_ms >= 0, "ack_linger_ms must not be negative")
         require(self.nack_delay_ms >= 0, "nack_delay_ms must not be negative")
         require(

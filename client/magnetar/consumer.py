@@ -213,12 +213,12 @@ class Consumer:
         """
         if self._type is SubscriptionType.SHARED:
             raise InvalidArgument("a shared subscription has no cumulative acks")
-        receiver, offset = self._place(message)
+        receiver, first, last = self._place(message)
         if txn is None:
-            await receiver.ack_up_to(offset)
+            await receiver.ack_up_to(last)
             return
-        held = IntervalSet(receiver.holdings.held_up_to(offset))
-        held.add(offset, offset)
+        held = IntervalSet(receiver.holdings.held_up_to(last))
+        held.add(first, last)
         await asyncio.shield(receiver.ack_in_transaction(list(held), txn, cumulative=True))
         await txn.joined()
 
@@ -239,10 +239,10 @@ class Consumer:
         Args:
             delay_s: seconds; otherwise what ConsumerConfig says, growing with each time.
         """
-        receiver, offset = self._place(message)
+        receiver, first, last = self._place(message)
         redelivery_count = message.redelivery_count if isinstance(message, Message) else 0
         delay_ms = None if delay_s is None else delay_s * 1_000
-        receiver.nack([(offset, offset)], redelivery_count, delay_ms)
+        receiver.nack([(first, last)], redelivery_count, delay_ms)
 
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
         for message in messages:
@@ -350,13 +350,17 @@ class Consumer:
             raise InvalidArgument(f"this consumer does not have partition {partition}")
         return receiver
 
-    def _place(self, message: Acknowledged) -> tuple[PartitionReceiver, int]:
+    def _place(self, message: Acknowledged) -> tuple[PartitionReceiver, int, int]:
+        """Whose it is, and its first and last offset."""
         if self._closed:
             raise ClientClosed("the consumer is closed")
         message_id = message.message_id if isinstance(message, Message) else message
         receiver = self._receiver(message_id.partition)
         receiver.check_ledger(message_id.ledger_id)
-        return receiver, message_id.offset
+        offset = message_id.offset
+        if isinstance(message, Message):
+            return receiver, offset, message.last_offset
+        return receiver, offset, receiver.last_offset_of(offset)
 
     def _by_receiver(
         self, messages: Iterable[Acknowledged] | MessageColumns
@@ -369,11 +373,11 @@ class Consumer:
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
         by_partition: dict[int, IntervalSet] = {}
         for message in messages:
-            receiver, offset = self._place(message)
+            receiver, first, last = self._place(message)
             found = by_partition.get(receiver.name.partition)
             if found is None:
                 found = by_partition[receiver.name.partition] = IntervalSet()
-            found.add(offset, offset)
+            found.add(first, last)
         return [
             (self._receivers[partition], list(found)) for partition, found in by_partition.items()
         ]

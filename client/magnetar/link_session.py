@@ -44,6 +44,8 @@ class LinkSession:
         self.address = address
         self.closed = False
         self.frame_bytes_max = FRAME_BYTES_MAX_DEFAULT
+        # Of a batch; a coordinator takes none, and says nothing of it.
+        self.batch_bytes_max = FRAME_BYTES_MAX_DEFAULT
         # Whether anything but the handshake was ever answered: the link is of use.
         self.useful = False
         self._runtime = runtime
@@ -74,6 +76,7 @@ class LinkSession:
         reply = await self.call(self._hello())
         if reply.frame_bytes_max:
             self.frame_bytes_max = reply.frame_bytes_max
+        self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
         if not self._runtime.cluster_hash:
             self._runtime.cluster_hash = reply.cluster_hash
         self.useful = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from magnetar.interval_set import IntervalSet, Range
-from magnetar_core.batch import Columns, decode
+from magnetar_core.batch import Columns, decode, join
 from magnetar_core.ids import MessageId, TxnID
 from magnetar_core.wire import broker_pb2
 
@@ -57,6 +57,11 @@ class ReceivedBatch:
         return self.first_offset + self.num_messages - 1
 
     @property
+    def permits(self) -> int:
+        """What handing out one of its offsets gives back to the broker."""
+        return 1
+
+    @property
     def columns(self) -> Columns:
         """The batch's columns.
 
@@ -84,6 +89,35 @@ class ReceivedBatch:
         if self._properties is None:
             self._properties = self.columns.properties()
         return self._properties
+
+
+class AssembledBatch(ReceivedBatch):
+    """One message that came in parts; it has the offsets of all of them."""
+
+    __slots__ = ()
+
+    def __init__(self, parts: list[ReceivedBatch]) -> None:
+        """Raises: ChecksumMismatch, InvalidArgument: a part is damaged."""
+        first = parts[0]
+        self.topic = first.topic
+        self.partition = first.partition
+        self.ledger_id = first.ledger_id
+        self.entry_id = first.entry_id
+        self.first_index = first.first_index
+        self.num_messages = len(parts)
+        self.data = join([part.data for part in parts])
+        self.redelivery_count = max(part.redelivery_count for part in parts)
+        self.append_time_ms = first.append_time_ms
+        self.txn_id = first.txn_id
+        self._columns = None
+        self._values = None
+        self._keys = None
+        self._properties = None
+
+    @property
+    def permits(self) -> int:
+        """None: they were given back as the parts came."""
+        return 0
 
 
 class Message:
@@ -131,7 +165,14 @@ class Message:
 
     @property
     def offset(self) -> int:
+        """Its place; of a message that was sent in parts, the first one's."""
         return self._batch.first_offset + self._at
+
+    @property
+    def last_offset(self) -> int:
+        """Differs from `offset` for a message that was sent in parts."""
+        batch = self._batch
+        return batch.last_offset if isinstance(batch, AssembledBatch) else self.offset
 
     @property
     def message_id(self) -> MessageId:
@@ -202,6 +243,8 @@ class MessageColumns:
 
     @property
     def last_offset(self) -> int:
+        if isinstance(self.batch, AssembledBatch):
+            return self.batch.last_offset
         return self.batch.first_offset + self.stop - 1
 
     def __len__(self) -> int:
@@ -232,10 +275,20 @@ class BatchCursor:
         """Hand these out no more."""
         kept = IntervalSet(self.ranges)
         kept.remove_all(ranges)
+        if isinstance(self.batch, AssembledBatch) and list(kept) != self.ranges:
+            kept = IntervalSet()
         self.ranges = list(kept)[::-1]
+
+    @property
+    def count(self) -> int:
+        """How many offsets are left."""
+        return sum(last - first + 1 for first, last in self.ranges)
 
     def take(self, count_max: int) -> MessageColumns:
         """The next messages that lie side by side; there must be some."""
+        if isinstance(self.batch, AssembledBatch):
+            self.ranges.clear()
+            return MessageColumns(self.batch, 0, 1)
         first, last = self.ranges.pop()
         stop = min(last, first + count_max - 1)
         if stop < last:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
+from magnetar.assembly import Assembly
 from magnetar.cluster import TopicRoute
 from magnetar.config import ConsumerConfig
 from magnetar.errors import ClientClosed
@@ -22,6 +23,7 @@ from magnetar.link_session import LinkSession, Result
 from magnetar.message import BatchCursor, MessageColumns, ReceivedBatch
 from magnetar.model import InitialPosition, SubscriptionType
 from magnetar.runtime import Runtime
+from magnetar_core.batch import part_of
 from magnetar_core.errors import (
     LogUnavailable,
     MagnetarError,
@@ -39,6 +41,8 @@ log = logging.getLogger("magnetar")
 
 # Nacks that fall due within one such span travel together.
 NACK_TICK_MS = 20
+# Messages that came in parts and can be acknowledged by their MessageId alone.
+ASSEMBLED_NOTED_MAX = 10_000
 
 
 class PartitionReceiver:
@@ -85,6 +89,10 @@ class PartitionReceiver:
         # What the broker says that attaching again will not help against.
         self._closed_by: MagnetarError | None = None
         self._permits_used = 0
+        self._permit_bytes_used = 0
+        self._assembly = Assembly(config.message_bytes_max)
+        # Messages that came in parts: the last offset of each by its first, newest last.
+        self._assembled: dict[int, int] = {}
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started.add_done_callback(_retrieve)
@@ -138,11 +146,16 @@ class PartitionReceiver:
             self._give_back_damaged(cursor)
             raise
         taken = cursor.take(count_max)
+        self.holdings.hand_out(taken.first_offset, taken.last_offset)
+        self._use_permits(len(taken) * cursor.batch.permits)
         if not cursor.ranges:
             self.ready.popleft()
-        self.holdings.hand_out(taken.first_offset, taken.last_offset)
-        self._use_permits(len(taken))
+            self._use_permit_bytes(cursor.batch)
         return taken
+
+    def last_offset_of(self, offset: int) -> int:
+        """Of the message that begins there."""
+        return self._assembled.get(offset, offset)
 
     def check_ledger(self, ledger_id: int) -> None:
         """Raises: OutOfRange for a message of another incarnation of the log."""
@@ -308,8 +321,9 @@ class PartitionReceiver:
         self.active = reply.active
         self._attached = session
         self._permits_used = 0
+        self._permit_bytes_used = 0
         session.on_close(lambda: self._on_session_closed(session))
-        self._flow(self._config.receiver_queue_messages)
+        self._flow(self._config.receiver_queue_messages, self._config.receiver_queue_bytes)
 
     def _on_session_closed(self, session: LinkSession) -> None:
         if session is self._attached:
@@ -323,6 +337,7 @@ class PartitionReceiver:
 
     def _forget_queue(self) -> None:
         self.ready.clear()
+        self._assembly.clear()
         self.holdings.detach()
 
     def _move(self) -> None:
@@ -354,39 +369,88 @@ class PartitionReceiver:
             )
             meant = IntervalSet([(batch.first_offset, batch.last_offset)])
             meant.remove_all((one.first, one.last) for one in wire.excluded)
-            new = self.holdings.arrive(meant)
-            copies_count = len(meant) - sum(last - first + 1 for first, last in new)
-            if copies_count:
-                log.debug("%s: dropped %d copies", self.name, copies_count)
-                self._use_permits(copies_count)
-            if new:
-                self.ready.append(BatchCursor(batch, new))
+            if part_of(batch.data):
+                self._on_part(batch)
+            else:
+                self._queue(batch, meant)
         if self.ready:
             self._on_change()
+
+    def _queue(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
+        """Put what is new of a batch where it can be taken."""
+        new = self.holdings.arrive(meant)
+        copies_count = len(meant) - sum(last - first + 1 for first, last in new)
+        if copies_count:
+            log.debug("%s: dropped %d copies", self.name, copies_count)
+            self._use_permits(copies_count * batch.permits)
+        if new:
+            self.ready.append(BatchCursor(batch, new))
+        else:
+            self._use_permit_bytes(batch)
+
+    def _on_part(self, part: ReceivedBatch) -> None:
+        """Part of a message: it leaves the queue at once, since the others have to fit too."""
+        self._use_permits(1)
+        self._use_permit_bytes(part)
+        try:
+            whole, cut = self._assembly.add(part)
+        except MagnetarError as error:
+            log.error("%s: %s", self.name, error)
+            self._stop(error)
+            return
+        for one in cut:
+            log.warning(
+                "%s: the beginning or the end of a message in parts is missing at offset %d, as"
+                " after a seek; it is skipped",
+                self.name,
+                one.first_offset,
+            )
+            self.acks.add([(one.first_offset, one.last_offset)])
+        if whole is not None:
+            self._assembled[whole.first_offset] = whole.last_offset
+            while len(self._assembled) > ASSEMBLED_NOTED_MAX:
+                del self._assembled[next(iter(self._assembled))]
+            self._queue(whole, IntervalSet([(whole.first_offset, whole.last_offset)]))
 
     def _claim(self, ranges: Sequence[Range]) -> None:
         """An earlier copy of them is being acknowledged: do not hand out another."""
         claimed = self.holdings.claim(ranges)
         if claimed:
             for cursor in self.ready:
+                count = cursor.count
                 cursor.remove(claimed)
+                self._use_permits((count - cursor.count) * cursor.batch.permits)
+                if not cursor.ranges:
+                    self._use_permit_bytes(cursor.batch)
             self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
-            self._use_permits(sum(last - first + 1 for first, last in claimed))
 
     def _use_permits(self, count: int) -> None:
         """Top up at half of the queue."""
         self._permits_used += count
         if self._permits_used >= max(1, self._config.receiver_queue_messages // 2):
-            permits, self._permits_used = self._permits_used, 0
-            self._flow(permits)
+            self._top_up()
 
-    def _flow(self, permits: int) -> None:
+    def _use_permit_bytes(self, batch: ReceivedBatch) -> None:
+        """A batch has left the queue."""
+        if not batch.permits:
+            return
+        self._permit_bytes_used += len(batch.data)
+        if self._permit_bytes_used >= max(1, self._config.receiver_queue_bytes // 2):
+            self._top_up()
+
+    def _top_up(self) -> None:
+        permits, self._permits_used = self._permits_used, 0
+        byte_count, self._permit_bytes_used = self._permit_bytes_used, 0
+        self._flow(permits, byte_count)
+
+    def _flow(self, permits: int, byte_count: int) -> None:
         if self._attached is not None:
             self._attached.post(
                 broker_pb2.CommandFlow(
                     subscription=self.name.to_wire(),
                     consumer_id=self._consumer_id,
                     permits=permits,
+                    permit_bytes=byte_count,
                 )
             )
 
@@ -394,7 +458,8 @@ class PartitionReceiver:
         ranges = cursor.ranges[::-1]
         for first, last in ranges:
             self.holdings.hand_out(first, last)
-            self._use_permits(last - first + 1)
+            self._use_permits((last - first + 1) * cursor.batch.permits)
+        self._use_permit_bytes(cursor.batch)
         self.nack(ranges, cursor.batch.redelivery_count)
 
     def _enroll(self, txn: Transaction) -> TransactionAcks:

@@ -11,12 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.backpressure import PendingBudget
-from magnetar.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, Properties, cut
+from magnetar.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, Properties, cut, size_of
 from magnetar.cluster import TopicRoute
 from magnetar.config import ProducerConfig
 from magnetar.connection import Connection
-from magnetar.pipeline import FRAME_OVERHEAD_BYTES, Item, Pipeline, copy_error
+from magnetar.pipeline import Item, Pipeline, copy_error
 from magnetar.runtime import Runtime
+from magnetar_core.batch import split
 from magnetar_core.errors import (
     InvalidArgument,
     MagnetarError,
@@ -29,6 +30,11 @@ from magnetar_core.wire import broker_pb2, common_pb2
 log = logging.getLogger("magnetar")
 
 Receipt = asyncio.Future[common_pb2.MessageIdData]
+
+# What header, offsets and checksum may add to a batch of one message.
+BATCH_OVERHEAD_BYTES = 1024
+# Larger pieces are stored slower, smaller ones cost more commands.
+PART_BYTES_MAX = 1 << 20
 
 
 class ClosedBatch(Item):
@@ -157,7 +163,8 @@ class PartitionSender:
         """Append a message; nobody waits for it in particular.
 
         Raises:
-            MessageTooLarge: it does not fit a frame. No effect.
+            MessageTooLarge: it has to be sent in parts, and this is no transaction's sender; or
+                it is more than message_bytes_max. No effect.
             MagnetarError: the transaction failed before. No effect.
         """
         if type(value) is not bytes:
@@ -170,7 +177,9 @@ class PartitionSender:
         config = self._config
         batch = self._open
         if size + batch.size > config.batch_bytes_max:
-            self._check_size(size)
+            if self.needs_parts(value, key, properties):
+                self._add_parts(value, key, properties, event_time_ms, receipt=None)
+                return
             if batch.count:
                 self.close_batch()
                 batch = self._open
@@ -194,6 +203,11 @@ class PartitionSender:
         Raises: as `add`.
         """
         value = as_bytes(value, "a value")
+        if self.needs_parts(value, key, properties):
+            whole = self._new_receipt()
+            count = self._add_parts(value, key, properties, event_time_ms, receipt=whole)
+            # The receipt is the last part's: its place is so many before that.
+            return 1 - count, whole
         if self._open.count and (
             self._open.size + len(value) + len(key or b"") + MESSAGE_OVERHEAD_BYTES
             > self._config.batch_bytes_max
@@ -225,9 +239,6 @@ class PartitionSender:
                 batch_messages_max=config.batch_messages_max,
             )
         )
-        for _, _, size in pieces:
-            if size > config.batch_bytes_max:
-                self._check_size(size)
         last = len(pieces) - 1
         for number, (start, stop, size) in enumerate(pieces):
             if stop > start:
@@ -323,14 +334,60 @@ class PartitionSender:
         else:
             self._linger = loop.call_soon(self.close_batch)
 
-    def _check_size(self, size: int) -> None:
+    def needs_parts(self, value: bytes, key: bytes | None, properties: Properties | None) -> bool:
+        """Whether a message is too large for one batch."""
+        size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
+        return size > self._config.batch_bytes_max and size > self._whole_bytes_max
+
+    @property
+    def _whole_bytes_max(self) -> int:
+        """Of the columns of a batch with one message."""
+        limit = self._config.whole_bytes_max
         session = self.connection().live_session
         if session is not None:
-            limit = session.frame_bytes_max - FRAME_OVERHEAD_BYTES
-            if size > limit:
-                raise MessageTooLarge(
-                    f"a message of {size} bytes; the server takes {limit}", limit=limit
-                )
+            limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
+        return limit
+
+    def _add_parts(
+        self,
+        value: bytes,
+        key: bytes | None,
+        properties: Properties | None,
+        event_time_ms: int | None,
+        *,
+        receipt: Receipt | None,
+    ) -> int:
+        """Send a message as parts, right after all that was added before; returns how many.
+
+        Args:
+            receipt: told what becomes of the last part.
+        Raises: as `add`.
+        """
+        if self.plain is None:
+            raise MessageTooLarge(
+                f"a message of {len(value)} bytes has to be sent in parts, which takes a"
+                " transaction: use send() or enqueue()"
+            )
+        limit = self._config.message_bytes_max
+        if len(value) > limit:
+            raise MessageTooLarge(
+                f"a message of {len(value)} bytes exceeds message_bytes_max, {limit}",
+                message_bytes_max=limit,
+            )
+        if self.failure is not None:
+            raise copy_error(self.failure)
+        message = OpenBatch()
+        message.add(value, key, properties, event_time_ms)
+        parts = split(self._encode(message), min(PART_BYTES_MAX, self._whole_bytes_max))
+        self.close_batch()
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            awaited = int(is_last and receipt is not None)
+            batch = ClosedBatch(part, 1, len(part), receipt if is_last else None, awaited)
+            self._number(batch)
+            self._submit(batch, self._runtime.config.send_timeout_ms)
+        self._on_batch_closed(self.name.partition)
+        return len(parts)
 
     def _new_receipt(self) -> Receipt:
         receipt: Receipt = self._runtime.loop.create_future()

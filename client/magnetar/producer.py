@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,13 +36,20 @@ class Producer:
         route: TopicRoute,
         config: ProducerConfig,
         budget: PendingBudget,
+        *,
+        begin: Callable[[], Awaitable[Transaction]],
         on_close: Callable[[Producer], None],
     ) -> None:
+        """
+        Args:
+            begin: a transaction, for a message that needs one.
+        """
         self.producer_id = runtime.new_id()
         self._runtime = runtime
         self._route = route
         self._config = config
         self._budget = budget
+        self._begin = begin
         self._on_close = on_close
         self._closed = False
         self._plain: list[PartitionSender] = [
@@ -85,12 +92,13 @@ class Producer:
         """Send a message and wait until the broker holds it durably.
 
         A message of a transaction gets its id only with the commit marker: the answer is then a
-        TxnSend. Cancelling takes nothing back.
+        TxnSend. So is it for a message that is too large for a batch, which is sent in parts, in a
+        transaction of its own. Cancelling takes nothing back.
 
         Args:
             event_time_ms: the application's own time, milliseconds since the Unix epoch.
         Raises:
-            MessageTooLarge: it does not fit a frame. No effect.
+            MessageTooLarge: more than message_bytes_max. No effect.
             OutcomeUnknown: no answer in time; it may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
             MagnetarError: what the broker answered.
@@ -98,6 +106,16 @@ class Producer:
         if self._budget.full:
             await self._budget.room()
         sender = self._sender(key, partition, txn)
+        if txn is None and sender.needs_parts(value, key, properties):
+            async with await self._begin() as own:
+                return await self.send(
+                    value,
+                    key,
+                    properties=properties,
+                    event_time_ms=event_time_ms,
+                    partition=sender.name.partition,
+                    txn=own,
+                )
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         if txn is not None:
             txn.begin_soon()
@@ -123,6 +141,8 @@ class Producer:
 
         Raises:
             QuotaExceeded: too much is unacknowledged. No effect; flush, or use `enqueue`.
+            MessageTooLarge: it has to be sent in parts, which takes a transaction. No effect; use
+                `send` or `enqueue`, or give a transaction.
         """
         if self._budget.full:
             raise QuotaExceeded(
@@ -140,10 +160,22 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """As send_nowait, but wait while too much is unacknowledged."""
+        """As send_nowait, but wait while too much is unacknowledged.
+
+        And until a message is stored that has to be sent in parts.
+        """
         if self._budget.full:
             await self._budget.room()
         sender = self._sender(key, partition, txn)
+        if txn is None and sender.needs_parts(value, key, properties):
+            await self.send(
+                value,
+                key,
+                properties=properties,
+                event_time_ms=event_time_ms,
+                partition=sender.name.partition,
+            )
+            return
         sender.add(value, key, properties, event_time_ms)
         if sender.is_empty:
             # A batch is full: let it leave, and others have their turn.
@@ -161,13 +193,19 @@ class Producer:
 
         Raises:
             InvalidArgument: not bytes, or not as many keys as values. No effect.
-            MessageTooLarge: one does not fit a frame. What went before it is enqueued.
+            MessageTooLarge: one is too large. What went before it is enqueued.
         """
         for column in (values, keys):
             if column is not None and not set(map(type, column)) <= {bytes}:
                 raise InvalidArgument("values and keys must be bytes")
         if keys is not None and len(keys) != len(values):
             raise InvalidArgument(f"{len(keys)} keys for {len(values)} values")
+        if values and max(map(len, values)) > self._config.batch_bytes_max:
+            # Rare, and each of them a batch or more of its own.
+            for number, value in enumerate(values):
+                key = None if keys is None else keys[number]
+                await self.enqueue(value, key, partition=partition, txn=txn)
+            return
         step = self._config.batch_messages_max
         for start in range(0, len(values), step):
             if self._budget.full:

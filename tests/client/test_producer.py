@@ -204,14 +204,18 @@ def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     run(test, dataclasses.replace(FAST, send_timeout_ms=20))
 
 
-def test_a_message_beyond_the_servers_frame_is_refused_before_it_is_sent() -> None:
+def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        producer = await client.create_producer("flights", batch_bytes_max=1_000)
+        producer = await client.create_producer(
+            "flights", batch_bytes_max=1_000, message_bytes_max=1 << 20
+        )
         with pytest.raises(MessageTooLarge):
-            await producer.send(b"x" * (1 << 20))
+            await producer.send(b"x" * ((1 << 20) + 1))
         with pytest.raises(MessageTooLarge):
-            await producer.send_many([b"a", b"x" * (1 << 20)])
+            await producer.send_many([b"x" * ((1 << 20) + 1), b"a"])
+        with pytest.raises(MessageTooLarge, match="enqueue"):
+            producer.send_nowait(b"x" * (1 << 20))
         await producer.send(b"y" * 5_000)  # A batch of its own.
         assert partition.messages == [b"y" * 5_000]
         assert len(cluster.commands("send")) == 1

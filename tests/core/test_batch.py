@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar_core import batch
-from magnetar_core.batch import Codec
+from magnetar_core.batch import Codec, Part
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MagnetarError
 
 codecs = st.sampled_from(list(Codec))
@@ -123,3 +123,26 @@ def test_offsets_that_fall_are_refused() -> None:
     assert damaged != encoded
     with pytest.raises(MagnetarError):
         batch.decode(damaged, verify=False)
+
+
+@given(st.binary(min_size=1, max_size=3_000), st.integers(1, 1_000), codecs)
+def test_parts_are_pieces_of_one_message(value: bytes, piece_bytes_max: int, codec: Codec) -> None:
+    whole = batch.encode([value], codec=codec)
+    parts = batch.split(whole, piece_bytes_max)
+    assert len(parts) >= 2
+    kinds = [batch.part_of(part) for part in parts]
+    assert kinds == [Part.FIRST, *[Part.MIDDLE] * (len(parts) - 2), Part.LAST]
+    assert all(len(batch.piece_of(part)) <= piece_bytes_max for part in parts)
+    assert all(batch.read_header(part).count == 1 for part in parts)
+    assert batch.part_of(whole) is Part.WHOLE
+    assert batch.decode(batch.join(parts)).values() == [value]
+
+
+def test_a_part_is_not_taken_for_a_message() -> None:
+    first, second = batch.split(batch.encode([b"x"]), 1_000)
+    with pytest.raises(InvalidArgument):
+        batch.decode(first)
+    damaged = bytearray(second)
+    damaged[-6] ^= 1
+    with pytest.raises(ChecksumMismatch):
+        batch.join([first, bytes(damaged)])

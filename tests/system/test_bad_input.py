@@ -110,7 +110,14 @@ MISTAKES: dict[str, tuple[Attempt, type[MagnetarError]]] = {
         magnetar.InvalidTxnState,
     ),
     "conflicting ack": (lambda s: s.conflicting_ack(), magnetar.TransactionConflict),
-    "oversized message": (lambda s: s.producer.send(bytes(2 << 20)), magnetar.MessageTooLarge),
+    "oversized message": (
+        lambda s: s.producer.send(bytes((256 << 20) + 1)),
+        magnetar.MessageTooLarge,
+    ),
+    "oversized batch": (
+        lambda s: s.send_by_hand(batch=encode([bytes(2 << 20)])),
+        magnetar.MessageTooLarge,
+    ),
     "timeout beyond the limit": (
         lambda s: s.client.begin_transaction(timeout_s=901),
         magnetar.InvalidArgument,

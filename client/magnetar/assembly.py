@@ -1,0 +1,62 @@
+"""Puts messages together that were sent in parts.
+
+The parts of a message lie side by side in a transaction, so they come one after the other. A part
+whose beginning does not come belongs to a message that a seek has cut: it cannot be read.
+Source: PIP-31, Atomic Produce.
+"""
+
+from __future__ import annotations
+
+from magnetar.message import AssembledBatch, ReceivedBatch
+from magnetar_core.batch import Part, part_of
+from magnetar_core.errors import MessageTooLarge
+
+
+class Assembly:
+    """Of one partition. Args: bytes_max: of one message."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[ReceivedBatch] = []
+        self._byte_count = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, batch: ReceivedBatch) -> tuple[AssembledBatch | None, list[ReceivedBatch]]:
+        """The next part has come.
+
+        Returns:
+            The message, if it is whole now; and the parts that belong to none.
+        Raises:
+            MessageTooLarge: more than bytes_max.
+            ChecksumMismatch, InvalidArgument: a part is damaged.
+        """
+        part = part_of(batch.data)
+        cut: list[ReceivedBatch] = []
+        follows = self._parts and batch.first_offset == self._parts[-1].last_offset + 1
+        if part is Part.FIRST or not follows:
+            cut = self._parts
+            self.clear()
+        if part is not Part.FIRST and not self._parts:
+            return None, [*cut, batch]
+        self._parts.append(batch)
+        self._byte_count += len(batch.data)
+        if self._byte_count > self._bytes_max:
+            self.clear()
+            raise MessageTooLarge(
+                f"a message of more than {self._bytes_max} bytes at offset {batch.first_offset}:"
+                " raise message_bytes_max",
+                message_bytes_max=self._bytes_max,
+            )
+        if part is not Part.LAST:
+            return None, cut
+        parts = self._parts
+        self.clear()
+        return AssembledBatch(parts), cut
+
+    def clear(self) -> None:
+        """What has come so far comes again."""
+        self._parts = []
+        self._byte_count = 0
