@@ -34,6 +34,7 @@ from magnetar_core.grpc_transport import (
     COMMON_OPTIONS,
     KEEPALIVE_INTERVAL_MS,
     PACKAGE,
+    RECEIVE_LIMIT,
 )
 from magnetar_core.outbox import Outbox
 from magnetar_core.transport import Session
@@ -93,8 +94,8 @@ class GrpcServer:
         self._stopping = False
         self._sessions: set[_ServerSession] = set()
         self._health = health.aio.HealthServicer()
-        limit = ("grpc.max_receive_message_length", config.frame_bytes_max)
-        self._server = grpc.aio.server(options=(*SERVER_OPTIONS, limit))
+        options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
+        self._server = grpc.aio.server(options=tuple(options.items()))
         self.port = 0
 
     @property

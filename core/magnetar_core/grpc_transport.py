@@ -34,9 +34,10 @@ GRPC_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + (1 << 20)
 ACCEPTED_KEY = "magnetar-service"
 OUTBOX_BYTES_HIGH = 4 << 20
 
+RECEIVE_LIMIT = "grpc.max_receive_message_length"
 COMMON_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),
+    (RECEIVE_LIMIT, GRPC_MESSAGE_BYTES_MAX),
     ("grpc.keepalive_time_ms", KEEPALIVE_INTERVAL_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),

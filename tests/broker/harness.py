@@ -97,6 +97,12 @@ class Client:
             for message in messages_of(batch)
         ]
 
+    def parts(self) -> list[int]:
+        """Offsets of the batches pushed, opened or not, in order."""
+        return [
+            one.entry_id + one.first_index for deliver in self.delivered for one in deliver.batches
+        ]
+
     def offsets(self) -> list[int]:
         return [offset for offset, _ in self.messages()]
 

@@ -20,6 +20,7 @@ from tests.broker.harness import (
 
 from magnetar_broker import keys
 from magnetar_broker.retention import trim_partition
+from magnetar_core.batch import encode, split
 from magnetar_core.errors import (
     DataLoss,
     DiskFull,
@@ -216,5 +217,80 @@ def test_whether_there_is_a_txnlog_survives() -> None:
         await world.client.ask(end(T1, common.ABORT))
         await world.restart()
         assert await described(world) == [True, False]
+
+    run(scenario)
+
+
+def test_a_consumer_gets_no_more_bytes_than_it_has_permits_for() -> None:
+    """The last batch may exceed them; without any, messages alone count."""
+
+    async def scenario(world: World) -> None:
+        def give(permits: int, permit_bytes: int) -> wire.CommandFlow:
+            return wire.CommandFlow(
+                subscription=subscription(),
+                consumer_id=1,
+                permits=permits,
+                permit_bytes=permit_bytes,
+            )
+
+        size = len(send(b"x" * 100).batch)
+        for sequence in range(6):
+            await world.client.ask(send(b"x" * 100, sequence=sequence))
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(give(100, size + 1))
+        await world.settle()
+        assert world.client.offsets() == [0, 1]
+        world.client.tell(give(1, 1))
+        await world.settle()
+        assert world.client.offsets() == [0, 1], "they cover what the last one exceeded"
+        world.client.tell(give(1, size))
+        await world.settle()
+        assert world.client.offsets() == [0, 1, 2]
+        world.client.tell(give(1, 10 * size))
+        await world.settle()
+        assert world.client.offsets() == [0, 1, 2, 3, 4, 5]
+
+    run(scenario)
+
+
+def test_parts_of_a_message_go_where_the_first_one_went() -> None:
+    """Also when it has no permits left, and others have; also when they go out again."""
+
+    async def scenario(world: World) -> None:
+        parts = split(encode([bytes(400)]), 100)
+        client, other = world.client, Client(world)
+        for one, consumer in ((client, 1), (other, 2)):
+            await one.ask(subscribe(consumer=consumer, kind=wire.SHARED))
+        for sequence, part in enumerate(parts):
+            command = send(b"", in_txn=T1, sequence=sequence)
+            command.batch = part
+            await client.ask(command)
+        last = len(parts) - 1
+        await client.ask(end(T1))
+        await client.ask(send(b"after"))
+        client.tell(flow(2, consumer=1))
+        other.tell(flow(2, consumer=2))
+        await world.settle()
+        first, second = sorted((client, other), key=lambda one: len(one.parts()), reverse=True)
+        assert first.parts() == [0, 1]
+        assert second.parts() == [], "the next part waits for who got the first"
+        first.tell(flow(100, consumer=1 if first is client else 2))
+        await world.settle()
+        assert first.parts() == list(range(last + 1))
+        assert second.parts() == [last + 1]
+        await first.close()
+        second.tell(flow(100, consumer=2 if first is client else 1))
+        await world.settle()
+        assert second.parts() == [last + 1, *range(last + 1)]
+
+    run(scenario)
+
+
+def test_parts_outside_a_transaction_are_refused() -> None:
+    async def scenario(world: World) -> None:
+        command = send(b"")
+        command.batch = split(encode([bytes(400)]), 100)[0]
+        with pytest.raises(InvalidArgument):
+            await world.client.ask(command)
 
     run(scenario)

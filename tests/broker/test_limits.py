@@ -142,3 +142,30 @@ def test_writers_in_a_transaction() -> None:
         await world.client.ask(send(b"x", in_txn=txn(1), producer=2, sequence=1))
 
     run(scenario, txn_writers_max=2)
+
+
+def test_bytes_of_open_transactions() -> None:
+    """Of one connection and of all; an end makes room again, and a restart forgets nothing."""
+    size = len(encode([b"x" * 100]))
+
+    async def scenario(world: World) -> None:
+        first, second = world.client, Client(world)
+        value = b"x" * 100
+        for sequence in range(2):
+            await first.ask(send(value, in_txn=txn(1), sequence=sequence))
+        error = await refused(first, send(value, in_txn=txn(2)), QuotaExceeded)
+        assert "session_open_txn_bytes_max" in error.details
+        await first.ask(send(value, in_txn=txn(1), sequence=1))  # A repeat takes no room.
+        await first.ask(send(value))  # Nor does what is in no transaction.
+        await second.ask(send(value, in_txn=txn(3)))
+        error = await refused(second, send(value, in_txn=txn(4)), QuotaExceeded)
+        assert "open_txn_bytes_max" in error.details
+        await world.restart()
+        error = await refused(world.client, send(value, in_txn=txn(4)), QuotaExceeded)
+        assert "open_txn_bytes_max" in error.details
+        await world.client.ask(end(txn(1), common.ABORT))
+        for number in (4, 5):
+            await world.client.ask(send(value, in_txn=txn(number)))
+        await refused(world.client, send(value, in_txn=txn(6)), QuotaExceeded)
+
+    run(scenario, open_txn_bytes_max=3 * size, session_open_txn_bytes_max=2 * size)

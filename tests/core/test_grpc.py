@@ -379,3 +379,17 @@ def test_metrics_are_served_on_loopback() -> None:
             MetricsEndpoint(registry, host="127.0.0.1", port=port)
     finally:
         endpoint.close()
+
+
+def test_a_frame_beyond_the_limit_ends_the_conversation_and_clients_are_told_the_limit() -> None:
+    limit = 4 << 20
+
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        assert world.fake.sessions[0].frame_bytes_max == limit
+        link.write(frame(send(0, limit - 200)))
+        await world.received_at_least(1)
+        link.write(frame(send(1, limit + 1)))
+        await world.closed.wait()
+
+    play(scenario, ListenConfig(frame_bytes_max=limit, stop_grace_ms=100))

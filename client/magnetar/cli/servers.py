@@ -101,7 +101,7 @@ def broker(**options: Any) -> None:
     from magnetar_broker.broker import Broker
     from magnetar_broker.config import BrokerConfig, MemberAddress
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
-    from magnetar_core.config import ListenConfig
+    from magnetar_core.config import InvalidConfig, ListenConfig
     from magnetar_core.settings import Sources, resolve
 
     membership = _membership(options)
@@ -122,6 +122,11 @@ def broker(**options: Any) -> None:
         given["membership_version"] = membership.version
         given["cluster_hash"] = membership.hash
     resolved = resolve(BrokerConfig, "broker", sources, beside=[ListenConfig], **given)
+    if resolved.settings.batch_bytes_max > listen.frame_bytes_max // 2:
+        raise InvalidConfig(
+            f"batch_bytes_max is {resolved.settings.batch_bytes_max}, but must be at most half of"
+            f" frame_bytes_max, {listen.frame_bytes_max}: raise that, or lower this"
+        )
 
     def build(world: World) -> Component:
         config = resolved.settings
