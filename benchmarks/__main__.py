@@ -30,11 +30,12 @@ CEILINGS: dict[str, tuple[str, ...]] = {
 )  # fmt: skip
 @click.option("--at-once", type=int, multiple=True, default=[1, 16, 64, 256])
 @click.option("--seconds", type=float, default=5.0, help="For each measurement of that kind.")
-@click.option("--transaction-message-bytes", type=int, default=1024)
+@click.option("--transaction-message-bytes", type=click.IntRange(min=8), default=1024)
 @click.option("--transaction-partitions", type=int, default=2, help="Each gets one message.")
+@click.option("--transaction-inputs", type=int, default=1, help="Messages that each acknowledges.")
 @click.option(
     "--await-sends", is_flag=True,
-    help="Wait for the messages before EndTxn, and measure EndTxn alone.",
+    help="Wait for the messages and acks before EndTxn, and measure EndTxn alone.",
 )  # fmt: skip
 @click.option(
     "--beside-open", type=int, default=0,
@@ -60,6 +61,7 @@ def main(
     seconds: float,
     transaction_message_bytes: int,
     transaction_partitions: int,
+    transaction_inputs: int,
     await_sends: bool,
     beside_open: int,
     topic_partitions: int,
@@ -84,10 +86,13 @@ def main(
                 servers,
                 concurrencies=at_once,
                 seconds=seconds,
-                message_bytes=transaction_message_bytes,
-                partitions_per_transaction=transaction_partitions,
-                topic_partitions=topic_partitions,
-                await_sends=await_sends,
+                shape=small_transactions.Shape(
+                    message_bytes=transaction_message_bytes,
+                    partitions=topic_partitions,
+                    partitions_written=transaction_partitions,
+                    inputs=transaction_inputs,
+                    await_sends=await_sends,
+                ),
                 beside_open_messages=beside_open,
             )
         if workload == "recovery":
@@ -119,6 +124,8 @@ def main(
                 concurrencies=at_once,
                 seconds=seconds,
                 message_bytes=transaction_message_bytes,
+                partitions=transaction_partitions,
+                inputs=transaction_inputs,
             )
         elif workload == "produce":
             found = ceiling.measure_stream(addresses, total_bytes=stream_bytes)

@@ -15,20 +15,29 @@ class Result:
     """One line of the table.
 
     Attributes:
+        scale: the number that the variant varies: transactions at once, bytes of a message, or
+            entries stored.
         per_s: transactions or messages in a second; None where only latency was measured.
         mb_per_s: payload alone, in units of 10^6 bytes.
         p50_ms, p99_ms: of what `latency_of` names.
         cpu_us: of client, broker and coordinator for each transaction or message.
+        ceilings: names of the lines whose payload rate is the most that this one could reach.
     """
 
     workload: str
     variant: str
+    scale: int | None = None
     per_s: float | None = None
     mb_per_s: float | None = None
     latency_of: str | None = None
     p50_ms: float | None = None
     p99_ms: float | None = None
     cpu_us: tuple[float, ...] | None = None
+    ceilings: tuple[str, ...] = ()
+
+
+def line_name(workload: str, variant: str) -> str:
+    return f"{workload}, {variant}"
 
 
 def quantile(sorted_values: Sequence[float], fraction: float) -> float:

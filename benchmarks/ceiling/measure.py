@@ -13,7 +13,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.ceiling.bare import ROWS, Peer
-from benchmarks.ceiling.server import ADD, BYTES, END, NEW, PARTITIONS, SEND
+from benchmarks.ceiling.server import (
+    ACK,
+    ACK_BYTES,
+    ADD,
+    ADD_SUBSCRIPTION,
+    BYTES,
+    END,
+    NAME_BYTES,
+    NEW,
+    SEND,
+)
 from benchmarks.results import Result, latencies_ms
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import WriteBatch
@@ -57,11 +67,22 @@ def bare_servers(parent: Path | None, *roles: str) -> Iterator[dict[str, str]]:
 
 
 async def measure_transactions(
-    addresses: dict[str, str], *, concurrencies: tuple[int, ...], seconds: float, message_bytes: int
+    addresses: dict[str, str],
+    *,
+    concurrencies: tuple[int, ...],
+    seconds: float,
+    message_bytes: int,
+    partitions: int,
+    inputs: int,
 ) -> AsyncIterator[Result]:
-    """NewTxn, AddPartition, a message to each of two partitions, EndTxn; each step durable."""
+    """NewTxn; AddPartition and AddSubscription; the messages and acks; EndTxn. All durable."""
     broker, coordinator = Peer(addresses["broker"]), Peer(addresses["coordinator"])
     value = bytes(message_bytes)
+    ack = bytes(ACK_BYTES)
+    additions = [(ADD, bytes(NAME_BYTES * partitions))]
+    if inputs:
+        additions.append((ADD_SUBSCRIPTION, bytes(NAME_BYTES * inputs)))
+    writes = [(SEND, value)] * partitions + [(ACK, ack)] * inputs
     latencies_s: list[float] = []
     deadline_s = 0.0
 
@@ -69,8 +90,8 @@ async def measure_transactions(
         while time.perf_counter() < deadline_s:
             txn = await coordinator.wait(NEW, 0)
             began_s = time.perf_counter()
-            await coordinator.wait(ADD, txn)
-            await asyncio.gather(*(broker.wait(SEND, txn, value) for _ in range(PARTITIONS)))
+            await asyncio.gather(*(coordinator.wait(kind, txn, names) for kind, names in additions))
+            await asyncio.gather(*(broker.wait(kind, txn, payload) for kind, payload in writes))
             await coordinator.wait(END, txn)
             latencies_s.append(time.perf_counter() - began_s)
 
@@ -86,8 +107,9 @@ async def measure_transactions(
         yield Result(
             workload="bare transactions",
             variant=f"{concurrency} at once",
+            scale=concurrency,
             per_s=count / elapsed_s,
-            mb_per_s=count / elapsed_s * PARTITIONS * message_bytes / 1e6,
+            mb_per_s=count / elapsed_s * partitions * message_bytes / 1e6,
             latency_of="all but NewTxn",
             p50_ms=p50_ms,
             p99_ms=p99_ms,
