@@ -37,6 +37,11 @@ class Servers:
         pairs = zip(since_s, self.cpu_s(), strict=True)
         return tuple((now_s - then_s) * 1e6 / count for then_s, now_s in pairs)
 
+    def resident_bytes(self) -> tuple[int, int]:
+        """Of the broker and the coordinator."""
+        broker, coordinator = map(psutil.Process, (self.broker_pid, self.coordinator_pid))
+        return broker.memory_info().rss, coordinator.memory_info().rss
+
     def ready(self) -> dict[str, Any]:
         """What the supervisor says of its servers now; empty while one is away."""
         try:

@@ -31,6 +31,16 @@ from magnetar_storage.store import WriteBatch
 WARM_UP_S = 0.5
 FRAME_BYTES = 256 << 10
 FRAMES_UNDER_WAY = 16
+STREAM_VARIANT = f"{FRAME_BYTES >> 10} KiB frames"
+# Rows of a group, and bytes of a row; the last is as a broker stores full batches.
+GROUPS = ((1, 1 << 10), (100, 1 << 10), (4, 256 << 10))
+
+
+def _group_variant(rows: int, row_bytes: int) -> str:
+    return f"groups of {rows} x {row_bytes >> 10} KiB"
+
+
+STORE_VARIANT = _group_variant(*GROUPS[-1])
 
 
 @contextmanager
@@ -135,7 +145,7 @@ async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> Asyn
     sink.close()
     yield Result(
         workload="bare stream",
-        variant=f"{FRAME_BYTES >> 10} KiB frames",
+        variant=STREAM_VARIANT,
         per_s=count / elapsed_s,
         mb_per_s=count * FRAME_BYTES / elapsed_s / 1e6,
     )
@@ -146,7 +156,7 @@ async def measure_store(parent: Path | None, *, seconds: float) -> AsyncIterator
     with TemporaryDirectory(prefix="magnetar-ceiling-", dir=parent) as directory:
         store = RocksStore.open(directory, [ROWS], payload_families=[ROWS])
         number = 0
-        for rows, row_bytes in ((1, 1 << 10), (100, 1 << 10), (4, 256 << 10)):
+        for rows, row_bytes in GROUPS:
             value = bytes(row_bytes)
             latencies_s: list[float] = []
             deadline_s = time.perf_counter() + seconds
@@ -162,7 +172,7 @@ async def measure_store(parent: Path | None, *, seconds: float) -> AsyncIterator
             p50_ms, p99_ms = latencies_ms(latencies_s)
             yield Result(
                 workload="bare store",
-                variant=f"groups of {rows} x {row_bytes >> 10} KiB",
+                variant=_group_variant(rows, row_bytes),
                 per_s=per_s,
                 mb_per_s=per_s * rows * row_bytes / 1e6,
                 latency_of="write and sync",

@@ -14,8 +14,8 @@ from magnetar_storage.rocks import RocksStore
 
 NEW, ADD, ADD_SUBSCRIPTION, END, SEND, ACK, END_PART, END_ACKS, BYTES = range(1, 10)
 # Of a partition's or subscription's name, and of an ack, as they travel and are stored.
-NAME_BYTES = 48
-ACK_BYTES = 64
+NAME_BYTES = 40
+ACK_BYTES = 69
 
 Reply = Callable[[int], None]
 
