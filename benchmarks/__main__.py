@@ -9,6 +9,7 @@ import click
 
 from benchmarks.plan import WORKLOADS, Plan
 from benchmarks.results import from_json, print_table, to_json
+from benchmarks.runner import run
 from benchmarks.workloads import measure
 
 
@@ -52,16 +53,15 @@ from benchmarks.workloads import measure
     help="All measurements so often, in turn; the table shows medians (least-greatest).",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="With every repetition.")
-@click.pass_context
-def main(context: click.Context, workloads: tuple[str, ...], as_json: bool, **options: Any) -> None:
+def main(workloads: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Measure a broker, a coordinator and one client, each a process of its own, on loopback.
 
     Without options: the canonical workload, small transactions, every step durable.
     """
-    if context.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
     plan = Plan(workloads=WORKLOADS if "all" in workloads else workloads, **options)
-    results = list(measure(plan))
+    results = run(measure(plan))
     if as_json:
         print(to_json(results))
     else:
@@ -73,6 +73,22 @@ def main(context: click.Context, workloads: tuple[str, ...], as_json: bool, **op
 def table(results: Path) -> None:
     """Show RESULTS, what --json printed, as a table."""
     print_table(from_json(results.read_text()))
+
+
+@main.command()
+@click.argument("results", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option(
+    "--out", "directory", type=click.Path(file_okay=False, path_type=Path),
+    default=Path("benchmarks/plots"),
+)  # fmt: skip
+def plot(results: Path, directory: Path) -> None:
+    """Draw RESULTS, what --json printed, as SVG files."""
+    # Here, so that measuring needs no matplotlib.
+    from benchmarks.plots import draw_all
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in draw_all(from_json(results.read_text()), directory):
+        print(path)
 
 
 main(prog_name="python -m benchmarks")

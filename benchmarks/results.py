@@ -122,8 +122,8 @@ def print_table(results: Sequence[Result]) -> None:
             " + ".join(f"{some:.0f}" for some in line.medians("cpu_us")),
             " + ".join(f"{some:,.0f}" for some in line.medians("bytes_each")),
         )
-    # Wide enough for every line, wherever it goes.
-    Console(width=260).print(table)
+    # Wider than any line: it is never folded, wherever it goes.
+    Console(width=1_000).print(table)
 
 
 def to_json(results: Sequence[Result]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import magnetar
 from benchmarks import memory, recovery, small_transactions, streams, tailing
 from benchmarks.ceiling import measure as ceiling
 from benchmarks.plan import Plan
 from benchmarks.results import Result
-from benchmarks.runner import run
 from benchmarks.servers import Servers, started
 from magnetar import Client
 
@@ -26,8 +25,9 @@ BARE_SERVERS: dict[str, tuple[str, ...]] = {
 }
 
 
-def measure(plan: Plan) -> Iterator[Result]:
-    """Yield every line as often as the plan says: each time all of them, one after the other."""
+async def measure(plan: Plan) -> list[Result]:
+    """Every line as often as the plan says: each time all of them, one after the other."""
+    results: list[Result] = []
     for _ in range(plan.repeat):
         measured: set[str] = set()
         for workload in plan.workloads:
@@ -35,22 +35,20 @@ def measure(plan: Plan) -> Iterator[Result]:
                 for name in CEILINGS.get(workload, ()):
                     if name not in measured:
                         measured.add(name)
-                        yield from _measure_ceiling(plan, name)
-            with started(plan.data_dir, restart=workload == "recovery") as servers:
-                yield from run(_measure(plan, servers, workload))
+                        results += await _measure_ceiling(plan, name)
+            results += await _measure(plan, workload)
+    return results
 
 
-def _measure_ceiling(plan: Plan, name: str) -> list[Result]:
-    async def measure() -> list[Result]:
+async def _measure_ceiling(plan: Plan, name: str) -> list[Result]:
+    with ceiling.bare_servers(plan.data_dir, *BARE_SERVERS[name]) as addresses:
         return [result async for result in _begin_ceiling(plan, name, addresses)]
 
-    with ceiling.bare_servers(plan.data_dir, *BARE_SERVERS[name]) as addresses:
-        return run(measure())
 
-
-async def _measure(plan: Plan, servers: Servers, workload: str) -> list[Result]:
-    async with await magnetar.connect(servers.address) as client:
-        return [result async for result in _begin(plan, client, servers, workload)]
+async def _measure(plan: Plan, workload: str) -> list[Result]:
+    with started(plan.data_dir, restart=workload == "recovery") as servers:
+        async with await magnetar.connect(servers.address) as client:
+            return [result async for result in _begin(plan, client, servers, workload)]
 
 
 def _begin_ceiling(plan: Plan, name: str, addresses: dict[str, str]) -> AsyncIterator[Result]:

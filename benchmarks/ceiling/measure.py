@@ -124,8 +124,8 @@ async def measure_transactions(
             p50_ms=p50_ms,
             p99_ms=p99_ms,
         )
-    broker.close()
-    coordinator.close()
+    await broker.close()
+    await coordinator.close()
 
 
 async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> AsyncIterator[Result]:
@@ -142,7 +142,7 @@ async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> Asyn
     began_s = time.perf_counter()
     await asyncio.gather(*(send() for _ in range(FRAMES_UNDER_WAY)))
     elapsed_s = time.perf_counter() - began_s
-    sink.close()
+    await sink.close()
     yield Result(
         workload="bare stream",
         variant=STREAM_VARIANT,
