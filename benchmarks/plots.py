@@ -83,11 +83,11 @@ def _draw_streams(axes: Axes, lines: Sequence[Line]) -> bool:
     for line, style in zip(
         (one for one in lines if one.first.name in ceilings), ("--", ":"), strict=False
     ):
-        label = f"{line.first.workload}, for 1 KiB and more"
-        axes.axvline(_median(line, "mb_per_s"), color="black", linestyle=style, label=label)
+        rate = _median(line, "mb_per_s")
+        axes.axvline(rate, color="black", linestyle=style, label=line.first.workload)
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
-    axes.set_xlabel("MB/s of payload")
+    axes.set_xlabel("MB/s of payload (the bare ones: in pieces of 256 KiB)")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     return bool(bars)

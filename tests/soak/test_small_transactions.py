@@ -123,7 +123,6 @@ def test_memory_and_disk_stay_what_they_are(tmp_path: Path) -> None:
             run(program(servers))
     finally:
         _write(samples, tmp_path / "samples.csv")
-    assert samples[-1].finished > TRANSACTIONS * 0.9
     seconds = samples[-1].at_s - samples[0].at_s
     print(f"\n{TRANSACTIONS / seconds:,.0f} transactions/s; {tmp_path / 'samples.csv'}")
     grown = [
