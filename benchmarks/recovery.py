@@ -29,7 +29,7 @@ async def measure(
     for count in entry_counts:
         await _store_entries(client, count - stored)
         stored = count
-        async for result in _kill_both(client, servers, f"{count:,} entries"):
+        async for result in _kill_both(client, servers, f"{count:,} entries", scale=count):
             yield result
     await _open_transactions(client, open_count)
     variant = f"{stored:,} entries, {open_count:,} open transactions"
@@ -61,7 +61,9 @@ async def _open_transactions(client: Client, count: int) -> None:
     await asyncio.gather(*(begin() for _ in range(count)))
 
 
-async def _kill_both(client: Client, servers: Servers, variant: str) -> AsyncIterator[Result]:
+async def _kill_both(
+    client: Client, servers: Servers, variant: str, scale: int | None = None
+) -> AsyncIterator[Result]:
     for kind in ("broker", "coordinator"):
         killed = servers.ready()[kind]["pid"]
         began_s = time.perf_counter()
@@ -78,6 +80,7 @@ async def _kill_both(client: Client, servers: Servers, variant: str) -> AsyncIte
             yield Result(
                 workload="recovery",
                 variant=f"{kind}, {variant}",
+                scale=scale,
                 latency_of=latency_of,
                 p50_ms=seconds * 1_000,
             )

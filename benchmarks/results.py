@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,23 +14,77 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One line of the table.
+    """One line of the table, measured once.
 
     Attributes:
+        scale: the number that the variant varies: transactions at once, bytes of a message, or
+            entries stored.
         per_s: transactions or messages in a second; None where only latency was measured.
         mb_per_s: payload alone, in units of 10^6 bytes.
         p50_ms, p99_ms: of what `latency_of` names.
         cpu_us: of client, broker and coordinator for each transaction or message.
+        bytes_each: of broker and coordinator, resident, for each transaction.
+        ceilings: names of the lines whose payload rate is the most that this one could reach.
     """
 
     workload: str
     variant: str
+    scale: int | None = None
     per_s: float | None = None
     mb_per_s: float | None = None
     latency_of: str | None = None
     p50_ms: float | None = None
     p99_ms: float | None = None
     cpu_us: tuple[float, ...] | None = None
+    bytes_each: tuple[float, ...] | None = None
+    ceilings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return line_name(self.workload, self.variant)
+
+
+def line_name(workload: str, variant: str) -> str:
+    return f"{workload}, {variant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the table, with all of its repetitions; there is at least one."""
+
+    repetitions: tuple[Result, ...]
+
+    @property
+    def first(self) -> Result:
+        """For what all repetitions have in common."""
+        return self.repetitions[0]
+
+    def values(self, attribute: str) -> list[float]:
+        """Of each repetition that has one."""
+        found = [getattr(one, attribute) for one in self.repetitions]
+        return [one for one in found if one is not None]
+
+    def median(self, attribute: str) -> float | None:
+        values = self.values(attribute)
+        return median(values) if values else None
+
+    def medians(self, attribute: str) -> list[float]:
+        """Of an attribute that has a number for each process, one by one."""
+        found = [getattr(one, attribute) for one in self.repetitions]
+        return [median(each) for each in zip(*(one for one in found if one), strict=True)]
+
+
+def gathered(results: Sequence[Result]) -> list[Line]:
+    """The repetitions of each line, in the order in which lines were first measured."""
+    lines: dict[tuple[str, str | None], list[Result]] = {}
+    for one in results:
+        lines.setdefault((one.name, one.latency_of), []).append(one)
+    return [Line(tuple(repetitions)) for repetitions in lines.values()]
+
+
+def ceiling_lines(line: Line, lines: Sequence[Line]) -> list[Line]:
+    """Those that were measured of the ones that a line is held against."""
+    return [one for one in lines if one.first.name in line.first.ceilings]
 
 
 def quantile(sorted_values: Sequence[float], fraction: float) -> float:
@@ -43,32 +99,68 @@ def latencies_ms(seconds: list[float]) -> tuple[float, float]:
 
 
 def print_table(results: Sequence[Result]) -> None:
+    """Medians; with several repetitions, the least and the greatest in brackets."""
+    lines = gathered(results)
     table = Table(box=None, pad_edge=False)
-    table.add_column("workload")
-    table.add_column("variant")
-    for name in ("per second", "MB/s"):
-        table.add_column(name, justify="right")
-    table.add_column("latency of")
-    for name in ("p50 ms", "p99 ms", "CPU us each"):
-        table.add_column(name, justify="right")
-    for one in results:
+    table.add_column("workload", no_wrap=True)
+    table.add_column("variant", no_wrap=True)
+    for name in ("per second", "MB/s", "of the ceiling"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("latency of", no_wrap=True)
+    for name in ("p50 ms", "p99 ms", "CPU us each", "bytes each"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for line in lines:
         table.add_row(
-            one.workload,
-            one.variant,
-            _shown(one.per_s, 0),
-            _shown(one.mb_per_s, 1),
-            one.latency_of or "",
-            _shown(one.p50_ms, 2),
-            _shown(one.p99_ms, 2),
-            "" if one.cpu_us is None else " + ".join(f"{some:.0f}" for some in one.cpu_us),
+            line.first.workload,
+            line.first.variant,
+            _shown(line, "per_s", 0),
+            _shown(line, "mb_per_s", 1),
+            _ratios(line, lines),
+            line.first.latency_of or "",
+            _shown(line, "p50_ms", 2),
+            _shown(line, "p99_ms", 2),
+            " + ".join(f"{some:.0f}" for some in line.medians("cpu_us")),
+            " + ".join(f"{some:,.0f}" for some in line.medians("bytes_each")),
         )
-    # Wide enough for every line, wherever it goes.
-    Console(width=110).print(table)
+    # Wider than any line: it is never folded, wherever it goes.
+    Console(width=1_000).print(table)
 
 
-def print_json(results: Sequence[Result]) -> None:
-    print(json.dumps([asdict(one) for one in results], indent=2))
+def to_json(results: Sequence[Result]) -> str:
+    """Every repetition of every line, in the order of measurement."""
+    return json.dumps([asdict(one) for one in results], indent=2)
 
 
-def _shown(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
+def from_json(text: str) -> list[Result]:
+    """What to_json gave."""
+    return [
+        Result(**{name: _restored(value) for name, value in one.items()})
+        for one in json.loads(text)
+    ]
+
+
+def _restored(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _shown(line: Line, attribute: str, digits: int) -> str:
+    values = line.values(attribute)
+    if not values:
+        return ""
+    shown = f"{median(values):,.{digits}f}"
+    if len(values) > 1:
+        shown += f" ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
+    return shown
+
+
+def _ratios(line: Line, lines: Sequence[Line]) -> str:
+    """Of medians: 0.33 of what is named, if several are."""
+    rate = line.median("mb_per_s")
+    ceilings = ceiling_lines(line, lines)
+    shown = []
+    for ceiling in ceilings:
+        most = ceiling.median("mb_per_s")
+        if rate is not None and most:
+            name = f" {ceiling.first.workload}" if len(ceilings) > 1 else ""
+            shown.append(f"{rate / most:.2f}{name}")
+    return ", ".join(shown)

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ class Servers:
     broker_pid: int
     coordinator_pid: int
     ready_file: Path
+    data_dir: Path
 
     def cpu_s(self) -> tuple[float, ...]:
         """Processor time so far of this process, the broker and the coordinator."""
@@ -37,6 +38,11 @@ class Servers:
         pairs = zip(since_s, self.cpu_s(), strict=True)
         return tuple((now_s - then_s) * 1e6 / count for then_s, now_s in pairs)
 
+    def resident_bytes(self) -> tuple[int, int]:
+        """Of the broker and the coordinator."""
+        broker, coordinator = map(psutil.Process, (self.broker_pid, self.coordinator_pid))
+        return broker.memory_info().rss, coordinator.memory_info().rss
+
     def ready(self) -> dict[str, Any]:
         """What the supervisor says of its servers now; empty while one is away."""
         try:
@@ -47,14 +53,21 @@ class Servers:
 
 
 @contextmanager
-def started(parent: Path | None = None, *, restart: bool = False) -> Iterator[Servers]:
+def started(
+    parent: Path | None = None,
+    *,
+    restart: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Servers]:
     """Run both servers for the time of the block.
 
     Args:
-        restart: start a server again that was killed.
         parent: where the data directory is made: its disk is what the durable writes measure.
+        restart: start a server again that was killed.
+        settings: MAGNETAR_... variables for both servers.
     """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    environ.update(settings or {})
     with TemporaryDirectory(prefix="magnetar-bench-", dir=parent) as directory:
         ready_file = Path(directory) / "ready.json"
         process = subprocess.Popen(
@@ -80,6 +93,7 @@ def started(parent: Path | None = None, *, restart: bool = False) -> Iterator[Se
                 ready["broker"]["pid"],
                 ready["coordinator"]["pid"],
                 ready_file,
+                Path(directory) / "data",
             )
         finally:
             process.send_signal(signal.SIGTERM)

@@ -6,13 +6,16 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 
-from benchmarks.results import Result, latencies_ms
+from benchmarks.ceiling.measure import STORE_VARIANT, STREAM_VARIANT
+from benchmarks.results import Result, latencies_ms, line_name
 from magnetar import Client, Producer
 
 # Given to send_many at once.
 CHUNK_MESSAGES = 10_000
 COMMIT_PERIOD_S = 0.1
 COMMITS_UNDER_WAY = 2
+# Smaller messages are limited by their number, not by the bytes that the ceilings measure.
+CEILING_MESSAGE_BYTES_MIN = 1024
 
 
 async def measure_produce(
@@ -36,8 +39,10 @@ async def measure_produce(
             yield Result(
                 workload="produce",
                 variant=f"{message_bytes} B, {name}",
+                scale=message_bytes,
                 per_s=per_s,
                 mb_per_s=per_s * message_bytes / 1e6,
+                ceilings=_ceilings(message_bytes),
             )
 
 
@@ -67,9 +72,11 @@ async def measure_transactional(
         per_s = sent / (time.perf_counter() - began_s)
         yield Result(
             workload="produce",
-            variant=f"{message_bytes} B, {len(commits)} transactions",
+            variant=f"{message_bytes} B, in transactions",
+            scale=message_bytes,
             per_s=per_s,
             mb_per_s=per_s * message_bytes / 1e6,
+            ceilings=_ceilings(message_bytes),
         )
 
 
@@ -109,6 +116,7 @@ async def measure_consume(
             yield Result(
                 workload="consume",
                 variant=f"{message_bytes} B, {'columns' if in_columns else 'messages'}",
+                scale=message_bytes,
                 per_s=per_s,
                 mb_per_s=per_s * message_bytes / 1e6,
             )
@@ -141,6 +149,12 @@ async def measure_latency(client: Client, *, seconds: float) -> AsyncIterator[Re
             p50_ms=p50_ms,
             p99_ms=p99_ms,
         )
+
+
+def _ceilings(message_bytes: int) -> tuple[str, ...]:
+    if message_bytes < CEILING_MESSAGE_BYTES_MIN:
+        return ()
+    return line_name("bare stream", STREAM_VARIANT), line_name("bare store", STORE_VARIANT)
 
 
 async def _send_many(producer: Producer, value: bytes, count: int) -> None:

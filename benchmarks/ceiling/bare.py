@@ -92,8 +92,8 @@ class Peer:
     """The client's end: requests with callbacks."""
 
     def __init__(self, address: str) -> None:
-        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self._call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(METHOD)()
+        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._call: grpc.aio.StreamStreamCall[bytes, bytes] = self._channel.stream_stream(METHOD)()
         self._outgoing = Outgoing()
         self._waiting: dict[int, Callable[[int], None]] = {}
         self._count = 0
@@ -109,9 +109,10 @@ class Peer:
         self.ask(kind, about, payload, future.set_result)
         return await future
 
-    def close(self) -> None:
+    async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        await self._channel.close()
 
     async def _send(self) -> None:
         while True:

@@ -13,7 +13,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.ceiling.bare import ROWS, Peer
-from benchmarks.ceiling.server import ADD, BYTES, END, NEW, PARTITIONS, SEND
+from benchmarks.ceiling.server import (
+    ACK,
+    ACK_BYTES,
+    ADD,
+    ADD_SUBSCRIPTION,
+    BYTES,
+    END,
+    NAME_BYTES,
+    NEW,
+    SEND,
+)
 from benchmarks.results import Result, latencies_ms
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import WriteBatch
@@ -21,6 +31,16 @@ from magnetar_storage.store import WriteBatch
 WARM_UP_S = 0.5
 FRAME_BYTES = 256 << 10
 FRAMES_UNDER_WAY = 16
+STREAM_VARIANT = f"{FRAME_BYTES >> 10} KiB frames"
+# Rows of a group, and bytes of a row; the last is as a broker stores full batches.
+GROUPS = ((1, 1 << 10), (100, 1 << 10), (4, 256 << 10))
+
+
+def _group_variant(rows: int, row_bytes: int) -> str:
+    return f"groups of {rows} x {row_bytes >> 10} KiB"
+
+
+STORE_VARIANT = _group_variant(*GROUPS[-1])
 
 
 @contextmanager
@@ -57,11 +77,22 @@ def bare_servers(parent: Path | None, *roles: str) -> Iterator[dict[str, str]]:
 
 
 async def measure_transactions(
-    addresses: dict[str, str], *, concurrencies: tuple[int, ...], seconds: float, message_bytes: int
+    addresses: dict[str, str],
+    *,
+    concurrencies: tuple[int, ...],
+    seconds: float,
+    message_bytes: int,
+    partitions: int,
+    inputs: int,
 ) -> AsyncIterator[Result]:
-    """NewTxn, AddPartition, a message to each of two partitions, EndTxn; each step durable."""
+    """NewTxn; AddPartition and AddSubscription; the messages and acks; EndTxn. All durable."""
     broker, coordinator = Peer(addresses["broker"]), Peer(addresses["coordinator"])
     value = bytes(message_bytes)
+    ack = bytes(ACK_BYTES)
+    additions = [(ADD, bytes(NAME_BYTES * partitions))]
+    if inputs:
+        additions.append((ADD_SUBSCRIPTION, bytes(NAME_BYTES * inputs)))
+    writes = [(SEND, value)] * partitions + [(ACK, ack)] * inputs
     latencies_s: list[float] = []
     deadline_s = 0.0
 
@@ -69,8 +100,8 @@ async def measure_transactions(
         while time.perf_counter() < deadline_s:
             txn = await coordinator.wait(NEW, 0)
             began_s = time.perf_counter()
-            await coordinator.wait(ADD, txn)
-            await asyncio.gather(*(broker.wait(SEND, txn, value) for _ in range(PARTITIONS)))
+            await asyncio.gather(*(coordinator.wait(kind, txn, names) for kind, names in additions))
+            await asyncio.gather(*(broker.wait(kind, txn, payload) for kind, payload in writes))
             await coordinator.wait(END, txn)
             latencies_s.append(time.perf_counter() - began_s)
 
@@ -86,14 +117,15 @@ async def measure_transactions(
         yield Result(
             workload="bare transactions",
             variant=f"{concurrency} at once",
+            scale=concurrency,
             per_s=count / elapsed_s,
-            mb_per_s=count / elapsed_s * PARTITIONS * message_bytes / 1e6,
+            mb_per_s=count / elapsed_s * partitions * message_bytes / 1e6,
             latency_of="all but NewTxn",
             p50_ms=p50_ms,
             p99_ms=p99_ms,
         )
-    broker.close()
-    coordinator.close()
+    await broker.close()
+    await coordinator.close()
 
 
 async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> AsyncIterator[Result]:
@@ -110,10 +142,10 @@ async def measure_stream(addresses: dict[str, str], *, total_bytes: int) -> Asyn
     began_s = time.perf_counter()
     await asyncio.gather(*(send() for _ in range(FRAMES_UNDER_WAY)))
     elapsed_s = time.perf_counter() - began_s
-    sink.close()
+    await sink.close()
     yield Result(
         workload="bare stream",
-        variant=f"{FRAME_BYTES >> 10} KiB frames",
+        variant=STREAM_VARIANT,
         per_s=count / elapsed_s,
         mb_per_s=count * FRAME_BYTES / elapsed_s / 1e6,
     )
@@ -124,7 +156,7 @@ async def measure_store(parent: Path | None, *, seconds: float) -> AsyncIterator
     with TemporaryDirectory(prefix="magnetar-ceiling-", dir=parent) as directory:
         store = RocksStore.open(directory, [ROWS], payload_families=[ROWS])
         number = 0
-        for rows, row_bytes in ((1, 1 << 10), (100, 1 << 10), (4, 256 << 10)):
+        for rows, row_bytes in GROUPS:
             value = bytes(row_bytes)
             latencies_s: list[float] = []
             deadline_s = time.perf_counter() + seconds
@@ -140,7 +172,7 @@ async def measure_store(parent: Path | None, *, seconds: float) -> AsyncIterator
             p50_ms, p99_ms = latencies_ms(latencies_s)
             yield Result(
                 workload="bare store",
-                variant=f"groups of {rows} x {row_bytes >> 10} KiB",
+                variant=_group_variant(rows, row_bytes),
                 per_s=per_s,
                 mb_per_s=per_s * rows * row_bytes / 1e6,
                 latency_of="write and sync",

@@ -12,8 +12,10 @@ from benchmarks.ceiling.bare import ROWS, BareCommit, Command, Handler, Peer, se
 from benchmarks.runner import run
 from magnetar_storage.rocks import RocksStore
 
-NEW, ADD, END, SEND, END_PART, BYTES = range(1, 7)
-PARTITIONS = 2
+NEW, ADD, ADD_SUBSCRIPTION, END, SEND, ACK, END_PART, END_ACKS, BYTES = range(1, 10)
+# Of a partition's or subscription's name, and of an ack, as they travel and are stored.
+NAME_BYTES = 40
+ACK_BYTES = 69
 
 Reply = Callable[[int], None]
 
@@ -23,12 +25,18 @@ def key(*numbers: int) -> bytes:
 
 
 def broker(commit: BareCommit) -> Handler:
-    """Stores messages, and markers with the transaction's status."""
+    """Stores messages and pending acks; then markers or cursors, and the transaction's status."""
 
     def handle(command: Command, reply: Reply) -> None:
         number, kind, about, payload = command
         if kind == SEND:
             commit.put(key(1, about, number), payload, lambda: reply(about))
+        elif kind == ACK:
+            commit.put(key(4, about), payload, lambda: reply(about))
+        elif kind == END_ACKS:
+            commit.delete(key(4, about))
+            commit.put(key(5, 0), payload)
+            commit.put(key(6, about), b"committed", lambda: reply(about))
         else:
             commit.put(key(2, about, number), payload)
             commit.put(key(3, about), b"committed", lambda: reply(about))
@@ -37,23 +45,26 @@ def broker(commit: BareCommit) -> Handler:
 
 
 def coordinator(commit: BareCommit, broker_peer: Peer) -> Handler:
-    """Keeps a record for each step; ends at both partitions once a decision is durable."""
+    """Keeps a record for each step; ends at every participant once a decision is durable."""
     count = 0
+    # By transaction: how each of its participants is told.
+    participants: dict[int, list[int]] = {}
 
     def end(txn: int, reply: Reply) -> None:
         reply(txn)
-        left = PARTITIONS
+        kinds = participants.pop(txn)
+        left = len(kinds)
 
         def ended(_: int) -> None:
             nonlocal left
             left -= 1
             if left == 0:
-                for step in (NEW, ADD, END):
+                for step in (NEW, ADD, ADD_SUBSCRIPTION, END):
                     commit.delete(key(txn, step))
                 commit.put(key(0, txn), b"committed")
 
-        for _ in range(PARTITIONS):
-            broker_peer.ask(END_PART, txn, b"marker", ended)
+        for kind in kinds:
+            broker_peer.ask(kind, txn, b"marker", ended)
 
     def handle(command: Command, reply: Reply) -> None:
         nonlocal count
@@ -61,7 +72,12 @@ def coordinator(commit: BareCommit, broker_peer: Peer) -> Handler:
         if kind == NEW:
             count += 1
             about = count
+            participants[about] = []
         txn = about
+        if kind == ADD:
+            participants[txn] += [END_PART] * (len(payload) // NAME_BYTES)
+        elif kind == ADD_SUBSCRIPTION:
+            participants[txn] += [END_ACKS] * (len(payload) // NAME_BYTES)
         then = (lambda: end(txn, reply)) if kind == END else (lambda: reply(txn))
         commit.put(key(txn, kind), payload or b"record", then)
 
