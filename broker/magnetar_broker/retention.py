@@ -17,11 +17,22 @@ ENTRIES_AT_ONCE = 1_000
 
 
 async def trim_partition(environment: Environment, topic: Topic, partition: Partition) -> int:
-    """Trim once.
+    """Trim all that may go, a portion at a time.
 
     Returns:
         How many entries went.
     """
+    trimmed = 0
+    while portion := await _trim_portion(environment, topic, partition):
+        trimmed += portion
+        if portion < ENTRIES_AT_ONCE:
+            break
+        # Others have their turn, and what is waiting to be written stays small.
+        await environment.commits.durable()
+    return trimmed
+
+
+async def _trim_portion(environment: Environment, topic: Topic, partition: Partition) -> int:
     record, log = topic.record, partition.log
     if not record.retention_ms and not record.retention_bytes:
         return 0

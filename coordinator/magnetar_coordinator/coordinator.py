@@ -137,7 +137,11 @@ class Coordinator:
         provider = TransactionMetadataStoreProvider(
             self._store, self._commits, config, self._random, self._take_incarnation
         )
-        self._metadata = await provider.open_store(config.tcid)
+        try:
+            self._metadata = await provider.open_store(config.tcid)
+        except BaseException:
+            await self._commits.close()
+            raise
         self.shard = Shard(
             config,
             tcid=config.tcid,

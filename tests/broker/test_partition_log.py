@@ -67,3 +67,11 @@ def test_pins_hold_the_lowest_offset_that_is_read() -> None:
 def test_entries_are_read_as_they_were_written(entry: DataEntry | MarkerEntry) -> None:
     assert parse_entry(entry.entry_id, entry.to_bytes()) == entry
     assert entry.end == entry.entry_id + entry.count
+
+
+def test_what_leaves_the_tail_leaves_memory() -> None:
+    """A thousand dropped batches were kept: 34 MiB where 4 were allowed."""
+    log = PartitionLog(tail_bytes_max=10_000)
+    for _ in range(900):
+        log.append(DataEntry(log.end_offset, 1, 0, bytes(800)))
+    assert len(log._tail) <= 14

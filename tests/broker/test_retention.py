@@ -142,3 +142,18 @@ def test_idle_producers_are_forgotten_and_start_anew() -> None:
         assert await world.read() == [b"0", b"x"]
 
     run(scenario)
+
+
+def test_one_look_removes_all_that_is_due() -> None:
+    """It removed a thousand entries every five seconds: faster producers filled the disk."""
+
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_bytes=1)
+        for sequence in range(3, 2_400):
+            world.client.begin(send(b"x", sequence=sequence))
+        await world.settle()
+        await world.client.ask(ack((0, 2_401)))
+        assert await trim(world) == 2_400
+        assert await world.rows(keys.LOG) == []
+
+    run(scenario)

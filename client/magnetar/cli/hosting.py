@@ -73,6 +73,7 @@ class Hosting:
     data_dir: Path
     families: tuple[str, ...]
     payload_families: tuple[str, ...] = ()
+    block_cache_bytes: int = 32 << 20
     listen: ListenConfig
     build: Callable[[World], Component]
     supervised: bool = False
@@ -116,6 +117,7 @@ async def _serve(hosting: Hosting) -> None:
             hosting.data_dir,
             hosting.families,
             payload_families=hosting.payload_families,
+            block_cache_bytes=hosting.block_cache_bytes,
         )
         closing.append(store.close)
         transport = GrpcTransport()

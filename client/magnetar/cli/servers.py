@@ -261,6 +261,8 @@ def coordinator(**options: Any) -> None:
             service="TransactionCoordinator",
             data_dir=options["data_dir"],
             families=FAMILIES,
+            # It reads old outcomes only, and rarely: a larger one only takes long to fill.
+            block_cache_bytes=4 << 20,
             listen=listen,
             build=build,
             supervised=options["supervised"],
