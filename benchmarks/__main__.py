@@ -27,6 +27,10 @@ from benchmarks.workloads import measure
 @click.option("--transaction-partitions", type=int, default=2, help="Each gets one message.")
 @click.option("--transaction-inputs", type=int, default=1, help="Messages that each acknowledges.")
 @click.option(
+    "--lazy/--eager", default=True,
+    help="Begin with the first sends, their partitions named in NewTxn, or before them.",
+)  # fmt: skip
+@click.option(
     "--await-sends", is_flag=True,
     help="Wait for the messages and acks before EndTxn, and measure EndTxn alone.",
 )  # fmt: skip

@@ -26,6 +26,7 @@ class Plan:
     transaction_message_bytes: int
     transaction_partitions: int
     transaction_inputs: int
+    lazy: bool
     await_sends: bool
     beside_open: int
     topic_partitions: int

@@ -36,6 +36,7 @@ class Shape:
         message_bytes: of a message's value, and of an input's.
         partitions: of the topic; each transaction writes a message to `partitions_written` of them.
         inputs: messages that each acknowledges.
+        lazy: NewTxn names the participants; otherwise they are added to what it has begun.
         await_sends: wait for each message's and ack's confirmation before EndTxn, so that the
             latency is EndTxn's alone; otherwise commit() waits for them itself.
     """
@@ -44,6 +45,7 @@ class Shape:
     partitions: int
     partitions_written: int
     inputs: int
+    lazy: bool
     await_sends: bool
 
 
@@ -82,7 +84,7 @@ class Load:
         shape, producer, consumer = self._shape, self._producer, self._inputs.consumer
         while time.perf_counter() < self._deadline_s and len(self._inputs) >= shape.inputs:
             inputs = self._inputs.take(shape.inputs)
-            txn = await self._client.begin_transaction()
+            txn = await self._client.begin_transaction(lazy=self._shape.lazy)
             self._number += 1
             number = self._number
             value = number.to_bytes(NUMBER_BYTES, "big") + self._padding

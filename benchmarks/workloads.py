@@ -78,6 +78,7 @@ def _begin(plan: Plan, client: Client, servers: Servers, workload: str) -> Async
                 partitions=plan.topic_partitions,
                 partitions_written=plan.transaction_partitions,
                 inputs=plan.transaction_inputs,
+                lazy=plan.lazy,
                 await_sends=plan.await_sends,
             ),
             beside_open_messages=plan.beside_open,

@@ -99,12 +99,13 @@ class Holdings:
         confirmed = self._confirmed.pop(transaction, None) or IntervalSet()
         if acked is None:
             return []
-        wanted = IntervalSet()
-        if not committed:
-            wanted.add_all(acked)
-            wanted.remove_all(confirmed)
-            for first, last in acked:
-                wanted.add_all(self.dropped.within(first, last))
+        if committed:
+            self.dropped.remove_all(acked)
+            return []
+        wanted = IntervalSet(acked)
+        wanted.remove_all(confirmed)
+        for first, last in acked:
+            wanted.add_all(self.dropped.within(first, last))
         self.dropped.remove_all(acked)
         # What another transaction acknowledged too is not ours to ask for.
         for other in self._acked.values():
