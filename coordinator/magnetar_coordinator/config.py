@@ -46,6 +46,20 @@ class CoordinatorConfig:
     # Of one transaction: each is a message to a broker at the end.
     participants_max: int = 10_000
 
+    # Whether producers may take part in two-phase commit (KIP-939): their transactions never
+    # expire, so that one which is abandoned stays until an administrator ends it.
+    two_phase_commit_enabled: bool = False
+    # Then a transactional producer gets a new producer id. Kafka's epochs end here.
+    producer_epoch_max: int = 32_767
+    # A transactional id that is idle for longer is forgotten, unless something of it is open.
+    identity_idle_ms_max: int = 7 * _DAY_MS
+    # Transactional ids known at once; about 500 bytes of memory each, and recovery reads them all.
+    identities_max: int = 100_000
+    # Names of sequences, which are never forgotten by themselves.
+    names_max: int = 100_000
+    # How long who takes a transactional id over waits until its last transaction has ended.
+    takeover_wait_ms: int = 5_000
+
     # How soon after its deadline a transaction expires, at a cost that does not grow with their
     # number.
     expiry_check_interval_ms: int = 200
@@ -100,6 +114,10 @@ class CoordinatorConfig:
             "live_txns_max",
             "session_open_txns_max",
             "participants_max",
+            "identity_idle_ms_max",
+            "identities_max",
+            "names_max",
+            "takeover_wait_ms",
             "expiry_check_interval_ms",
             "expiries_per_check_max",
             "run_time_persist_interval_ms",
@@ -119,6 +137,8 @@ class CoordinatorConfig:
         for name in ("recent_outcomes_max", "free_space_floor_bytes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")
+        if not 2 <= self.producer_epoch_max <= 32_767:
+            raise InvalidConfig("producer_epoch_max must be from 2 to 32767")
         if self.txn_timeout_ms_default > self.txn_timeout_ms_max:
             raise InvalidConfig("txn_timeout_ms_default must not exceed txn_timeout_ms_max")
         if self.expiry_check_interval_ms > self.txn_timeout_ms_max:

@@ -21,20 +21,21 @@ from prometheus_client import CollectorRegistry
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
 from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.incarnation import IncarnationTaker
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.records import TxnEnded
+from magnetar_coordinator.records import StatusChanged, TxnEnded
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.run_time import RunTime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Decision, Shard, forgotten
 from magnetar_coordinator.timers import Periodic
-from magnetar_coordinator.transaction import Transaction, TxnStatus
+from magnetar_coordinator.transaction import ACTION_OF, Transaction, TxnAction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
 from magnetar_core.errors import InternalError, MagnetarError
@@ -49,6 +50,9 @@ log = logging.getLogger(__name__)
 
 # What the outcome of a transaction waits at most for a group that is written anyway.
 _OUTCOME_DELAY_SECONDS = 0.005
+# Of a producer id; its upper bits are the TCID.
+PRODUCER_NUMBER_BITS = 47
+_IDLE_CHECK_INTERVAL_MS = 60_000
 
 
 class _State(Enum):
@@ -68,6 +72,8 @@ class Coordinator:
     """
 
     shard: Shard
+    identities: Identities
+    names: Names
     _metadata: TransactionMetadataStore
     _run_time: RunTime
     _retention: OutcomeRetention
@@ -111,8 +117,10 @@ class Coordinator:
         ]
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._removing = False
+        self._next_idle_check_ms = 0
         # Who waits until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
+        self._ending: dict[TxnID, list[Callable[[], None]]] = {}
         # Every participant has answered; their outcomes wait for a group to join.
         self._finished: list[TxnID] = []
         self._finished_timer: asyncio.TimerHandle | None = None
@@ -148,8 +156,20 @@ class Coordinator:
             incarnation=self._metadata.incarnation,
             next_counter=self._metadata.next_counter,
         )
+        metadata = self._metadata
+        self.identities = Identities(
+            config,
+            new_producer_id=self._new_producer_id,
+            put=metadata.put_identity,
+            delete=metadata.delete_identity,
+        )
+        self.names = Names(config, put=metadata.put_name, delete=metadata.delete_name)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
+        async for identity in metadata.identities():
+            self.identities.restore(identity)
+        async for name in metadata.names():
+            self.names.restore(name)
         run_time_ms = self._metadata.run_time_ms
         async for record in self._metadata.live_records():
             transaction = self.shard.apply(record)
@@ -237,11 +257,14 @@ class Coordinator:
                 before = self.shard.live.get(record.txn_id)
                 self._metadata.append(record, 0 if before is None else before.record_count)
                 transaction = self.shard.apply(record)
+                if type(record) is StatusChanged:
+                    self._on_fixed(record.txn_id, ACTION_OF[record.new])
+                elif type(record) is TxnEnded:
+                    self.identities.completed(record.txn_id)
         except Exception as error:
             self.fail(error)
             raise
         if decision.fixed and transaction is not None:
-            self.session_quota.fixed(decision.txn_id)
             if transaction.unfinished:
                 finish = partial(self._finisher.finish, transaction)
                 self._commits.when_durable(self._commits.position(), finish)
@@ -251,6 +274,19 @@ class Coordinator:
         # Not before: what was decided may be about one of these.
         if self._finished:
             self._conclude()
+
+    def _on_fixed(self, txn_id: TxnID, action: TxnAction) -> None:
+        self.session_quota.fixed(txn_id)
+        self.identities.fixed(txn_id, action, run_time_ms=self.run_time_ms())
+        self.names.fixed(txn_id, action)
+
+    def _new_producer_id(self) -> int:
+        """Unique in the cluster, and never given out again."""
+        return self.config.tcid << PRODUCER_NUMBER_BITS | self._metadata.new_producer_number()
+
+    def when_ended(self, txn_id: TxnID, callback: Callable[[], None]) -> None:
+        """Call back when a live transaction has durably ended everywhere."""
+        self._ending.setdefault(txn_id, []).append(callback)
 
     def answer(self, reply: Reply, body: Any) -> None:
         """Send an answer when everything applied so far is durable."""
@@ -304,7 +340,8 @@ class Coordinator:
         Nobody hurries for the outcome, unless they said so: in a group of its own it would cost a
         sync, and hold up the next command's.
         """
-        if txn_id in self._waiting or self._commits.batch.operations:
+        hurried = txn_id in self._waiting or txn_id in self._ending
+        if hurried or self._commits.batch.operations:
             self._on_participants_ended(txn_id)
             return
         self._finished.append(txn_id)
@@ -337,6 +374,8 @@ class Coordinator:
         if waiting is not None:
             for reply in waiting:
                 reply.send(self.server.ended(txn_id, status))
+        for callback in self._ending.pop(txn_id, ()):
+            callback()
 
     def _expire(self) -> None:
         """PIP-31, TC Transaction Expiration, step 1."""
@@ -352,7 +391,8 @@ class Coordinator:
 
     def _note_time(self) -> None:
         run_time_ms = self.run_time_ms()
-        if self.shard.live:
+        checks_idle = len(self.identities) > 0 and run_time_ms >= self._next_idle_check_ms
+        if self.shard.live or checks_idle:
             self._metadata.persist_run_time(run_time_ms)
         jump_ms = self._run_time.wall_jump_ms()
         if jump_ms:
@@ -360,6 +400,10 @@ class Coordinator:
             log.warning("the wall clock jumped by %d ms; nothing depends on it", jump_ms)
         outcome_count = self._metadata.outcome_count
         self.metrics.show(self.shard, run_time_ms=run_time_ms, outcome_count=outcome_count)
+        if checks_idle:
+            self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS
+            for idle in self.identities.forget_idle(run_time_ms):
+                log.info("transactional id %r was idle for long; it is forgotten", idle)
         if not self._removing and outcome_count:
             self._removing = True
             self._spawn(self._remove_outcomes(run_time_ms))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from magnetar_coordinator.names import NamedSequence
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded
 from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_coordinator.wire import put_identity
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import transaction_pb2 as pb
 
 
-def describe(transaction: Transaction, *, run_time_ms: int) -> pb.TransactionDescription:
+def describe(
+    transaction: Transaction, named: NamedSequence | None, *, run_time_ms: int
+) -> pb.TransactionDescription:
     """A live transaction."""
     description = pb.TransactionDescription(
         txn_id=transaction.txn_id.to_wire(),
@@ -16,7 +20,13 @@ def describe(transaction: Transaction, *, run_time_ms: int) -> pb.TransactionDes
         txn_timeout_ms=transaction.timeout_ms,
         age_ms=max(0, run_time_ms - transaction.start_run_time_ms),
         opened_at_ms=transaction.start_time_ms,
+        two_phase_commit=not transaction.expires,
     )
+    if transaction.owner is not None:
+        put_identity(description.identity, *transaction.owner)
+    if named is not None:
+        wire = description.named_sequence
+        wire.name, wire.sequence, wire.run_token = named
     for participant in transaction.participants:
         if isinstance(participant, PartitionName):
             description.partitions.append(participant.to_wire())

@@ -12,15 +12,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.identity import Identity
+from magnetar_coordinator.names import Name
 from magnetar_coordinator.records import (
+    IDENTITIES,
     META,
     META_COUNTER,
     META_INCARNATION,
     META_OUTCOME_COUNT,
+    META_PRODUCER_ID,
     META_RUN_TIME,
     META_STORE_TOKEN,
     META_TCID,
     METADATA,
+    NAMES,
     OUTCOMES,
     LossAccepted,
     MetadataRecord,
@@ -29,9 +34,13 @@ from magnetar_coordinator.records import (
     StatusChanged,
     TxnEnded,
     TxnOpened,
+    decode_identity,
     decode_metadata,
+    decode_name,
     decode_outcome,
+    encode_identity,
     encode_metadata,
+    encode_name,
     encode_outcome,
     metadata_key,
     read_u64,
@@ -58,6 +67,7 @@ class TransactionMetadataStore:
 
     Attributes:
         next_counter: as it was when the store was opened.
+        next_producer_number: all below it were given out.
         run_time_ms: as it was persisted last.
         outcome_count: outcomes kept, those in the open group included.
         first_outcome_key: no outcome lies before it; deleted rows are costly to pass over.
@@ -70,9 +80,11 @@ class TransactionMetadataStore:
         *,
         incarnation: int,
         next_counter: int,
+        next_producer_number: int,
         run_time_ms: int,
         outcome_count: int,
     ) -> None:
+        self.next_producer_number = next_producer_number
         self.incarnation = incarnation
         self.next_counter = next_counter
         self.run_time_ms = run_time_ms
@@ -141,6 +153,26 @@ class TransactionMetadataStore:
         self.run_time_ms = run_time_ms
         self._commits.batch.put(META, META_RUN_TIME, u64(run_time_ms))
 
+    def new_producer_number(self) -> int:
+        """One that was never given out: it is taken in the open group."""
+        number = self.next_producer_number
+        self.next_producer_number = number + 1
+        self._commits.batch.put(META, META_PRODUCER_ID, u64(number + 1))
+        return number
+
+    def put_identity(self, identity: Identity) -> None:
+        key = identity.transactional_id.encode()
+        self._commits.batch.put(IDENTITIES, key, encode_identity(identity))
+
+    def delete_identity(self, transactional_id: str) -> None:
+        self._commits.batch.delete(IDENTITIES, transactional_id.encode())
+
+    def put_name(self, name: Name) -> None:
+        self._commits.batch.put(NAMES, name.name.encode(), encode_name(name))
+
+    def delete_name(self, name: str) -> None:
+        self._commits.batch.delete(NAMES, name.encode())
+
     def _put(self, record: MetadataRecord, sequence: int) -> None:
         key = metadata_key(record.txn_id, sequence)
         self._commits.batch.put(METADATA, key, encode_metadata(record))
@@ -161,13 +193,27 @@ class TransactionMetadataStore:
 
         What is read depends on what is open, not on how much has been.
         """
+        async for _, value in self._rows(METADATA):
+            yield decode_metadata(value)
+
+    async def identities(self) -> AsyncIterator[Identity]:
+        """Every transactional id."""
+        async for key, value in self._rows(IDENTITIES):
+            yield decode_identity(key.decode(), value)
+
+    async def names(self) -> AsyncIterator[Name]:
+        """Every name of sequences."""
+        async for key, value in self._rows(NAMES):
+            yield decode_name(key.decode(), value)
+
+    async def _rows(self, family: str) -> AsyncIterator[tuple[bytes, bytes]]:
         start = b""
         while True:
             rows = await self._store.scan(
-                METADATA, start, KEY_END, rows_max=_SCAN_ROWS, bytes_max=_SCAN_BYTES
+                family, start, KEY_END, rows_max=_SCAN_ROWS, bytes_max=_SCAN_BYTES
             )
-            for _, value in rows:
-                yield decode_metadata(value)
+            for row in rows:
+                yield row
             if not rows:
                 return
             start = rows[-1][0] + b"\x00"
@@ -230,6 +276,7 @@ class TransactionMetadataStoreProvider:
             self._commits,
             incarnation=incarnation,
             next_counter=await self._get_u64(META_COUNTER) or 0,
+            next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,
             run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
         )

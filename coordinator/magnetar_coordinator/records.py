@@ -2,6 +2,8 @@
 
     metadata   TxnID, sequence of the record in its transaction   TransactionMetadataEntry
     outcomes   TxnID                                              TransactionOutcome
+    identities transactional id                                   IdentityRow
+    names      name                                               NameRow
     meta       a name                                             single values
 
 Keys are big-endian, so that scans come in order: a transaction's records in theirs, outcomes by the
@@ -15,7 +17,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from magnetar_coordinator.transaction import Counts, Participant, TxnStatus, WriterCounts
+from magnetar_coordinator.identity import Identity, IdentityState, Pair
+from magnetar_coordinator.names import Name, NamedSequence
+from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
 from magnetar_coordinator.wire import put_counts, put_partition, put_subscription, put_txn_id
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -24,10 +28,13 @@ from magnetar_core.wire import transaction_pb2 as txn_pb
 
 METADATA: Final = "metadata"
 OUTCOMES: Final = "outcomes"
+IDENTITIES: Final = "identities"
+NAMES: Final = "names"
 META: Final = "meta"
-FAMILIES: Final = (METADATA, OUTCOMES, META)
+FAMILIES: Final = (METADATA, OUTCOMES, IDENTITIES, NAMES, META)
 
 META_COUNTER: Final = b"counter"
+META_PRODUCER_ID: Final = b"producer_id"
 META_OUTCOME_COUNT: Final = b"outcome_count"
 META_RUN_TIME: Final = b"run_time"
 META_INCARNATION: Final = b"incarnation"
@@ -47,14 +54,25 @@ WIRE_STATUS: Final[dict[TxnStatus, common.TxnStatus]] = {
 }
 
 
+WIRE_STATE: Final[dict[IdentityState, txn_pb.TransactionalState]] = {
+    IdentityState.EMPTY: txn_pb.EMPTY,
+    IdentityState.ONGOING: txn_pb.ONGOING,
+    IdentityState.PREPARE_COMMIT: txn_pb.PREPARE_COMMIT,
+    IdentityState.PREPARE_ABORT: txn_pb.PREPARE_ABORT,
+    IdentityState.COMPLETE_COMMIT: txn_pb.COMPLETE_COMMIT,
+    IdentityState.COMPLETE_ABORT: txn_pb.COMPLETE_ABORT,
+}
+
+
 class TxnOpened(NamedTuple):
-    """NEW."""
+    """NEW. A timeout of 0: it never expires."""
 
     txn_id: TxnID
     timeout_ms: int
     start_run_time_ms: int
     time_ms: int
     participants: tuple[Participant, ...] = ()
+    owner: Owner | None = None
 
 
 class ParticipantsAdded(NamedTuple):
@@ -125,6 +143,9 @@ def encode_metadata(record: MetadataRecord) -> bytes:
         entry.start_run_time_ms = record.start_run_time_ms
         entry.start_time_ms = record.time_ms
         _put_participants(entry, record.participants)
+        if record.owner is not None:
+            entry.identity.transactional_id = record.owner.transactional_id
+            entry.identity.producer_id, entry.identity.producer_epoch = record.owner.pair
     elif isinstance(record, ParticipantsAdded):
         is_partition = isinstance(record.participants[0], PartitionName)
         entry.metadata_op = pb.ADD_PARTITION if is_partition else pb.ADD_SUBSCRIPTION
@@ -156,6 +177,7 @@ def decode_metadata(value: bytes) -> MetadataRecord:
             entry.start_run_time_ms,
             entry.start_time_ms,
             _participants(entry),
+            _owner(entry),
         )
     if entry.metadata_op in (pb.ADD_PARTITION, pb.ADD_SUBSCRIPTION):
         return ParticipantsAdded(txn_id, _participants(entry), time_ms)
@@ -192,6 +214,58 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
     )
 
 
+def encode_identity(identity: Identity) -> bytes:
+    """KIP-939, TransactionLogValue."""
+    row = pb.IdentityRow(
+        producer_id=identity.producer.producer_id,
+        producer_epoch=identity.producer.epoch,
+        prev_producer_id=identity.prev.producer_id,
+        prev_producer_epoch=identity.prev.epoch,
+        next_producer_id=identity.next.producer_id,
+        next_producer_epoch=identity.next.epoch,
+        txn_timeout_ms=identity.timeout_ms,
+        state=WIRE_STATE[identity.state],
+        two_phase_commit=identity.two_phase_commit,
+        last_used_run_time_ms=identity.last_used_run_time_ms,
+    )
+    if identity.txn_id is not None:
+        put_txn_id(row.txn_id, identity.txn_id)
+    return row.SerializeToString()
+
+
+def decode_identity(transactional_id: str, value: bytes) -> Identity:
+    row = pb.IdentityRow.FromString(value)
+    return Identity(
+        transactional_id=transactional_id,
+        state=IdentityState(row.state),
+        producer=Pair(row.producer_id, row.producer_epoch),
+        prev=Pair(row.prev_producer_id, row.prev_producer_epoch),
+        next=Pair(row.next_producer_id, row.next_producer_epoch),
+        timeout_ms=row.txn_timeout_ms,
+        txn_id=TxnID.from_wire(row.txn_id) if row.HasField("txn_id") else None,
+        last_used_run_time_ms=row.last_used_run_time_ms,
+    )
+
+
+def encode_name(name: Name) -> bytes:
+    row = pb.NameRow()
+    if name.committed is not None:
+        row.has_committed, row.committed_sequence = True, name.committed
+    if name.open is not None and name.open_txn_id is not None:
+        row.open.name, row.open.sequence, row.open.run_token = name.open
+        put_txn_id(row.open_txn_id, name.open_txn_id)
+    return row.SerializeToString()
+
+
+def decode_name(name: str, value: bytes) -> Name:
+    row = pb.NameRow.FromString(value)
+    committed = row.committed_sequence if row.has_committed else None
+    if not row.HasField("open"):
+        return Name(name, committed)
+    opened = NamedSequence(row.open.name, row.open.sequence, row.open.run_token)
+    return Name(name, committed, opened, TxnID.from_wire(row.open_txn_id))
+
+
 def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
     return tuple((one.writer_id, one.count) for one in counts)
 
@@ -211,6 +285,13 @@ def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]
         *(PartitionName.from_wire(one) for one in entry.partitions),
         *(SubscriptionName.from_wire(one) for one in entry.subscriptions),
     )
+
+
+def _owner(entry: pb.TransactionMetadataEntry) -> Owner | None:
+    if not entry.HasField("identity"):
+        return None
+    identity = entry.identity
+    return Owner(identity.transactional_id, Pair(identity.producer_id, identity.producer_epoch))
 
 
 def _put_counts(entry: pb.TransactionMetadataEntry, counts: Counts) -> None:

@@ -5,11 +5,14 @@ Source: PIP-31, Wire Protocol Changes, New Commands, and TC Request Processing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from magnetar_coordinator.broker_link import PROTOCOL_VERSION
 from magnetar_coordinator.descriptions import describe, describe_outcome
+from magnetar_coordinator.identities import matcher
+from magnetar_coordinator.identity import Identity
+from magnetar_coordinator.identity_commands import IdentityCommands
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded, writer_counts
 from magnetar_coordinator.shard import (
     End,
@@ -21,14 +24,21 @@ from magnetar_coordinator.shard import (
 from magnetar_coordinator.transaction import (
     Counts,
     Participant,
+    Transaction,
     TxnAction,
     TxnStatus,
     WriterCounts,
 )
-from magnetar_coordinator.wire import put_txn_id
+from magnetar_coordinator.wire import put_identity, put_txn_id
 from magnetar_core.commands import CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import ClusterMismatch, InvalidArgument, LogUnavailable, MagnetarError
+from magnetar_core.errors import (
+    ClusterMismatch,
+    InvalidArgument,
+    InvalidTxnState,
+    LogUnavailable,
+    MagnetarError,
+)
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
@@ -51,7 +61,7 @@ class CoordinatorServer:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self.handlers: Mapping[str, Handler] = {
+        self.handlers: dict[str, Handler] = {
             "hello": self._hello,
             "new_txn": self._serving(self._new_txn),
             "add_partition_to_txn": self._serving(self._add_partitions),
@@ -61,6 +71,9 @@ class CoordinatorServer:
             "list_txns": self._serving(self._list_txns),
             "accept_txn_loss": self._serving(self._accept_txn_loss),
         }
+        self._identity_commands = IdentityCommands(coordinator)
+        for name, handler in self._identity_commands.handlers.items():
+            self.handlers[name] = self._serving(handler)
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
         """A conversation begins."""
@@ -70,9 +83,16 @@ class CoordinatorServer:
         """Send a refusal once all that it depends on is durable."""
         self._coordinator.refuse(error, reply)
 
-    def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
+    def ended(
+        self, txn_id: TxnID | None, status: TxnStatus, identity: Identity | None = None
+    ) -> pb.CommandEndTxnResponse:
+        """What is told of an end: with an identity, the pair for what comes next."""
         response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status])
-        put_txn_id(response.txn_id, txn_id)
+        if txn_id is not None:
+            put_txn_id(response.txn_id, txn_id)
+            identity = identity or self._coordinator.identities.of_txn(txn_id)
+        if identity is not None:
+            put_identity(response.identity, identity.transactional_id, identity.current)
         return response
 
     def _serving(self, handler: Handler) -> Handler:
@@ -107,16 +127,19 @@ class CoordinatorServer:
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
         """PIP-31, CommandNewTxn."""
         coordinator = self._coordinator
-        coordinator.check_free_space()
-        coordinator.session_quota.check(reply.session)
-        config = coordinator.config
-        timeout_ms = request.txn_timeout_ms or config.txn_timeout_ms_default
         participants: tuple[Participant, ...] = ()
         if request.partitions or request.subscriptions:
             participants = (
                 *_partitions(request.partitions),
                 *_subscriptions(request.subscriptions),
             )
+        if request.HasField("identity") or request.HasField("named_sequence"):
+            self._identity_commands.new_txn(request, participants, reply)
+            return
+        coordinator.check_free_space()
+        coordinator.session_quota.check(reply.session)
+        config = coordinator.config
+        timeout_ms = request.txn_timeout_ms or config.txn_timeout_ms_default
         decision = coordinator.shard.new_txn(
             timeout_ms,
             participants,
@@ -132,6 +155,7 @@ class CoordinatorServer:
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """PIP-31, CommandAddPartitionToTxn."""
         txn_id = _txn_id(request)
+        self._identity_commands.check_owner(txn_id, request)
         body = pb.CommandAddPartitionToTxnResponse()
         put_txn_id(body.txn_id, txn_id)
         self._add(txn_id, _partitions(request.partitions), body, reply)
@@ -139,6 +163,7 @@ class CoordinatorServer:
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
         """PIP-31, CommandAddSubscriptionToTxn."""
         txn_id = _txn_id(request)
+        self._identity_commands.check_owner(txn_id, request)
         body = pb.CommandAddSubscriptionToTxnResponse()
         put_txn_id(body.txn_id, txn_id)
         self._add(txn_id, _subscriptions(request.subscriptions), body, reply)
@@ -164,7 +189,15 @@ class CoordinatorServer:
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """PIP-31, CommandEndTxn."""
         coordinator = self._coordinator
-        end = _end(request)
+        action = _action(request)
+        if request.HasField("identity"):
+            txn_id = self._identity_commands.judge_end(request, action, reply)
+            if txn_id is None:
+                return
+        else:
+            txn_id = _txn_id(request)
+            _require_unowned(coordinator.shard.live.get(txn_id))
+        end = _end(txn_id, action, request)
         try:
             decision = coordinator.shard.end(end, time_ms=coordinator.time_ms())
         except OutcomeMissing:
@@ -194,8 +227,12 @@ class CoordinatorServer:
         if isinstance(found, TxnEnded):
             coordinator.answer(reply, _described_outcome(found))
             return
-        description = describe(found, run_time_ms=coordinator.run_time_ms())
+        description = self._described(found, coordinator.run_time_ms())
         coordinator.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
+
+    def _described(self, transaction: Transaction, run_time_ms: int) -> pb.TransactionDescription:
+        named = self._coordinator.names.of_txn(transaction.txn_id)
+        return describe(transaction, named, run_time_ms=run_time_ms)
 
     def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
         coordinator = self._coordinator
@@ -203,13 +240,17 @@ class CoordinatorServer:
         statuses = _statuses(request.statuses) or _LIVE
         run_time_ms = coordinator.run_time_ms()
         response = pb.CommandListTxnsResponse()
+        matches = matcher(request.transactional_id_pattern)
         for transaction in coordinator.shard.select(statuses):
+            owner = transaction.owner
+            if not matches(owner.transactional_id if owner is not None else ""):
+                continue
             if run_time_ms - transaction.start_run_time_ms < request.age_ms_min:
                 break  # The others are younger still.
             if len(response.transactions) == limit:
                 response.truncated = True
                 break
-            response.transactions.append(describe(transaction, run_time_ms=run_time_ms))
+            response.transactions.append(self._described(transaction, run_time_ms))
         coordinator.answer(reply, response)
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
@@ -264,12 +305,24 @@ def _statuses(wire: Iterable[int]) -> frozenset[TxnStatus]:
         raise InvalidArgument("an unknown status") from error
 
 
-def _end(request: pb.CommandEndTxn) -> End:
-    txn_id = _txn_id(request)
+def _require_unowned(transaction: Transaction | None) -> None:
+    """Whoever ends a transactional producer's transaction has to know its pair."""
+    if transaction is not None and transaction.owner is not None:
+        raise InvalidTxnState(
+            f"{transaction.txn_id} is of {transaction.owner.transactional_id!r}: end it with that"
+            " identity, or force-terminate it",
+            transactional_id=transaction.owner.transactional_id,
+        )
+
+
+def _action(request: pb.CommandEndTxn) -> TxnAction:
     try:
-        action = TxnAction(request.txn_action)
+        return TxnAction(request.txn_action)
     except ValueError as error:
         raise InvalidArgument(f"unknown action {request.txn_action}") from error
+
+
+def _end(txn_id: TxnID, action: TxnAction, request: pb.CommandEndTxn) -> End:
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
     return End(txn_id, action, counts, selection)

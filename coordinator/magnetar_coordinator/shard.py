@@ -26,6 +26,7 @@ from magnetar_coordinator.transaction import (
     ACTION_OF,
     REQUESTED,
     Counts,
+    Owner,
     Participant,
     Transaction,
     TxnAction,
@@ -166,11 +167,14 @@ class Shard:
         *,
         run_time_ms: int,
         time_ms: int,
+        owner: Owner | None = None,
+        expires: bool = True,
     ) -> Decision:
         """Open a transaction.
 
         Args:
             timeout_ms: 0 means the configured default.
+            expires: not with two-phase commit, whatever the timeout says.
             time_ms: wall clock.
         Raises:
             InvalidArgument: longer than the maximum, or more participants than allowed. No effect.
@@ -178,7 +182,7 @@ class Shard:
         Source: PIP-31, TC Request Processing, CommandNewTxn.
         """
         config = self._config
-        if timeout_ms > config.txn_timeout_ms_max:
+        if expires and timeout_ms > config.txn_timeout_ms_max:
             raise InvalidArgument(
                 f"a timeout of {timeout_ms} ms exceeds the maximum of {config.txn_timeout_ms_max}",
                 txn_timeout_ms_max=config.txn_timeout_ms_max,
@@ -191,9 +195,8 @@ class Shard:
         distinct = tuple(dict.fromkeys(participants))
         self._check_participants(len(distinct))
         txn_id = TxnID.of(self._tcid, self._incarnation, self.next_counter)
-        record = TxnOpened(
-            txn_id, timeout_ms or config.txn_timeout_ms_default, run_time_ms, time_ms, distinct
-        )
+        timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
+        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, owner)
         return Decision((record,), txn_id, TxnStatus.OPEN)
 
     def add_participants(
@@ -319,7 +322,8 @@ class Shard:
             if txn_id.incarnation == self._incarnation:
                 assert self.watermark.is_live(txn_id.counter)
         assert counted == self.status_counts
-        assert len(self.expiry) == counted[TxnStatus.OPEN]
+        expiring = [one for one in self.live.values() if one.expires]
+        assert len(self.expiry) == sum(one.status is TxnStatus.OPEN for one in expiring)
 
     def _apply_opened(self, record: TxnOpened) -> Transaction:
         txn_id = record.txn_id
@@ -331,10 +335,12 @@ class Shard:
             start_time_ms=record.time_ms,
             last_modification_time_ms=record.time_ms,
             participants=dict.fromkeys(record.participants),
+            owner=record.owner,
         )
         self.live[txn_id] = transaction
         self.status_counts[TxnStatus.OPEN] += 1
-        self.expiry.add(txn_id, transaction.deadline_run_time_ms)
+        if transaction.expires:
+            self.expiry.add(txn_id, transaction.deadline_run_time_ms)
         if txn_id.incarnation == self._incarnation:
             self.next_counter = max(self.next_counter, txn_id.counter + 1)
             self.watermark.opened(txn_id.counter, record.start_run_time_ms)
@@ -352,7 +358,8 @@ class Shard:
             assert transaction.status is record.expected
             self.status_counts[record.expected] -= 1
             self.status_counts[record.new] += 1
-            self.expiry.remove(record.txn_id)
+            if transaction.expires:
+                self.expiry.remove(record.txn_id)
             transaction.status = record.new
             transaction.counts = record.counts
             transaction.selection = record.selection

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from magnetar_core.errors import InvalidTxnState
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -96,11 +96,19 @@ def selection_digest(selection: Iterable[int] | None) -> bytes:
     return hashlib.sha256(struct.pack(f">{len(writers)}Q", *writers)).digest()
 
 
+class Owner(NamedTuple):
+    """The transactional producer that began a transaction, and with which producer id and epoch."""
+
+    transactional_id: str
+    pair: tuple[int, int]
+
+
 @dataclass(slots=True, kw_only=True)
 class Transaction:
     """A live transaction: OPEN, COMMITTING or ABORTING.
 
     Attributes:
+        timeout_ms: 0: it never expires.
         participants: in the order in which they were added; the values say nothing.
         counts: what the client had confirmed; None: not to be checked.
         selection: whose writes count, sorted; None: everybody's.
@@ -120,7 +128,12 @@ class Transaction:
     selection: tuple[int, ...] | None = None
     unfinished: dict[Participant, str] = field(default_factory=dict)
     loss_accepted: bool = False
+    owner: Owner | None = None
     record_count: int = 0
+
+    @property
+    def expires(self) -> bool:
+        return self.timeout_ms > 0
 
     @property
     def deadline_run_time_ms(self) -> int:

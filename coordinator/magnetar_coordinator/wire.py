@@ -29,6 +29,13 @@ def put_subscription(wire: common.Subscription, name: SubscriptionName) -> None:
     wire.topic, wire.partition, wire.topic_id, wire.subscription = name
 
 
+def put_identity(
+    wire: common.ProducerIdentity, transactional_id: str, pair: tuple[int, int]
+) -> None:
+    wire.transactional_id = transactional_id
+    wire.producer_id, wire.producer_epoch = pair
+
+
 def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:
     for writer_id, count in counts:
         wire.add(writer_id=writer_id, count=count)

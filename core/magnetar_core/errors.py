@@ -232,6 +232,19 @@ class AuthorizationFailed(MagnetarError):
     grpc_status = "PERMISSION_DENIED"
 
 
+class TransactionalIdAuthorizationFailed(AuthorizationFailed):
+    """Two-phase commit is not allowed here. No effect; an administrator may allow it."""
+
+    code = pb.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+class TransactionalIdNotFound(MagnetarError):
+    """No such transactional id: never used, or idle for too long. No effect; initialise it."""
+
+    code = pb.TRANSACTIONAL_ID_NOT_FOUND
+    grpc_status = "NOT_FOUND"
+
+
 class InvalidArgument(MagnetarError):
     """The request makes no sense as it stands. No effect; correct it."""
 

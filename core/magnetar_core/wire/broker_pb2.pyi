@@ -25,7 +25,7 @@ LATEST: InitialPosition
 EARLIEST: InitialPosition
 
 class CommandSend(_message.Message):
-    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch")
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class CommandSend(_message.Message):
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producer_id: int
     sequence_id: int
@@ -40,7 +41,8 @@ class CommandSend(_message.Message):
     txn_id: _common_pb2.TxnId
     follows_txn_id: _common_pb2.TxnId
     batch: bytes
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ...) -> None: ...
+    producer_epoch: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandSendResponse(_message.Message):
     __slots__ = ("message_id", "duplicate")
@@ -108,6 +110,40 @@ class DeliveredBatch(_message.Message):
     append_time_ms: int
     txn_id: _common_pb2.TxnId
     def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandDescribeProducers(_message.Message):
+    __slots__ = ("partition",)
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ...) -> None: ...
+
+class CommandDescribeProducersResponse(_message.Message):
+    __slots__ = ("producers", "truncated")
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    producers: _containers.RepeatedCompositeFieldContainer[ProducerDescription]
+    truncated: bool
+    def __init__(self, producers: _Optional[_Iterable[_Union[ProducerDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class ProducerDescription(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_time_ms", "txn_id", "start_offset", "start_time_ms", "subscription")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_time_ms: int
+    txn_id: _common_pb2.TxnId
+    start_offset: int
+    start_time_ms: int
+    subscription: str
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., subscription: _Optional[str] = ...) -> None: ...
 
 class CommandRead(_message.Message):
     __slots__ = ("partition", "start_offset", "messages_max", "bytes_max")

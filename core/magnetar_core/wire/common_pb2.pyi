@@ -54,6 +54,8 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RESOURCE_IN_USE: _ClassVar[ErrorCode]
     SUBSCRIPTION_EXISTS: _ClassVar[ErrorCode]
     INTERNAL: _ClassVar[ErrorCode]
+    TRANSACTIONAL_ID_NOT_FOUND: _ClassVar[ErrorCode]
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -93,6 +95,8 @@ CLUSTER_MISMATCH: ErrorCode
 RESOURCE_IN_USE: ErrorCode
 SUBSCRIPTION_EXISTS: ErrorCode
 INTERNAL: ErrorCode
+TRANSACTIONAL_ID_NOT_FOUND: ErrorCode
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")
@@ -101,6 +105,16 @@ class TxnId(_message.Message):
     most_bits: int
     least_bits: int
     def __init__(self, most_bits: _Optional[int] = ..., least_bits: _Optional[int] = ...) -> None: ...
+
+class ProducerIdentity(_message.Message):
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class Partition(_message.Message):
     __slots__ = ("topic", "partition", "topic_id")

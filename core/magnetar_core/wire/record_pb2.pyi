@@ -24,7 +24,7 @@ UPDATE: TransactionMetadataOp
 ACCEPT_LOSS: TransactionMetadataOp
 
 class TransactionMetadataEntry(_message.Message):
-    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids")
+    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence")
     METADATA_OP_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,8 @@ class TransactionMetadataEntry(_message.Message):
     SUBSCRIPTION_COUNTS_FIELD_NUMBER: _ClassVar[int]
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     metadata_op: TransactionMetadataOp
     txn_id: _common_pb2.TxnId
     expected_status: _common_pb2.TxnStatus
@@ -55,7 +57,47 @@ class TransactionMetadataEntry(_message.Message):
     subscription_counts: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.SubscriptionCounts]
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    named_sequence: _transaction_pb2.NamedSequence
+    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ...) -> None: ...
+
+class IdentityRow(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PREV_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    PREV_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_USED_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    prev_producer_id: int
+    next_producer_id: int
+    next_producer_epoch: int
+    txn_timeout_ms: int
+    state: _transaction_pb2.TransactionalState
+    txn_id: _common_pb2.TxnId
+    two_phase_commit: bool
+    prev_producer_epoch: int
+    last_used_run_time_ms: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[_transaction_pb2.TransactionalState, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., prev_producer_epoch: _Optional[int] = ..., last_used_run_time_ms: _Optional[int] = ...) -> None: ...
+
+class NameRow(_message.Message):
+    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id")
+    HAS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    has_committed: bool
+    committed_sequence: int
+    open: _transaction_pb2.NamedSequence
+    open_txn_id: _common_pb2.TxnId
+    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class TransactionOutcome(_message.Message):
     __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest")
@@ -126,18 +168,22 @@ class MarkerWriter(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionIndexRow(_message.Message):
-    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest")
+    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     HAS_MARKER_FIELD_NUMBER: _ClassVar[int]
     SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     start_time_ms: int
     marker_entry_id: int
     has_marker: bool
     selection_digest: bytes
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ...) -> None: ...
+    start_offset: int
+    producer_epoch: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class TransactionWriterRow(_message.Message):
     __slots__ = ("writer_id", "next_index", "follows_txn_id")

@@ -1,5 +1,6 @@
 from magnetar_core.wire import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -7,15 +8,70 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class TransactionalState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EMPTY: _ClassVar[TransactionalState]
+    ONGOING: _ClassVar[TransactionalState]
+    PREPARE_COMMIT: _ClassVar[TransactionalState]
+    PREPARE_ABORT: _ClassVar[TransactionalState]
+    COMPLETE_COMMIT: _ClassVar[TransactionalState]
+    COMPLETE_ABORT: _ClassVar[TransactionalState]
+EMPTY: TransactionalState
+ONGOING: TransactionalState
+PREPARE_COMMIT: TransactionalState
+PREPARE_ABORT: TransactionalState
+COMPLETE_COMMIT: TransactionalState
+COMPLETE_ABORT: TransactionalState
+
+class CommandInitProducer(_message.Message):
+    __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENABLE_2PC_FIELD_NUMBER: _ClassVar[int]
+    KEEP_PREPARED_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    txn_timeout_ms: int
+    enable_2pc: bool
+    keep_prepared: bool
+    def __init__(self, transactional_id: _Optional[str] = ..., txn_timeout_ms: _Optional[int] = ..., enable_2pc: _Optional[bool] = ..., keep_prepared: _Optional[bool] = ...) -> None: ...
+
+class CommandInitProducerResponse(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch", "ongoing_txn_id")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ONGOING_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    ONGOING_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ONGOING_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    ongoing_producer_id: int
+    ongoing_producer_epoch: int
+    ongoing_txn_id: _common_pb2.TxnId
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., ongoing_producer_id: _Optional[int] = ..., ongoing_producer_epoch: _Optional[int] = ..., ongoing_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class NamedSequence(_message.Message):
+    __slots__ = ("name", "sequence", "run_token")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RUN_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sequence: int
+    run_token: str
+    def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ...) -> None: ...
+
 class CommandNewTxn(_message.Message):
-    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions")
+    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     txn_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
-    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    named_sequence: NamedSequence
+    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ...) -> None: ...
 
 class CommandNewTxnResponse(_message.Message):
     __slots__ = ("txn_id", "txn_timeout_ms")
@@ -26,12 +82,14 @@ class CommandNewTxnResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class CommandAddPartitionToTxn(_message.Message):
-    __slots__ = ("txn_id", "partitions")
+    __slots__ = ("txn_id", "partitions", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
 
 class CommandAddPartitionToTxnResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -40,12 +98,14 @@ class CommandAddPartitionToTxnResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandAddSubscriptionToTxn(_message.Message):
-    __slots__ = ("txn_id", "subscriptions")
+    __slots__ = ("txn_id", "subscriptions", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
 
 class CommandAddSubscriptionToTxnResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -78,7 +138,7 @@ class SubscriptionCounts(_message.Message):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
 
 class CommandEndTxn(_message.Message):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +147,7 @@ class CommandEndTxn(_message.Message):
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     WAIT_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -95,15 +156,118 @@ class CommandEndTxn(_message.Message):
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     wait_finished: bool
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnResponse(_message.Message):
-    __slots__ = ("txn_id", "status")
+    __slots__ = ("txn_id", "status", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     status: _common_pb2.TxnStatus
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
+
+class CommandDescribeTransactionalId(_message.Message):
+    __slots__ = ("transactional_id",)
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    def __init__(self, transactional_id: _Optional[str] = ...) -> None: ...
+
+class CommandDescribeTransactionalIdResponse(_message.Message):
+    __slots__ = ("description",)
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    description: TransactionalIdDescription
+    def __init__(self, description: _Optional[_Union[TransactionalIdDescription, _Mapping]] = ...) -> None: ...
+
+class CommandListTransactionalIds(_message.Message):
+    __slots__ = ("pattern", "limit")
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    pattern: str
+    limit: int
+    def __init__(self, pattern: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class CommandListTransactionalIdsResponse(_message.Message):
+    __slots__ = ("descriptions", "truncated")
+    DESCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    descriptions: _containers.RepeatedCompositeFieldContainer[TransactionalIdDescription]
+    truncated: bool
+    def __init__(self, descriptions: _Optional[_Iterable[_Union[TransactionalIdDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
+
+class TransactionalIdDescription(_message.Message):
+    __slots__ = ("transactional_id", "state", "producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "two_phase_commit", "txn_id")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PREV_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    state: TransactionalState
+    producer_id: int
+    producer_epoch: int
+    prev_producer_id: int
+    next_producer_id: int
+    next_producer_epoch: int
+    txn_timeout_ms: int
+    two_phase_commit: bool
+    txn_id: _common_pb2.TxnId
+    def __init__(self, transactional_id: _Optional[str] = ..., state: _Optional[_Union[TransactionalState, str]] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., two_phase_commit: _Optional[bool] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandRemoveName(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class CommandRemoveNameResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CommandDescribeName(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class CommandDescribeNameResponse(_message.Message):
+    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id")
+    HAS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    OPEN_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    has_committed: bool
+    committed_sequence: int
+    open: NamedSequence
+    open_txn_id: _common_pb2.TxnId
+    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class CommandAbortHangingTxn(_message.Message):
+    __slots__ = ("txn_id", "partition", "subscription", "start_offset", "producer_epoch")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    partition: _common_pb2.Partition
+    subscription: str
+    start_offset: int
+    producer_epoch: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
+class CommandAbortHangingTxnResponse(_message.Message):
+    __slots__ = ("txn_id",)
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandDescribeTxn(_message.Message):
     __slots__ = ("txn_id",)
@@ -118,14 +282,16 @@ class CommandDescribeTxnResponse(_message.Message):
     def __init__(self, transaction: _Optional[_Union[TransactionDescription, _Mapping]] = ...) -> None: ...
 
 class CommandListTxns(_message.Message):
-    __slots__ = ("statuses", "age_ms_min", "limit")
+    __slots__ = ("statuses", "age_ms_min", "limit", "transactional_id_pattern")
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_MIN_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _ClassVar[int]
     statuses: _containers.RepeatedScalarFieldContainer[_common_pb2.TxnStatus]
     age_ms_min: int
     limit: int
-    def __init__(self, statuses: _Optional[_Iterable[_Union[_common_pb2.TxnStatus, str]]] = ..., age_ms_min: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    transactional_id_pattern: str
+    def __init__(self, statuses: _Optional[_Iterable[_Union[_common_pb2.TxnStatus, str]]] = ..., age_ms_min: _Optional[int] = ..., limit: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ...) -> None: ...
 
 class CommandListTxnsResponse(_message.Message):
     __slots__ = ("transactions", "truncated")
@@ -148,7 +314,7 @@ class CommandAcceptTxnLossResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished")
+    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +323,9 @@ class TransactionDescription(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     status: _common_pb2.TxnStatus
     txn_timeout_ms: int
@@ -165,7 +334,10 @@ class TransactionDescription(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
     unfinished: _containers.RepeatedCompositeFieldContainer[UnfinishedParticipant]
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    two_phase_commit: bool
+    named_sequence: NamedSequence
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ...) -> None: ...
 
 class UnfinishedParticipant(_message.Message):
     __slots__ = ("partition", "subscription", "last_error")
@@ -178,7 +350,7 @@ class UnfinishedParticipant(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., last_error: _Optional[str] = ...) -> None: ...
 
 class CommandEndTxnOnPartition(_message.Message):
-    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted")
+    __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -187,6 +359,7 @@ class CommandEndTxnOnPartition(_message.Message):
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    HANGING_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     partition: _common_pb2.Partition
     txn_action: _common_pb2.TxnAction
@@ -195,7 +368,16 @@ class CommandEndTxnOnPartition(_message.Message):
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_accepted: bool
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ...) -> None: ...
+    hanging: HangingTxn
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ...) -> None: ...
+
+class HangingTxn(_message.Message):
+    __slots__ = ("start_offset", "producer_epoch")
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    start_offset: int
+    producer_epoch: int
+    def __init__(self, start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandEndTxnOnPartitionResponse(_message.Message):
     __slots__ = ("txn_id",)
@@ -204,7 +386,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscription(_message.Message):
-    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted")
+    __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +395,7 @@ class CommandEndTxnOnSubscription(_message.Message):
     SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    HANGING_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     subscription: _common_pb2.Subscription
     txn_action: _common_pb2.TxnAction
@@ -221,7 +404,8 @@ class CommandEndTxnOnSubscription(_message.Message):
     selection_given: bool
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     loss_accepted: bool
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ...) -> None: ...
+    hanging: HangingTxn
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., counts: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ..., hanging: _Optional[_Union[HangingTxn, _Mapping]] = ...) -> None: ...
 
 class CommandEndTxnOnSubscriptionResponse(_message.Message):
     __slots__ = ("txn_id",)

@@ -1,0 +1,247 @@
+"""All transactional ids and names of one coordinator, in memory and as rows.
+
+What changes is put into the open group with whatever caused it: a transaction's row and its
+identity's are never apart, whenever the process ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from magnetar_coordinator import identity as rules
+from magnetar_coordinator import names as name_rules
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.identity import Epochs, Identity, IdentityState
+from magnetar_coordinator.names import Name, NamedSequence
+from magnetar_coordinator.transaction import TxnAction
+from magnetar_core.errors import (
+    InvalidArgument,
+    QuotaExceeded,
+    ResourceInUse,
+    TransactionalIdNotFound,
+)
+from magnetar_core.ids import TxnID
+
+TRANSACTIONAL_ID_CHARACTERS_MAX = 255
+
+
+class Identities:
+    """Transactional ids.
+
+    Args:
+        new_producer_id: one that was never given out.
+        put, delete: bring a row into the open group.
+    """
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        *,
+        new_producer_id: Callable[[], int],
+        put: Callable[[Identity], None],
+        delete: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._epochs = Epochs(config.producer_epoch_max, new_producer_id)
+        self._put = put
+        self._delete = delete
+        self._by_id: dict[str, Identity] = {}
+        self._of_txn: dict[TxnID, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Identity]:
+        return iter(self._by_id.values())
+
+    def restore(self, identity: Identity) -> None:
+        self._by_id[identity.transactional_id] = identity
+        if identity.txn_id is not None:
+            self._of_txn[identity.txn_id] = identity.transactional_id
+
+    def find(self, transactional_id: str) -> Identity | None:
+        return self._by_id.get(transactional_id)
+
+    def get(self, transactional_id: str) -> Identity:
+        """Raises: TransactionalIdNotFound."""
+        found = self._by_id.get(transactional_id)
+        if found is None:
+            raise TransactionalIdNotFound(
+                f"transactional id {transactional_id!r} is not known here: initialise it"
+            )
+        return found
+
+    def of_txn(self, txn_id: TxnID) -> Identity | None:
+        """Whose latest transaction it is."""
+        transactional_id = self._of_txn.get(txn_id)
+        return None if transactional_id is None else self._by_id[transactional_id]
+
+    def matching(self, pattern: str) -> Iterator[Identity]:
+        """In the order of their ids. Raises: InvalidArgument, for no regular expression."""
+        matches = matcher(pattern)
+        return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
+
+    def create(self, transactional_id: str, *, timeout_ms: int, run_time_ms: int) -> Identity:
+        """Raises: InvalidArgument, for the id; QuotaExceeded."""
+        length = len(transactional_id)
+        if not 0 < length <= TRANSACTIONAL_ID_CHARACTERS_MAX or not transactional_id.isprintable():
+            raise InvalidArgument(
+                f"{transactional_id!r} is no transactional id: 1 to"
+                f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
+            )
+        limit = self._config.identities_max
+        if len(self._by_id) >= limit:
+            raise QuotaExceeded(
+                f"{limit} transactional ids are known here: wait until idle ones are forgotten, or"
+                " raise identities_max",
+                identities_max=limit,
+            )
+        return self._set(
+            Identity(
+                transactional_id=transactional_id,
+                producer=self._epochs.first(),
+                timeout_ms=timeout_ms,
+                last_used_run_time_ms=run_time_ms,
+            )
+        )
+
+    def take_over(self, identity: Identity, *, timeout_ms: int, run_time_ms: int) -> Identity:
+        return self._set(
+            rules.take_over(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
+        )
+
+    def keep(self, identity: Identity, *, timeout_ms: int, run_time_ms: int) -> Identity:
+        return self._set(
+            rules.keep(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
+        )
+
+    def begin(self, identity: Identity, txn_id: TxnID, *, run_time_ms: int) -> Identity:
+        return self._set(rules.begin(identity, txn_id, run_time_ms=run_time_ms))
+
+    def raise_epoch(self, identity: Identity, *, run_time_ms: int) -> Identity:
+        return self._set(rules.raise_epoch(identity, self._epochs, run_time_ms=run_time_ms))
+
+    def fixed(self, txn_id: TxnID, action: TxnAction, *, run_time_ms: int) -> None:
+        """The outcome of a transaction is fixed, whosever it is."""
+        identity = self.of_txn(txn_id)
+        if identity is not None:
+            self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
+
+    def completed(self, txn_id: TxnID) -> None:
+        """Every participant has ended a transaction, whosever it was."""
+        identity = self.of_txn(txn_id)
+        if identity is not None:
+            self._set(rules.complete(identity))
+
+    def forget_idle(self, run_time_ms: int) -> list[str]:
+        """Forget what nobody has used for long, and nothing of which is open."""
+        before_ms = run_time_ms - self._config.identity_idle_ms_max
+        busy = (IdentityState.ONGOING, *rules.COMPLETED)
+        idle = [
+            one
+            for one in self._by_id.values()
+            if one.last_used_run_time_ms < before_ms and one.state not in busy
+        ]
+        for identity in idle:
+            del self._by_id[identity.transactional_id]
+            if identity.txn_id is not None:
+                del self._of_txn[identity.txn_id]
+            self._delete(identity.transactional_id)
+        return [one.transactional_id for one in idle]
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise."""
+        for identity in self._by_id.values():
+            identity.check()
+
+    def _set(self, identity: Identity) -> Identity:
+        before = self._by_id.get(identity.transactional_id)
+        if before is not None and before.txn_id not in (None, identity.txn_id):
+            assert before.txn_id is not None
+            del self._of_txn[before.txn_id]
+        self.restore(identity)
+        self._put(identity)
+        return identity
+
+
+class Names:
+    """Names and their sequences. Args: put, delete: bring a row into the open group."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        *,
+        put: Callable[[Name], None],
+        delete: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._put = put
+        self._delete = delete
+        self._by_name: dict[str, Name] = {}
+        self._of_txn: dict[TxnID, str] = {}
+
+    def restore(self, name: Name) -> None:
+        self._by_name[name.name] = name
+        if name.open_txn_id is not None:
+            self._of_txn[name.open_txn_id] = name.name
+
+    def get(self, name: str) -> Name:
+        """A new one where there is none; it is kept once something begins in it."""
+        return self._by_name.get(name) or Name(name)
+
+    def check_new(self, asked: NamedSequence) -> None:
+        """Raises: InvalidArgument, for what is no name or token; QuotaExceeded."""
+        for text in (asked.name, asked.run_token):
+            if not 0 < len(text) <= TRANSACTIONAL_ID_CHARACTERS_MAX or not text.isprintable():
+                raise InvalidArgument(
+                    f"{text!r} is no name and no run token: 1 to"
+                    f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
+                )
+        limit = self._config.names_max
+        if asked.name not in self._by_name and len(self._by_name) >= limit:
+            raise QuotaExceeded(
+                f"{limit} names are known here: remove some, or raise names_max", names_max=limit
+            )
+
+    def begun(self, name: Name, asked: NamedSequence, txn_id: TxnID) -> None:
+        self._set(name_rules.begun(name, asked, txn_id))
+
+    def fixed(self, txn_id: TxnID, action: TxnAction) -> None:
+        """The outcome of a transaction is fixed, in whatever name it was."""
+        found = self._of_txn.pop(txn_id, None)
+        if found is not None:
+            self._set(name_rules.fixed(self._by_name[found], action))
+
+    def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
+        found = self._of_txn.get(txn_id)
+        return None if found is None else self._by_name[found].open
+
+    def remove(self, name: str) -> None:
+        """Raises: InvalidArgument, for none; ResourceInUse, while it is open."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise InvalidArgument(f"no name {name!r} is known here")
+        if found.open is not None:
+            raise ResourceInUse(f"a transaction of {name!r} is open: end it first")
+        del self._by_name[name]
+        self._delete(name)
+
+    def _set(self, name: Name) -> None:
+        self.restore(name)
+        self._put(name)
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """A test for whole texts; an empty pattern lets all pass.
+
+    Raises:
+        InvalidArgument: no regular expression.
+    """
+    if not pattern:
+        return lambda _: True
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise InvalidArgument(f"{pattern!r} is no regular expression: {error}") from None
+    return lambda text: compiled.fullmatch(text) is not None
