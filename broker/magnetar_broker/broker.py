@@ -167,7 +167,8 @@ class Broker:
             )
 
     def _show(self) -> None:
-        shown = overview(self.topics, self.environment.clock.wall_ms())
+        late_ms = self.environment.config.late_txn_ms
+        shown = overview(self.topics, self.environment.clock.wall_ms(), late_ms=late_ms)
         self.metrics.show(shown, free_bytes=self._store.free_bytes())
 
     async def _retain(self) -> None:

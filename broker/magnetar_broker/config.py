@@ -62,6 +62,9 @@ class BrokerConfig:
     # How often retention looks at every partition, and gauges are set. Shorter: limits are kept
     # more closely, at a cost that grows with the number of partitions.
     retention_check_interval_ms: int = 5_000
+    # A transaction that is open here for longer counts as late: the coordinators' longest timeout,
+    # and five minutes on top, lest an end that is under way raises an alarm.
+    late_txn_ms: int = 20 * 60 * 1000
     # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
 
@@ -83,6 +86,7 @@ class BrokerConfig:
             "dispatch_bytes_max",
             "retention_check_interval_ms",
             "producer_idle_ms_max",
+            "late_txn_ms",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidConfig(f"{name} must be positive")

@@ -19,8 +19,13 @@ _STATUS = {Outcome.COMMITTED: common.COMMITTED, Outcome.ABORTED: common.ABORTED}
 _OUTCOME = {status: outcome for outcome, status in _STATUS.items()}
 
 
-def put_open(batch: WriteBatch, key: bytes, *, start_time_ms: int) -> None:
-    row = records.TransactionIndexRow(status=common.OPEN, start_time_ms=start_time_ms)
+def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> None:
+    row = records.TransactionIndexRow(
+        status=common.OPEN,
+        start_time_ms=transaction.start_time_ms,
+        start_offset=transaction.start_offset,
+        producer_epoch=transaction.producer_epoch,
+    )
     batch.put(keys.TXNINDEX, key, row.SerializeToString())
 
 
@@ -67,6 +72,8 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
         return
     row = records.TransactionIndexRow.FromString(value)
     if row.status == common.OPEN:
-        index.open[txn_id] = OpenTransaction(txn_id, row.start_time_ms)
+        index.open[txn_id] = OpenTransaction(
+            txn_id, row.start_time_ms, row.start_offset, row.producer_epoch
+        )
     else:
         index.ended[txn_id] = EndedTransaction(_OUTCOME[row.status], row.selection_digest)

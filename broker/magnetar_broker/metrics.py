@@ -22,6 +22,7 @@ class Overview:
     open_txns: int
     oldest_open_txn_ms: int
     txnlog_open_bytes: int
+    late_partitions: int
     pending_acks: int
     backlog: int
     retained_bytes: int
@@ -64,6 +65,12 @@ class BrokerMetrics:
             "Since the first write of the oldest open transaction. Beyond the longest timeout: its"
             " coordinator is away.",
         )
+        self._late_partitions = gauge(
+            "late_partitions",
+            "Partitions with a transaction that has been open for longer than late_txn_ms"
+            " (KIP-664, PartitionsWithLateTransactionsCount). Look for it with `magnetar"
+            " transactions find-hanging`.",
+        )
         self._txnlog_bytes = gauge(
             "txnlog_open_bytes", "Of messages that wait for their transaction's end."
         )
@@ -100,6 +107,7 @@ class BrokerMetrics:
         """Set what is looked at from time to time rather than counted."""
         self.open_txns.set(overview.open_txns)
         self._oldest_open_seconds.set(overview.oldest_open_txn_ms / 1_000)
+        self._late_partitions.set(overview.late_partitions)
         self._txnlog_bytes.set(overview.txnlog_open_bytes)
         self._pending_acks.set(overview.pending_acks)
         self._backlog.set(overview.backlog)

@@ -114,11 +114,13 @@ class Partition:
         *,
         follows: TxnID | None,
         session: CommandSession | None,
+        producer_epoch: int,
     ) -> Accepted:
         """Store a batch of an open transaction in the sidecar txnlog.
 
         Args:
             session: on which it came; None: a unary call.
+            producer_epoch: of the transactional producer; NO_EPOCH without one.
         Raises:
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
             QuotaExceeded: too many transactions, or too much in them.
@@ -138,7 +140,13 @@ class Partition:
         open_bytes.check(account, len(batch))
         now_ms = self._environment.clock.wall_ms()
         writer, is_new = self.index.record_write(
-            txn_id, producer_id, count, follows=follows, now_ms=now_ms
+            txn_id,
+            producer_id,
+            count,
+            follows=follows,
+            now_ms=now_ms,
+            start_offset=self.log.end_offset,
+            producer_epoch=producer_epoch,
         )
         if not writer.stored_bytes:
             writer.account = account
@@ -151,7 +159,7 @@ class Partition:
         rows.put(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, writer.ordinal, sequence_id), batch)
         key = self._index_key(txn_id)
         if is_new:
-            index_rows.put_open(rows, key, start_time_ms=now_ms)
+            index_rows.put_open(rows, key, self.index.open[txn_id])
             self._environment.metrics.open_txns.inc()
         index_rows.put_writer(rows, key, writer)
         return Accepted(place, duplicate=False)

@@ -7,6 +7,7 @@ Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/testing.md, rule
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from magnetar_core.errors import InvalidArgument, SequenceGap
@@ -59,6 +60,10 @@ class Producers:
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    def all(self) -> Iterable[tuple[int, Producer]]:
+        """By their ids."""
+        return self._producers.items()
 
     def restore(self, producer_id: int, producer: Producer) -> None:
         self._producers[producer_id] = producer

@@ -10,7 +10,7 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
-from magnetar_broker.views import messages_of
+from magnetar_broker.views import describe_producers, messages_of
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
@@ -30,7 +30,11 @@ class ReadCommands:
         self._store = store
         self._topics = topics
         self._replies = replies
-        self.handlers: Mapping[str, Handler] = {"read": self._read, "peek": self._peek}
+        self.handlers: Mapping[str, Handler] = {
+            "read": self._read,
+            "peek": self._peek,
+            "describe_producers": self._describe_producers,
+        }
 
     def _read(self, command: wire.CommandRead, reply: Reply) -> None:
         partition = self._topics.named(command.partition)
@@ -66,6 +70,11 @@ class ReadCommands:
             next_offset=next_offset,
             end_offset=partition.log.durable_end,
         )
+
+    def _describe_producers(self, command: wire.CommandDescribeProducers, reply: Reply) -> None:
+        """KIP-664, DescribeProducers."""
+        partition = self._topics.named(command.partition)
+        self._replies.answer(reply, describe_producers(partition))
 
     def _peek(self, command: wire.CommandPeek, reply: Reply) -> None:
         partition = self._topics.named(command.partition)

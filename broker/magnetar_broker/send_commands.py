@@ -8,6 +8,7 @@ from random import Random
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Accepted
 from magnetar_broker.replies import Replies
+from magnetar_broker.subscription_commands import epoch_of
 from magnetar_broker.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.commands import Handler, Reply
@@ -58,6 +59,7 @@ class SendCommands:
                 batch,
                 follows=follows,
                 session=reply.session,
+                producer_epoch=epoch_of(command),
             )
         elif header.part:
             raise InvalidArgument("a message comes in parts only inside a transaction")

@@ -63,7 +63,13 @@ class Subscription:
             self._environment.defer_rows(self)
 
     def acknowledge_in(
-        self, txn_id: TxnID, consumer_id: int, ack_sequence: int, ranges: list[Range]
+        self,
+        txn_id: TxnID,
+        consumer_id: int,
+        ack_sequence: int,
+        ranges: list[Range],
+        *,
+        producer_epoch: int,
     ) -> None:
         """A transactional ack: PENDING becomes PENDING_ACK, or nothing happens.
 
@@ -83,7 +89,13 @@ class Subscription:
         self.cursor.check_transactional(txn_id, ranges)
         now_ms = self._environment.clock.wall_ms()
         writer, is_new = self.index.record_write(
-            txn_id, consumer_id, 1, follows=None, now_ms=now_ms
+            txn_id,
+            consumer_id,
+            1,
+            follows=None,
+            now_ms=now_ms,
+            start_offset=self._log.end_offset,
+            producer_epoch=producer_epoch,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
         self.dispatcher.pend(ranges)
@@ -98,7 +110,7 @@ class Subscription:
         )
         key = self._index_key(txn_id)
         if is_new:
-            index_rows.put_open(batch, key, start_time_ms=now_ms)
+            index_rows.put_open(batch, key, self.index.open[txn_id])
             self._environment.metrics.open_txns.inc()
         index_rows.put_writer(batch, key, writer)
 

@@ -11,6 +11,7 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.topics import Topics
+from magnetar_broker.transaction_index import NO_EPOCH
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -89,7 +90,11 @@ class SubscriptionCommands:
         transactional = command.HasField("txn_id")
         if transactional:
             subscription.acknowledge_in(
-                TxnID.from_wire(command.txn_id), command.consumer_id, command.ack_sequence, ranges
+                TxnID.from_wire(command.txn_id),
+                command.consumer_id,
+                command.ack_sequence,
+                ranges,
+                producer_epoch=epoch_of(command),
             )
         else:
             cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
@@ -140,6 +145,11 @@ class SubscriptionCommands:
         name = command.subscription
         self._topics.named(name).subscriptions.delete(name.subscription)
         self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+
+
+def epoch_of(command: wire.CommandSend | wire.CommandAck) -> int:
+    """Of the transactional producer whose transaction it is."""
+    return command.producer_epoch if command.HasField("producer_epoch") else NO_EPOCH
 
 
 def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:

@@ -110,6 +110,11 @@ def _end_of(
         ),
         selection=(frozenset(command.selected_writer_ids) if command.selection_given else None),
         loss_accepted=command.loss_accepted,
+        hanging=(
+            (command.hanging.start_offset, command.hanging.producer_epoch)
+            if command.HasField("hanging")
+            else None
+        ),
     )
 
 

@@ -22,6 +22,8 @@ from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.ids import TxnID
 
+NO_EPOCH = -1
+
 
 class Outcome(Enum):
     """How a transaction ended."""
@@ -51,6 +53,10 @@ class OpenTransaction:
 
     txn_id: TxnID
     start_time_ms: int
+    # The partition's end at its first write here: with it an administrator says which one is meant.
+    start_offset: int = 0
+    # Of its transactional producer; -1: of none.
+    producer_epoch: int = NO_EPOCH
     writers: dict[int, Writer] = field(default_factory=dict)
 
 
@@ -73,6 +79,8 @@ class End:
     # The writers that count; None: all.
     selection: frozenset[int] | None = None
     loss_accepted: bool = False
+    # An administrator's: the start offset and producer epoch that it must have here.
+    hanging: tuple[int, int] | None = None
 
     @property
     def selection_digest(self) -> bytes:
@@ -159,7 +167,15 @@ class TransactionIndex:
         return check_sequence(writer.next_index, sequence_id, count)
 
     def record_write(
-        self, txn_id: TxnID, writer_id: int, count: int, *, follows: TxnID | None, now_ms: int
+        self,
+        txn_id: TxnID,
+        writer_id: int,
+        count: int,
+        *,
+        follows: TxnID | None,
+        now_ms: int,
+        start_offset: int = 0,
+        producer_epoch: int = NO_EPOCH,
     ) -> tuple[Writer, bool]:
         """Count a write that check_write let pass.
 
@@ -169,7 +185,8 @@ class TransactionIndex:
         transaction = self.open.get(txn_id)
         is_new = transaction is None
         if transaction is None:
-            transaction = self.open[txn_id] = OpenTransaction(txn_id, now_ms)
+            transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch)
+            self.open[txn_id] = transaction
         writer = transaction.writers.get(writer_id)
         if writer is None:
             writer = Writer(len(transaction.writers), writer_id, follows=follows)
@@ -182,9 +199,12 @@ class TransactionIndex:
         """Hold an end against what is here. Changes nothing.
 
         Raises:
-            InvalidTxnState: it has ended here otherwise.
+            InvalidTxnState: it has ended here otherwise, or is not the one that an administrator
+                means.
             TxnIncomplete: less is here than the client had confirmed.
         """
+        if end.hanging is not None:
+            self._check_hanging(end.txn_id, end.hanging)
         ended = self.ended.get(end.txn_id)
         if ended is not None:
             same_selection = (
@@ -232,6 +252,19 @@ class TransactionIndex:
     def orphans(self) -> list[TxnID]:
         """What is open here although its coordinator has ended it."""
         return [txn_id for txn_id in self.open if self._covers(txn_id)]
+
+    def _check_hanging(self, txn_id: TxnID, hanging: tuple[int, int]) -> None:
+        transaction = self.open.get(txn_id)
+        if transaction is None:
+            raise InvalidTxnState(f"transaction {txn_id} is not open here")
+        found = (transaction.start_offset, transaction.producer_epoch)
+        if found != hanging:
+            raise InvalidTxnState(
+                f"transaction {txn_id} began here at offset {found[0]} with producer epoch"
+                f" {found[1]}, not at {hanging[0]} with {hanging[1]}: describe the producers again",
+                start_offset=found[0],
+                producer_epoch=found[1],
+            )
 
     @staticmethod
     def _check_complete(end: End, writers: Mapping[int, Writer]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from magnetar_broker.metrics import Overview
+from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic, Topics
+from magnetar_broker.transaction_index import NO_EPOCH
 from magnetar_core import batch as columnar
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 TXNS_SHOWN_MAX = 1_000
+PRODUCERS_SHOWN_MAX = 10_000
 # Says of a peeked message that it is a part of one that was sent in parts.
 PART_PROPERTY = "magnetar-part"
 
@@ -56,8 +59,46 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
     )
 
 
-def overview(topics: Topics, now_ms: int) -> Overview:
-    """All of it in numbers; costs what there is."""
+def describe_producers(partition: Partition) -> wire.CommandDescribeProducersResponse:
+    """Who has written here, plainly or in what is open, and who acknowledges in what is open."""
+    response = wire.CommandDescribeProducersResponse()
+    for producer_id, producer in partition.producers.all():
+        if len(response.producers) == PRODUCERS_SHOWN_MAX:
+            response.truncated = True
+            return response
+        response.producers.add(
+            producer_id=producer_id,
+            producer_epoch=NO_EPOCH,
+            last_sequence=producer.next_sequence_id - 1,
+            last_time_ms=producer.last_time_ms,
+        )
+    indexes = [("", partition.index)]
+    indexes += [(one.name.subscription, one.index) for one in partition.subscriptions]
+    for subscription, index in indexes:
+        for transaction in index.open.values():
+            for writer in transaction.writers.values():
+                if len(response.producers) == PRODUCERS_SHOWN_MAX:
+                    response.truncated = True
+                    return response
+                response.producers.add(
+                    producer_id=writer.writer_id,
+                    producer_epoch=transaction.producer_epoch,
+                    last_sequence=writer.next_index - 1,
+                    last_time_ms=transaction.start_time_ms,
+                    txn_id=transaction.txn_id.to_wire(),
+                    start_offset=transaction.start_offset,
+                    start_time_ms=transaction.start_time_ms,
+                    subscription=subscription,
+                )
+    return response
+
+
+def overview(topics: Topics, now_ms: int, *, late_ms: int) -> Overview:
+    """All of it in numbers; costs what there is.
+
+    Args:
+        late_ms: a partition with a transaction that has been open for longer is late.
+    """
     partitions = topics.partitions()
     subscriptions = [one for partition in partitions for one in partition.subscriptions]
     indexes = [one.index for one in partitions] + [one.index for one in subscriptions]
@@ -74,6 +115,10 @@ def overview(topics: Topics, now_ms: int) -> Overview:
             for partition in partitions
             for transaction in partition.index.open.values()
             for writer in transaction.writers.values()
+        ),
+        late_partitions=sum(
+            any(one.start_time_ms < now_ms - late_ms for one in partition.index.open.values())
+            for partition in partitions
         ),
         pending_acks=sum(len(one.cursor.pending) for one in subscriptions),
         backlog=sum(one.backlog for one in subscriptions),

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
-from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.finisher import Finisher, OnAnswer
 from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.incarnation import IncarnationTaker
 from magnetar_coordinator.metadata_store import (
@@ -35,7 +35,13 @@ from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Decision, Shard, forgotten
 from magnetar_coordinator.timers import Periodic
-from magnetar_coordinator.transaction import ACTION_OF, Transaction, TxnAction, TxnStatus
+from magnetar_coordinator.transaction import (
+    ACTION_OF,
+    Participant,
+    Transaction,
+    TxnAction,
+    TxnStatus,
+)
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
 from magnetar_core.errors import InternalError, MagnetarError
@@ -317,6 +323,12 @@ class Coordinator:
         """Have the participants of a transaction asked again."""
         position = self._commits.position()
         self._commits.when_durable(position, partial(self._finisher.retry, txn_id))
+
+    def abort_hanging(self, participant: Participant, body: Any, on_answer: OnAnswer) -> None:
+        """Have a broker abort what is open there only, once that it is not open here is durable."""
+        position = self._commits.position()
+        ask = partial(self._finisher.abort_hanging, participant, body, on_answer)
+        self._commits.when_durable(position, ask)
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Tell a new TxnID when it is durable; it counts from then on."""

@@ -26,12 +26,16 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
 from magnetar_coordinator.watermark_sender import WatermarkSender
 from magnetar_core.clock import Clock
+from magnetar_core.errors import LogUnavailable
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
+
+# Takes an answer's name and body.
+OnAnswer = Callable[[str, Any], None]
 
 _SWEEP_SECONDS = 0.1
 _ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscription_response"})
@@ -144,6 +148,14 @@ class Finisher:
         for broker, end in finishing.ends.values():
             broker.send_again(end, now_ms)
 
+    def abort_hanging(self, participant: Participant, body: Any, on_answer: OnAnswer) -> None:
+        """Have a broker abort what its coordinator does not hold open; an administrator asks.
+
+        Args:
+            on_answer: called once with the answer's name and body; "error" when there is none.
+        """
+        self._broker(self._address_of(participant)).ask(body, on_answer)
+
     def tell_watermark(self, watermark: pb.CommandLowWatermark) -> None:
         """Tell every broker that does not know it yet. It must be durable."""
         self._watermark = watermark
@@ -251,6 +263,8 @@ class _Broker:
         # The others. Entries whose end has another due_ms by now are passed over.
         self._later: list[tuple[float, int, _End]] = []
         self._orphan_ids: dict[int, None] = {}
+        # What administrators ask for.
+        self._asked: dict[int, OnAnswer] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
@@ -268,6 +282,18 @@ class _Broker:
         end.due_ms = now_ms + self._config.answer_deadline_ms
         self._first[end.request_id] = end
         self._sweep_later()
+
+    def ask(self, body: Any, on_answer: OnAnswer) -> None:
+        if not self.link.is_up:
+            self._refuse_asked(on_answer)
+            return
+        request_id = self.link.next_request_id()
+        self._asked[request_id] = on_answer
+        self.link.send(body, request_id)
+
+    def _refuse_asked(self, on_answer: OnAnswer) -> None:
+        error = LogUnavailable(f"the broker at {self.link.address} is away; ask again")
+        on_answer("error", error.to_wire())
 
     def send_again(self, end: _End, now_ms: float) -> None:
         if not self.link.is_up:
@@ -306,6 +332,9 @@ class _Broker:
     def _on_down(self) -> None:
         self.watermarks.reset()
         self._orphan_ids.clear()
+        asked, self._asked = self._asked, {}
+        for on_answer in asked.values():
+            self._refuse_asked(on_answer)
         self._first.clear()
         self._later.clear()
         for end in self._ends.values():
@@ -336,6 +365,10 @@ class _Broker:
 
     def _on_other_answer(self, request_id: int, name: str, body: Any) -> None:
         if self.watermarks.on_answer(request_id, name, body):
+            return
+        on_answer = self._asked.pop(request_id, None)
+        if on_answer is not None:
+            on_answer(name, body)
             return
         if request_id not in self._orphan_ids:
             return  # A second answer to what was asked twice.

@@ -5,6 +5,7 @@ Source: PIP-31, Wire Protocol Changes, New Commands, and TC Request Processing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from magnetar_core.errors import (
     InvalidTxnState,
     LogUnavailable,
     MagnetarError,
+    from_wire,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -46,6 +48,8 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 if TYPE_CHECKING:
     from magnetar_coordinator.coordinator import Coordinator
+
+log = logging.getLogger(__name__)
 
 _LIST_LIMIT_DEFAULT = 1_000
 _LIST_LIMIT_MAX = 10_000
@@ -70,6 +74,7 @@ class CoordinatorServer:
             "describe_txn": self._serving(self._describe_txn),
             "list_txns": self._serving(self._list_txns),
             "accept_txn_loss": self._serving(self._accept_txn_loss),
+            "abort_hanging_txn": self._serving(self._abort_hanging_txn),
         }
         self._identity_commands = IdentityCommands(coordinator)
         for name, handler in self._identity_commands.handlers.items():
@@ -270,6 +275,43 @@ class CoordinatorServer:
         coordinator.carry_out(decision)
         coordinator.retry_when_durable(txn_id)
         coordinator.answer(reply, body)
+
+    def _abort_hanging_txn(self, request: pb.CommandAbortHangingTxn, reply: Reply) -> None:
+        """KIP-664, an administrative abort: this coordinator does not hold it open, or not yet.
+
+        Rule f: the broker acts on the coordinator's word, and only once that is durable.
+        """
+        coordinator = self._coordinator
+        txn_id = _txn_id(request)
+        coordinator.shard.require_fenced(txn_id)
+        (partition,) = _partitions([request.partition])
+        hanging = pb.HangingTxn(
+            start_offset=request.start_offset, producer_epoch=request.producer_epoch
+        )
+        participant: Participant = partition
+        body: Any
+        if request.subscription:
+            participant = SubscriptionName(*partition, request.subscription)
+            body = pb.CommandEndTxnOnSubscription(
+                subscription=participant.to_wire(), txn_action=common.ABORT, hanging=hanging
+            )
+        else:
+            body = pb.CommandEndTxnOnPartition(
+                partition=partition.to_wire(), txn_action=common.ABORT, hanging=hanging
+            )
+        put_txn_id(body.txn_id, txn_id)
+
+        def on_answer(name: str, answer: Any) -> None:
+            if name == "error":
+                coordinator.refuse(from_wire(answer), reply)
+            else:
+                response = pb.CommandAbortHangingTxnResponse(txn_id=request.txn_id)
+                coordinator.answer(reply, response)
+
+        log.warning(
+            "an administrator aborts %s on %s", txn_id, participant, extra={"txn_id": txn_id}
+        )
+        coordinator.abort_hanging(participant, body, on_answer)
 
 
 def _described_outcome(outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:

@@ -146,6 +146,23 @@ class Shard:
             raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
         raise OutcomeMissing(txn_id)
 
+    def require_fenced(self, txn_id: TxnID) -> None:
+        """Whether a participant may be told to abort a transaction that it holds open.
+
+        Raises:
+            TxnNotFound: never issued here; to abort it would poison its later owner.
+            InvalidTxnState: it is live here, and comes to its end by itself or by its producer.
+        """
+        transaction = self.live.get(txn_id)
+        if transaction is not None and transaction.status is not TxnStatus.ABORTING:
+            raise InvalidTxnState(
+                f"transaction {txn_id} is {transaction.status.name} at its coordinator: it is not"
+                " hanging",
+                status=transaction.status.name,
+            )
+        if not self.is_issued(txn_id):
+            raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
+
     def oldest_open(self) -> Transaction | None:
         if not self.status_counts[TxnStatus.OPEN]:
             return None

@@ -14,7 +14,7 @@ from tests.core.envelope import command
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.records import FAMILIES
-from magnetar_core.errors import MagnetarError, from_wire
+from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import common_pb2 as common
@@ -111,6 +111,8 @@ class FakeBroker:
     def handle(self, name: str, body: Any) -> Any:
         self.received.append((name, body))
         answer = self.answer(name, body)
+        if answer is None and name.startswith("end_txn") and body.HasField("hanging"):
+            return InvalidTxnState("nothing is open here").to_wire()
         return answer if answer is not None else getattr(self, f"_{name}")(body)
 
     def _hello(self, body: common.CommandHello) -> Any:
