@@ -14,6 +14,7 @@ from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, CommitRefused, UsedAfterFork
+from magnetar.identity import PreparedTxnState
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
     InitialPosition,
@@ -29,8 +30,10 @@ from magnetar.model import (
     UncommittedMessage,
     UnfinishedParticipant,
 )
+from magnetar.participants import TransactionPart
 from magnetar.producer import Producer
 from magnetar.transaction import Transaction
+from magnetar.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
 from magnetar_core.errors import (
     AuthorizationFailed,
@@ -60,6 +63,8 @@ from magnetar_core.errors import (
     SubscriptionNotFound,
     TopicExists,
     TopicNotFound,
+    TransactionalIdAuthorizationFailed,
+    TransactionalIdNotFound,
     TransactionConflict,
     TxnError,
     TxnForgotten,
@@ -102,6 +107,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionMoved",
     "PartitionName",
+    "PreparedTxnState",
     "Producer",
     "ProducerConfig",
     "ProducerFenced",
@@ -123,7 +129,11 @@ __all__ = [
     "TransactionAction",
     "TransactionConflict",
     "TransactionDescription",
+    "TransactionPart",
     "TransactionStatus",
+    "TransactionalIdAuthorizationFailed",
+    "TransactionalIdNotFound",
+    "TransactionalProducer",
     "TxnError",
     "TxnForgotten",
     "TxnID",

@@ -213,6 +213,7 @@ class TransactionAcks:
         self._runtime = runtime
         self._route = route
         self._txn_id: TxnID | None = None
+        self._producer_epoch: int | None = None
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._open = IntervalSet()
@@ -225,9 +226,14 @@ class TransactionAcks:
             runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
         )
 
-    def begin(self, txn_id: TxnID) -> None:
-        """The transaction has its id: acks may leave."""
+    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+        """The transaction has its id: acks may leave.
+
+        Args:
+            producer_epoch: of the transactional producer whose transaction it is.
+        """
         self._txn_id = txn_id
+        self._producer_epoch = producer_epoch
         self._pipeline.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
@@ -312,6 +318,8 @@ class TransactionAcks:
     def build(self, item: AckCommand) -> broker_pb2.CommandAck:
         assert self._txn_id is not None
         item.command.txn_id.CopyFrom(self._txn_id.to_wire())
+        if self._producer_epoch is not None:
+            item.command.producer_epoch = self._producer_epoch
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:

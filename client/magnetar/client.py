@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
 from random import Random
 
@@ -12,15 +12,19 @@ from magnetar.administration import Administration
 from magnetar.backpressure import PendingBudget
 from magnetar.cluster import Cluster
 from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
+from magnetar.connection import Connection
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.errors import ClientClosed
+from magnetar.identity import ProducerIdentity
 from magnetar.message import Message, MessageColumns
-from magnetar.model import InitialPosition, SubscriptionType
+from magnetar.model import InitialPosition, SubscriptionType, TransactionStatus
+from magnetar.participants import TransactionPart, commit_parts
 from magnetar.producer import Producer
 from magnetar.reader import read_columns
 from magnetar.runtime import Runtime
 from magnetar.transaction import Begun, Transaction, TransactionScope
+from magnetar.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.errors import (
@@ -219,6 +223,110 @@ class Client(Administration):
             await txn.begin()
         self._transactions[txn.number] = txn
         return txn
+
+    async def begin_named_transaction(
+        self, name: str, sequence: int, run_token: str, *, timeout_s: float = 60.0
+    ) -> Transaction:
+        """Join or open the transaction of a piece of work that is to count once.
+
+        Everybody who brings the same token gets the same transaction, whichever client it is; with
+        another token, what an earlier run left open is aborted first.
+
+        Args:
+            sequence: rises with each piece of work, as a batch's id or a checkpoint's.
+            run_token: of this attempt at it.
+        Raises:
+            SequenceCommitted: it has been done. No effect; skip it.
+            SequenceTooOld: so has a later one. No effect.
+        """
+        self._require_open()
+        coordinator = await self._cluster.coordinator_for(name)
+        txn = Transaction(
+            self._runtime,
+            partial(
+                self._new_txn_at,
+                coordinator,
+                int(timeout_s * 1000),
+                None,
+                transaction_pb2.NamedSequence(name=name, sequence=sequence, run_token=run_token),
+            ),
+            self._forget_transaction,
+        )
+        await txn.begin()
+        self._transactions[txn.number] = txn
+        return txn
+
+    async def commit_parts(self, parts: Sequence[TransactionPart]) -> TransactionStatus:
+        """Commit what these clients have done in a transaction, and discard what others did.
+
+        Args:
+            parts: what Transaction.leave() gave each of them.
+        Raises:
+            InvalidArgument: no parts, or of several transactions. No effect.
+            InvalidTxnState: it was aborted.
+            OutcomeUnknown: no answer in time; ask again.
+        """
+        command = commit_parts(parts)
+        coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
+        reply = await coordinator.request(command, timeout_ms=self.config.commit_timeout_ms)
+        return TransactionStatus(reply.status)
+
+    def transactional_producer(
+        self,
+        transactional_id: str,
+        *,
+        two_phase_commit: bool = False,
+        timeout_s: float | None = None,
+    ) -> TransactionalProducer:
+        """A producer whose transactions outlive it; call its init() first.
+
+        Args:
+            two_phase_commit: its transactions never expire; the coordinator has to allow it.
+            timeout_s: until the coordinator aborts one; not with two_phase_commit.
+        Raises:
+            InvalidArgument: a timeout with two_phase_commit.
+        """
+        self._require_open()
+        return TransactionalProducer(
+            self, transactional_id, two_phase_commit=two_phase_commit, timeout_s=timeout_s
+        )
+
+    async def begin_as(
+        self,
+        identity: ProducerIdentity,
+        coordinator: Connection,
+        on_pair: Callable[[ProducerIdentity], None],
+    ) -> Transaction:
+        """Open the transaction of a transactional producer; for TransactionalProducer."""
+        txn = Transaction(
+            self._runtime,
+            partial(self._new_txn_at, coordinator, 0, identity, None),
+            self._forget_transaction,
+            on_pair,
+        )
+        await txn.begin()
+        self._transactions[txn.number] = txn
+        return txn
+
+    async def _new_txn_at(
+        self,
+        coordinator: Connection,
+        txn_timeout_ms: int,
+        identity: ProducerIdentity | None,
+        named: transaction_pb2.NamedSequence | None,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> Begun:
+        reply = await coordinator.request(
+            transaction_pb2.CommandNewTxn(
+                txn_timeout_ms=txn_timeout_ms,
+                partitions=[one.to_wire() for one in partitions],
+                subscriptions=[one.to_wire() for one in subscriptions],
+                identity=None if identity is None else identity.to_wire(),
+                named_sequence=named,
+            )
+        )
+        return Begun(TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms, coordinator, identity)
 
     async def _new_txn(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import google_crc32c
+
 from magnetar.connection import Connection
 from magnetar.link_session import LinkSession
 from magnetar.runtime import Runtime
@@ -79,6 +81,17 @@ class Cluster:
         if not self._coordinators:
             raise LogUnavailable("the cluster names no transaction coordinator")
         return tuple(self.connection(one.address, COORDINATOR) for one in self._coordinators)
+
+    async def coordinator_for(self, name: str) -> Connection:
+        """The coordinator of a transactional id, or of a name of sequences.
+
+        Every client finds the same one, as long as the members are the same: rendezvous hashing.
+        """
+        await self.coordinators()
+        chosen = max(
+            self._coordinators, key=lambda one: google_crc32c.value(f"{one.tcid}/{name}".encode())
+        )
+        return self.connection(chosen.address, COORDINATOR)
 
     async def coordinator_of(self, txn_id: TxnID) -> Connection:
         """The coordinator that issued a TxnID.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from magnetar.connection import Connection
+from magnetar.identity import ProducerIdentity
 from magnetar.link_session import Result
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -25,6 +26,7 @@ class Enrollment:
 
     __slots__ = (
         "_coordinator",
+        "_identity",
         "_new_partitions",
         "_new_subscriptions",
         "_on_failed",
@@ -43,13 +45,16 @@ class Enrollment:
         coordinator: Connection,
         on_failed: Callable[[MagnetarError], None],
         *,
+        identity: ProducerIdentity | None = None,
         partitions: Iterable[PartitionName] = (),
         subscriptions: Iterable[SubscriptionName] = (),
     ) -> None:
         """
         Args:
+            identity: of the transactional producer whose transaction it is.
             partitions, subscriptions: those that it knew from the beginning.
         """
+        self._identity = identity
         # In the order in which they were added; the values say nothing.
         self.partitions: dict[PartitionName, None] = dict.fromkeys(partitions)
         self.subscriptions: dict[SubscriptionName, None] = dict.fromkeys(subscriptions)
@@ -108,7 +113,9 @@ class Enrollment:
         partitions, self._new_partitions = self._new_partitions, []
         if partitions:
             add_partitions = transaction_pb2.CommandAddPartitionToTxn(
-                txn_id=self._txn_id.to_wire(), partitions=[one.to_wire() for one in partitions]
+                txn_id=self._txn_id.to_wire(),
+                partitions=[one.to_wire() for one in partitions],
+                identity=None if self._identity is None else self._identity.to_wire(),
             )
             self._ask(add_partitions)
         subscriptions, self._new_subscriptions = self._new_subscriptions, []
@@ -116,6 +123,7 @@ class Enrollment:
             add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
                 txn_id=self._txn_id.to_wire(),
                 subscriptions=[one.to_wire() for one in subscriptions],
+                identity=None if self._identity is None else self._identity.to_wire(),
             )
             self._ask(add_subscriptions)
 

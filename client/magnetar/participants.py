@@ -6,18 +6,68 @@ enrollment, which names it to the coordinator. Before the transaction has its Tx
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from magnetar.connection import Connection
 from magnetar.enrollment import Enrollment
-from magnetar_core.errors import MagnetarError
+from magnetar.identity import ProducerIdentity
+from magnetar_core.errors import InvalidArgument, MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from magnetar.acks import TransactionAcks
     from magnetar.partition_sender import PartitionSender
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """What one client has written and acknowledged in a transaction that another one commits.
+
+    Attributes:
+        producers: messages confirmed, by partition and producer id.
+        consumers: ack commands confirmed, by subscription and consumer id.
+    """
+
+    txn_id: TxnID
+    producers: tuple[tuple[PartitionName, int, int], ...] = ()
+    consumers: tuple[tuple[SubscriptionName, int, int], ...] = ()
+
+
+def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEndTxn:
+    """COMMIT of these parts and of nothing else that anybody wrote in the transaction.
+
+    Raises:
+        InvalidArgument: no parts, or of several transactions.
+    """
+    if len({part.txn_id for part in parts}) != 1:
+        raise InvalidArgument("a commit takes the parts of one transaction, at least one")
+    command = transaction_pb2.CommandEndTxn(
+        txn_id=parts[0].txn_id.to_wire(),
+        txn_action=common_pb2.COMMIT,
+        counts_given=True,
+        selection_given=True,
+    )
+    selected: dict[int, None] = {}
+    producers: dict[PartitionName, Any] = {}
+    consumers: dict[SubscriptionName, Any] = {}
+    for part in parts:
+        for partition, producer_id, count in part.producers:
+            if partition not in producers:
+                produced = command.partition_counts.add(partition=partition.to_wire())
+                producers[partition] = produced.producers
+            producers[partition].add(writer_id=producer_id, count=count)
+            selected[producer_id] = None
+        for subscription, consumer_id, count in part.consumers:
+            if subscription not in consumers:
+                acked = command.subscription_counts.add(subscription=subscription.to_wire())
+                consumers[subscription] = acked.consumers
+            consumers[subscription].add(writer_id=consumer_id, count=count)
+            selected[consumer_id] = None
+    command.selected_writer_ids.extend(sorted(selected))
+    return command
 
 
 class Participants:
@@ -28,6 +78,7 @@ class Participants:
         self.acks: list[TransactionAcks] = []
         self._forget_senders: list[Callable[[], object]] = []
         self._txn_id: TxnID | None = None
+        self._identity: ProducerIdentity | None = None
         self._enrollment: Enrollment | None = None
 
     def __len__(self) -> int:
@@ -45,16 +96,14 @@ class Participants:
         """A producer writes to another partition. `forget` is called by release()."""
         self.senders.append(sender)
         self._forget_senders.append(forget)
-        if self._enrollment is not None and self._txn_id is not None:
-            self._enrollment.partition(sender.name)
-            sender.begin(self._txn_id)
+        if self._enrollment is not None:
+            self._begin_sender(sender)
 
     def add_acks(self, acks: TransactionAcks) -> None:
         """A consumer acknowledges on another partition."""
         self.acks.append(acks)
-        if self._enrollment is not None and self._txn_id is not None:
-            self._enrollment.subscription(acks.name)
-            acks.begin(self._txn_id)
+        if self._enrollment is not None:
+            self._begin_acks(acks)
 
     def begin(
         self,
@@ -62,6 +111,7 @@ class Participants:
         coordinator: Connection,
         on_failed: Callable[[MagnetarError], None],
         *,
+        identity: ProducerIdentity | None,
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> None:
@@ -69,18 +119,39 @@ class Participants:
 
         Args:
             on_failed: the coordinator does not take one of them.
+            identity: of the transactional producer whose transaction it is.
             partitions, subscriptions: those that it knows already.
         """
         self._txn_id = txn_id
+        self._identity = identity
         self._enrollment = Enrollment(
-            txn_id, coordinator, on_failed, partitions=partitions, subscriptions=subscriptions
+            txn_id,
+            coordinator,
+            on_failed,
+            identity=identity,
+            partitions=partitions,
+            subscriptions=subscriptions,
         )
         for sender in self.senders:
-            self._enrollment.partition(sender.name)
-            sender.begin(txn_id)
+            self._begin_sender(sender)
         for acks in self.acks:
-            self._enrollment.subscription(acks.name)
-            acks.begin(txn_id)
+            self._begin_acks(acks)
+
+    def _begin_sender(self, sender: PartitionSender) -> None:
+        assert self._enrollment is not None
+        assert self._txn_id is not None
+        self._enrollment.partition(sender.name)
+        sender.begin(self._txn_id, self._producer_epoch)
+
+    def _begin_acks(self, acks: TransactionAcks) -> None:
+        assert self._enrollment is not None
+        assert self._txn_id is not None
+        self._enrollment.subscription(acks.name)
+        acks.begin(self._txn_id, self._producer_epoch)
+
+    @property
+    def _producer_epoch(self) -> int | None:
+        return None if self._identity is None else self._identity.producer_epoch
 
     async def enrolled(self) -> None:
         """Wait until the coordinator knows all of them, or on_failed was told why not."""
@@ -131,7 +202,10 @@ class Participants:
         assert self._txn_id is not None
         assert self._enrollment is not None
         command = transaction_pb2.CommandEndTxn(
-            txn_id=self._txn_id.to_wire(), txn_action=common_pb2.COMMIT, counts_given=True
+            txn_id=self._txn_id.to_wire(),
+            txn_action=common_pb2.COMMIT,
+            counts_given=True,
+            identity=None if self._identity is None else self._identity.to_wire(),
         )
         producers = {}
         for partition in self._enrollment.partitions:
@@ -148,6 +222,14 @@ class Participants:
         for acks in self.acks:
             consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
         return command
+
+    def part(self, txn_id: TxnID) -> TransactionPart:
+        """What was confirmed here."""
+        return TransactionPart(
+            txn_id,
+            tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),
+            tuple((one.name, one.consumer_id, one.confirmed_count) for one in self.acks),
+        )
 
     def lead_plain_sends(self) -> None:
         """The producers' plain sends come after this transaction's messages (order, k)."""

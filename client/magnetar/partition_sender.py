@@ -80,6 +80,7 @@ class PartitionSender:
         "_on_failed",
         "_open",
         "_pipeline",
+        "_producer_epoch",
         "_receipt",
         "_route",
         "_runtime",
@@ -126,6 +127,7 @@ class PartitionSender:
         self._budget = budget
         self._on_failed = on_failed
         self._on_batch_closed = on_batch_closed
+        self._producer_epoch: int | None = None
         self._next_sequence = 0
         self._lane = 0
         self._open = OpenBatch()
@@ -137,9 +139,14 @@ class PartitionSender:
             runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=plain is None
         )
 
-    def begin(self, txn_id: TxnID) -> None:
-        """The transaction has its id: batches may leave."""
+    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+        """The transaction has its id: batches may leave.
+
+        Args:
+            producer_epoch: of the transactional producer whose transaction it is.
+        """
         self.txn_id = txn_id
+        self._producer_epoch = producer_epoch
         self._pipeline.open()
         if self._open.count and self._linger is None:
             self._linger_later()
@@ -432,6 +439,7 @@ class PartitionSender:
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
             follows_txn_id=None if batch.follows is None else batch.follows.to_wire(),
             batch=batch.payload,
+            producer_epoch=self._producer_epoch,
         )
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:

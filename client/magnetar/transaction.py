@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magnetar.connection import Connection
 from magnetar.errors import CommitRefused
+from magnetar.identity import ProducerIdentity
 from magnetar.model import TransactionStatus
-from magnetar.participants import Participants
+from magnetar.participants import Participants, TransactionPart
 from magnetar.runtime import Runtime
 from magnetar_core.errors import (
     InvalidTxnState,
@@ -42,13 +43,17 @@ COMMITTED_STATUSES = (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
 
 
 class _Phase(Enum):
-    """OPEN -> FLUSHING -> COMMIT_ASKED -> COMMITTED; from all but the last, ABORTING -> ABORTED.
+    """OPEN -> FLUSHING (-> PREPARED) -> COMMIT_ASKED -> COMMITTED.
+
+    From all but the last, ABORTING -> ABORTED.
 
     FLUSHING goes back to OPEN when commit() is cancelled before anything was decided.
     """
 
     OPEN = auto()
     FLUSHING = auto()
+    # All that it has is confirmed, and it takes nothing more.
+    PREPARED = auto()
     # The coordinator may have decided: only its answer moves us on.
     COMMIT_ASKED = auto()
     COMMITTED = auto()
@@ -60,8 +65,10 @@ class Begun(NamedTuple):
     """What NewTxn has brought."""
 
     txn_id: TxnID
+    # 0: it never expires.
     timeout_ms: int
     coordinator: Connection
+    identity: ProducerIdentity | None = None
 
 
 # Asks for a transaction that already has these participants.
@@ -84,7 +91,13 @@ class Transaction:
         runtime: Runtime,
         begin: Begin,
         on_ended: Callable[[Transaction], None],
+        on_pair: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
+        """
+        Args:
+            on_pair: told the pair with which its transactional producer goes on.
+        """
+        self._on_pair = on_pair
         self.number = runtime.next_number()
         self._runtime = runtime
         self._begin_with = begin
@@ -118,6 +131,11 @@ class Transaction:
     def has_begun(self) -> bool:
         """Whether its coordinator knows of it; a lazy one may end without that."""
         return self._begun is not None
+
+    @property
+    def has_been_aborted(self) -> bool:
+        """Whether this client knows that it was."""
+        return self._phase is _Phase.ABORTED
 
     @property
     def timeout_ms(self) -> int:
@@ -168,13 +186,15 @@ class Transaction:
         subscriptions: Collection[SubscriptionName],
     ) -> None:
         self._begun = begun
-        self._expiry = self._runtime.deadlines.call_later(
-            begun.timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
-        )
+        if begun.timeout_ms:
+            self._expiry = self._runtime.deadlines.call_later(
+                begun.timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
+            )
         self._participants.begin(
             begun.txn_id,
             begun.coordinator,
             self.doom,
+            identity=begun.identity,
             partitions=partitions,
             subscriptions=subscriptions,
         )
@@ -219,6 +239,21 @@ class Transaction:
             log.info("transaction %s failed: %s", self._name, error)
             self._participants.abandon(error)
 
+    async def prepare(self) -> None:
+        """Flush, and take nothing more: whatever is confirmed now, a commit makes count.
+
+        Raises:
+            CommitRefused: a send or an ack had failed; it was aborted.
+            InvalidTxnState: it has ended, or is not open.
+        Source: KIP-939, prepareTransaction.
+        """
+        async with self._ending:
+            if self._phase is not _Phase.OPEN:
+                raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
+            await self._prepare_commit()
+            # Nothing was asked yet: an abort is possible as well as a commit.
+            self._phase = _Phase.PREPARED
+
     async def commit(self, *, wait_finished: bool = False) -> None:
         """Make everything in the transaction count, or nothing.
 
@@ -245,7 +280,21 @@ class Transaction:
                 return
             if self._phase is _Phase.OPEN:
                 await self._prepare_commit()
+            if self._phase is _Phase.PREPARED:
+                self._phase = _Phase.COMMIT_ASKED
             await self._ask_commit(wait_finished)
+
+    async def leave(self) -> TransactionPart:
+        """Flush, and say what this client has done, for somebody else to commit.
+
+        The transaction takes nothing more here, and stays open.
+
+        Raises: as prepare.
+        """
+        await self.prepare()
+        part = self._participants.part(self.txn_id)
+        self._release(committed=True)
+        return part
 
     async def abort(self) -> None:
         """Undo everything in the transaction. Harmless when it is aborted already.
@@ -392,6 +441,7 @@ class Transaction:
                 self._participants.lead_plain_sends()
                 self._resolve_soon()
             raise
+        self._tell_pair(reply)
         self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))
 
     async def _abort(self) -> None:
@@ -412,8 +462,11 @@ class Transaction:
         except TimeoutError:
             pass
         self._participants.give_up(error)
+        identity = self._known.identity
         command = transaction_pb2.CommandEndTxn(
-            txn_id=self.txn_id.to_wire(), txn_action=common_pb2.ABORT
+            txn_id=self.txn_id.to_wire(),
+            txn_action=common_pb2.ABORT,
+            identity=None if identity is None else identity.to_wire(),
         )
         try:
             reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
@@ -427,7 +480,12 @@ class Transaction:
                 self._participants.lead_plain_sends()
             self._resolve_soon()
             raise
+        self._tell_pair(reply)
         self._settle(TransactionStatus(reply.status or TransactionStatus.ABORTING))
+
+    def _tell_pair(self, reply: transaction_pb2.CommandEndTxnResponse) -> None:
+        if self._on_pair is not None and reply.HasField("identity"):
+            self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
     def _settle(self, status: TransactionStatus) -> None:
         """The outcome is known: tell producers and consumers, once."""

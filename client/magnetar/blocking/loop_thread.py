@@ -1,0 +1,83 @@
+"""The thread on which the asyncio client runs, and how others wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeVar
+
+from magnetar.errors import ClientClosed, UsedAfterFork
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="magnetar", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something on the loop and wait for it. An interrupt cancels it.
+
+        Raises:
+            UsedAfterFork: the loop's thread lives in the parent process only.
+        """
+        self.check(work.close)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call something on the loop and wait for its result."""
+
+        async def work() -> T:
+            return function()
+
+        return self.wait(work())
+
+    def check(self, otherwise: Callable[[], None] = lambda: None) -> None:
+        if os.getpid() != self._pid:
+            otherwise()
+            raise UsedAfterFork(
+                "this client was made before a fork and does not work in the child process; "
+                "connect again here"
+            )
+        if self._closed:
+            otherwise()
+            raise ClientClosed("the client is closed")
+
+    def close(self) -> None:
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+
+class Closing:
+    """Things that are closed at the end of a `with` block."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
