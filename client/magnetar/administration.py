@@ -8,11 +8,15 @@ from typing import TypeVar
 
 from magnetar.cluster import Cluster, ClusterInfo
 from magnetar.model import (
+    HangingTransaction,
     InitialPosition,
+    NameDescription,
+    ProducerDescription,
     SubscriptionType,
     TopicDescription,
     TopicSummary,
     TransactionAction,
+    TransactionalIdDescription,
     TransactionDescription,
     TransactionStatus,
     UncommittedMessage,
@@ -21,6 +25,7 @@ from magnetar.seeking import seek_command
 from magnetar_core.errors import (
     InvalidTxnState,
     ResourceInUse,
+    TopicNotFound,
     TxnForgotten,
     TxnNotFound,
 )
@@ -28,6 +33,9 @@ from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
 T = TypeVar("T")
+
+# A client names a participant to the coordinator while it writes there already.
+JOINING_MS = 10_000
 
 
 class Administration:
@@ -218,21 +226,27 @@ class Administration:
         statuses: Iterable[TransactionStatus] = (),
         *,
         age_ms_min: int = 0,
+        transactional_id_pattern: str = "",
+        tcid: int | None = None,
         limit: int = 1_000,
     ) -> list[TransactionDescription]:
         """Live transactions of all coordinators.
 
         Args:
             statuses: only these; without any, OPEN, COMMITTING and ABORTING.
+            transactional_id_pattern: a regular expression for the whole id; empty: all.
+            tcid: of this coordinator only.
             limit: at most so many of each coordinator.
+        Source: KIP-664, ListTransactions.
         """
         command = transaction_pb2.CommandListTxns(
             statuses=[int(status) for status in statuses],  # type: ignore[misc]
             age_ms_min=age_ms_min,
+            transactional_id_pattern=transactional_id_pattern,
             limit=limit,
         )
         found: list[TransactionDescription] = []
-        for coordinator in await self._cluster.coordinators():
+        for coordinator in await self._cluster.coordinators(tcid):
             reply = await coordinator.request(command)
             found += [TransactionDescription.from_wire(one) for one in reply.transactions]
         return found
@@ -264,6 +278,153 @@ class Administration:
             patient=wait_finished,
         )
         return TransactionStatus(reply.status)
+
+    async def list_transactional_ids(
+        self, pattern: str = "", *, limit: int = 1_000
+    ) -> list[TransactionalIdDescription]:
+        """Transactional ids of all coordinators.
+
+        Args:
+            pattern: a regular expression for the whole id; empty: all.
+            limit: at most so many of each coordinator.
+        """
+        command = transaction_pb2.CommandListTransactionalIds(pattern=pattern, limit=limit)
+        found: list[TransactionalIdDescription] = []
+        for coordinator in await self._cluster.coordinators():
+            reply = await coordinator.request(command)
+            found += [TransactionalIdDescription.from_wire(one) for one in reply.descriptions]
+        return found
+
+    async def describe_transactional_id(self, transactional_id: str) -> TransactionalIdDescription:
+        """Raises: TransactionalIdNotFound. Source: KIP-664, DescribeTransactions."""
+        coordinator = await self._cluster.coordinator_for(transactional_id)
+        reply = await coordinator.request(
+            transaction_pb2.CommandDescribeTransactionalId(transactional_id=transactional_id)
+        )
+        return TransactionalIdDescription.from_wire(reply.description)
+
+    async def force_terminate(self, transactional_id: str) -> None:
+        """Abort what is open in a transactional id, prepared or not, and fence its producer.
+
+        Only the external coordinator of a prepared transaction knows whether that is safe.
+
+        Raises:
+            TransactionalIdNotFound: nobody has used it.
+            ConcurrentTransactions: it is still ending; it has been fenced.
+        Source: KIP-939, forceTerminateTransaction.
+        """
+        coordinator = await self._cluster.coordinator_for(transactional_id)
+        await coordinator.request(
+            transaction_pb2.CommandDescribeTransactionalId(transactional_id=transactional_id)
+        )
+        await coordinator.request(
+            transaction_pb2.CommandInitProducer(transactional_id=transactional_id)
+        )
+
+    async def describe_producers(self, topic: str, partition: int) -> list[ProducerDescription]:
+        """Who writes to a partition, and what is open there and at its subscriptions.
+
+        Raises:
+            TopicNotFound: no such topic or partition.
+        Source: KIP-664, DescribeProducers.
+        """
+        route = await self._cluster.route(topic)
+        if not 0 <= partition < route.partition_count:
+            raise TopicNotFound(f"{topic} has no partition {partition}")
+        reply = await route.connection(partition).request(
+            broker_pb2.CommandDescribeProducers(partition=route.partition_name(partition).to_wire())
+        )
+        name = route.partition_name(partition)
+        return [ProducerDescription.from_wire(name, one) for one in reply.producers]
+
+    async def find_hanging(
+        self, topic: str | None = None, partition: int | None = None, *, age_ms_min: int = 0
+    ) -> list[HangingTransaction]:
+        """What is open at participants, and at no coordinator.
+
+        Args:
+            topic, partition: only there; everywhere unless given.
+            age_ms_min: only what has been open for so long.
+        Source: KIP-664, Finding Hanging Transactions.
+        """
+        topics = [one.topic for one in await self.list_topics()] if topic is None else [topic]
+        found: list[HangingTransaction] = []
+        for name in topics:
+            route = await self._cluster.route(name)
+            every = range(route.partition_count) if partition is None else (partition,)
+            for number in every:
+                for producer in await self.describe_producers(name, number):
+                    if producer.txn_id is None or producer.open_ms(self._wall_ms()) < age_ms_min:
+                        continue
+                    reason = await self._why_hanging(producer)
+                    if reason:
+                        found.append(HangingTransaction(producer, reason))
+        return found
+
+    async def _why_hanging(self, producer: ProducerDescription) -> str:
+        """Empty when its coordinator will end it, or its producer."""
+        assert producer.txn_id is not None
+        try:
+            known = await self.describe_transaction(producer.txn_id)
+        except (TxnNotFound, TxnForgotten) as error:
+            return f"its coordinator does not know it ({type(error).__name__})"
+        if known.status in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED):
+            return f"its coordinator has ended it: {known.status.name}"
+        if known.identity is not None and known.identity.producer_epoch != producer.producer_epoch:
+            return f"its coordinator has it under epoch {known.identity.producer_epoch}"
+        participants: tuple[object, ...] = (*known.partitions, *known.subscriptions)
+        if producer.participant not in participants:
+            if producer.open_ms(self._wall_ms()) < JOINING_MS:
+                return ""  # Its client is about to add it.
+            return f"its coordinator has it {known.status.name} without this participant"
+        return ""
+
+    async def abort_hanging(self, hanging: ProducerDescription) -> None:
+        """Abort a transaction where it hangs; its coordinator vouches that nobody commits it.
+
+        Args:
+            hanging: as describe_producers or find_hanging told it: start and epoch have to match.
+        Raises:
+            InvalidTxnState: it is open or committing at its coordinator, or is not open there, or
+                not with this start and epoch. No effect.
+            TxnNotFound: no coordinator has ever issued it. No effect.
+        Source: KIP-664, Aborting Transactions.
+        """
+        assert hanging.txn_id is not None
+        coordinator = await self._cluster.coordinator_of(hanging.txn_id)
+        await coordinator.request(
+            transaction_pb2.CommandAbortHangingTxn(
+                txn_id=hanging.txn_id.to_wire(),
+                partition=hanging.partition.to_wire(),
+                subscription=hanging.subscription,
+                start_offset=hanging.start_offset,
+                producer_epoch=hanging.producer_epoch,
+            )
+        )
+
+    async def describe_name(self, name: str) -> NameDescription:
+        """What is known of a name of sequences."""
+        coordinator = await self._cluster.coordinator_for(name)
+        reply = await coordinator.request(transaction_pb2.CommandDescribeName(name=name))
+        return NameDescription(
+            name,
+            reply.committed_sequence if reply.has_committed else None,
+            reply.open.sequence if reply.HasField("open") else None,
+            TxnID.from_wire(reply.open_txn_id) if reply.HasField("open") else None,
+        )
+
+    async def remove_name(self, name: str) -> None:
+        """Forget a name: its sequences may then be committed again.
+
+        Raises:
+            InvalidArgument: there is none.
+            ResourceInUse: a transaction of it is open.
+        """
+        coordinator = await self._cluster.coordinator_for(name)
+        await coordinator.request(transaction_pb2.CommandRemoveName(name=name))
+
+    def _wall_ms(self) -> int:
+        return self._cluster.runtime.clock.wall_ms()
 
     async def accept_transaction_loss(self, txn_id: TxnID) -> None:
         """Let a commit go on without what a participant has lost (TxnIncomplete)."""
@@ -303,6 +464,10 @@ class Administration:
             for txn_id in await in_the_way():
                 try:
                     await self.end_transaction(txn_id, TransactionAction.ABORT)
-                except (InvalidTxnState, TxnNotFound, TxnForgotten):
-                    pass  # It is committing, and will be out of the way soon.
+                except InvalidTxnState as error:
+                    # It is committing, and will be out of the way soon; or it has an owner.
+                    if "transactional_id" in error.details:
+                        await self.force_terminate(error.details["transactional_id"])
+                except (TxnNotFound, TxnForgotten):
+                    pass
             await asyncio.sleep(backoff.next_ms() / 1000)

@@ -10,7 +10,7 @@ import google_crc32c
 from magnetar.connection import Connection
 from magnetar.link_session import LinkSession
 from magnetar.runtime import Runtime
-from magnetar_core.errors import LogUnavailable, MagnetarError, TxnNotFound
+from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, TxnNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import topic_pb2
 
@@ -70,8 +70,8 @@ class Cluster:
             reply.server_version,
         )
 
-    async def coordinators(self) -> tuple[Connection, ...]:
-        """Connections to all coordinators.
+    async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
+        """Connections to all coordinators, or to the one of that TCID.
 
         Raises:
             LogUnavailable: the cluster has none.
@@ -80,7 +80,10 @@ class Cluster:
             await self.info()
         if not self._coordinators:
             raise LogUnavailable("the cluster names no transaction coordinator")
-        return tuple(self.connection(one.address, COORDINATOR) for one in self._coordinators)
+        chosen = [one for one in self._coordinators if tcid is None or one.tcid == tcid]
+        if not chosen:
+            raise InvalidArgument(f"no coordinator of this cluster has the id {tcid}")
+        return tuple(self.connection(one.address, COORDINATOR) for one in chosen)
 
     async def coordinator_for(self, name: str) -> Connection:
         """The coordinator of a transactional id, or of a name of sequences.

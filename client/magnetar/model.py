@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from magnetar.identity import ProducerIdentity
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
@@ -164,6 +165,8 @@ class TransactionDescription:
     """A transaction as its coordinator sees it.
 
     Attributes:
+        timeout_ms: 0: it never expires.
+        identity: of the transactional producer that began it, with the pair of then.
         age_ms: run time of the coordinator since the transaction was opened, downtime excluded.
         opened_at_ms: milliseconds since the Unix epoch.
     """
@@ -176,6 +179,8 @@ class TransactionDescription:
     partitions: tuple[PartitionName, ...]
     subscriptions: tuple[SubscriptionName, ...]
     unfinished: tuple[UnfinishedParticipant, ...]
+    identity: ProducerIdentity | None = None
+    two_phase_commit: bool = False
 
     @classmethod
     def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:
@@ -193,7 +198,125 @@ class TransactionDescription:
                 )
                 for one in wire.unfinished
             ),
+            ProducerIdentity.from_wire(wire.identity) if wire.HasField("identity") else None,
+            wire.two_phase_commit,
         )
+
+
+class TransactionalState(IntEnum):
+    """Of a transactional id, with Kafka's names."""
+
+    EMPTY = transaction_pb2.EMPTY
+    ONGOING = transaction_pb2.ONGOING
+    PREPARE_COMMIT = transaction_pb2.PREPARE_COMMIT
+    PREPARE_ABORT = transaction_pb2.PREPARE_ABORT
+    COMPLETE_COMMIT = transaction_pb2.COMPLETE_COMMIT
+    COMPLETE_ABORT = transaction_pb2.COMPLETE_ABORT
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalIdDescription:
+    """A transactional id as KIP-939 has it; -1 is none.
+
+    Attributes:
+        timeout_ms: -1 with two-phase commit.
+        txn_id: the latest transaction.
+    """
+
+    transactional_id: str
+    state: TransactionalState
+    producer_id: int
+    producer_epoch: int
+    prev_producer_id: int
+    next_producer_id: int
+    next_producer_epoch: int
+    timeout_ms: int
+    two_phase_commit: bool
+    txn_id: TxnID | None
+
+    @classmethod
+    def from_wire(
+        cls, wire: transaction_pb2.TransactionalIdDescription
+    ) -> TransactionalIdDescription:
+        return cls(
+            wire.transactional_id,
+            TransactionalState(wire.state),
+            wire.producer_id,
+            wire.producer_epoch,
+            wire.prev_producer_id,
+            wire.next_producer_id,
+            wire.next_producer_epoch,
+            wire.txn_timeout_ms,
+            wire.two_phase_commit,
+            TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDescription:
+    """Who writes to a partition, or acknowledges at one of its subscriptions.
+
+    Attributes:
+        subscription: empty for the partition itself.
+        producer_id: of acknowledgements, the consumer's.
+        producer_epoch: of the transactional producer; -1 without one.
+        txn_id: what is open; None for plain messages.
+        start_offset: the partition's end when that began there.
+    """
+
+    partition: PartitionName
+    subscription: str
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_time_ms: int
+    txn_id: TxnID | None
+    start_offset: int
+    start_time_ms: int
+
+    @property
+    def participant(self) -> PartitionName | SubscriptionName:
+        if not self.subscription:
+            return self.partition
+        return SubscriptionName(*self.partition, self.subscription)
+
+    def open_ms(self, now_ms: int) -> int:
+        """For how long it has been open."""
+        return max(0, now_ms - self.start_time_ms)
+
+    @classmethod
+    def from_wire(
+        cls, partition: PartitionName, wire: broker_pb2.ProducerDescription
+    ) -> ProducerDescription:
+        return cls(
+            partition,
+            wire.subscription,
+            wire.producer_id,
+            wire.producer_epoch,
+            wire.last_sequence,
+            wire.last_time_ms,
+            TxnID.from_wire(wire.txn_id) if wire.HasField("txn_id") else None,
+            wire.start_offset,
+            wire.start_time_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HangingTransaction:
+    """What is open at a participant only, and why it is taken for that."""
+
+    producer: ProducerDescription
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NameDescription:
+    """A name of sequences: the last committed one, and what is open."""
+
+    name: str
+    committed_sequence: int | None
+    open_sequence: int | None
+    open_txn_id: TxnID | None
 
 
 def _partition(wire: topic_pb2.PartitionDescription) -> PartitionDescription:

@@ -6,9 +6,12 @@ import base64
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
+
+import click
 
 from magnetar_core.ids import TxnID
 
@@ -35,6 +38,24 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     if not console.is_terminal:
         console.width = 1_000
     console.print(table)
+
+
+def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
+    """Show something again and again, until Ctrl-C.
+
+    Raises:
+        click.UsageError: nobody watches; a pipe would get the same for ever.
+    """
+    if not sys.stdout.isatty():
+        raise click.UsageError("--watch is for a terminal; without it, the list comes once")
+    pause = threading.Event()
+    try:
+        while True:
+            click.clear()
+            show()
+            pause.wait(period_s)
+    except KeyboardInterrupt:
+        return
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:

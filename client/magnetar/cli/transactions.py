@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from magnetar.cli.types import Duration, TxnIdType, json_option
 
+if TYPE_CHECKING:
+    from magnetar import TransactionDescription
+
+# Of find-hanging, when there is something: scripts tell it from success and from failure.
+HANGING_STATUS = 3
 STATUSES = click.Choice(
     ["open", "committing", "aborting", "committed", "aborted"], case_sensitive=False
 )
@@ -21,53 +27,126 @@ def transactions() -> None:
 @transactions.command(name="list")
 @click.option("--status", "statuses", type=STATUSES, multiple=True, help="Default: all live ones.")
 @click.option("--min-age", type=Duration(), default=0, help="Only older ones, as 10m.")
+@click.option("--id", "pattern", default="", help="Regular expression for transactional ids.")
+@click.option("--coordinator", "tcid", type=click.IntRange(0), help="Only of this TCID.")
 @click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
+@click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
 @json_option
-def list_transactions(statuses: tuple[str, ...], min_age: int, limit: int, as_json: bool) -> None:
+def list_transactions(
+    statuses: tuple[str, ...],
+    min_age: int,
+    pattern: str,
+    tcid: int | None,
+    limit: int,
+    watch: bool,
+    as_json: bool,
+) -> None:
     """List live transactions, the oldest first."""
     from magnetar import TransactionStatus
-    from magnetar.cli.output import duration, print_json, print_table
+    from magnetar.cli.output import print_json, print_table, watched
     from magnetar.cli.session import with_client
 
     wanted = [TransactionStatus[one.upper()] for one in statuses]
-    found = with_client(
-        lambda client: client.list_transactions(wanted, age_ms_min=min_age, limit=limit)
-    )
-    found = sorted(found, key=lambda one: -one.age_ms)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("TXNID", "STATUS", "AGE", "TIMEOUT", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
-        [
-            (
-                one.txn_id,
-                one.status.name,
-                duration(one.age_ms),
-                duration(one.timeout_ms),
-                len(one.partitions),
-                len(one.subscriptions),
-                len(one.unfinished),
+
+    def show() -> None:
+        found = with_client(
+            lambda client: client.list_transactions(
+                wanted,
+                age_ms_min=min_age,
+                transactional_id_pattern=pattern,
+                tcid=tcid,
+                limit=limit,
             )
-            for one in found
-        ],
-        empty="no such transactions",
+        )
+        found = sorted(found, key=lambda one: -one.age_ms)
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            (
+                *("TXNID", "TRANSACTIONALID", "PRODUCERID", "COORDINATOR", "STATE"),
+                *("AGE", "TIMEOUT", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
+            ),
+            [_row(one) for one in found],
+            empty="no such transactions",
+        )
+
+    watched(show) if watch else show()
+
+
+def _row(one: TransactionDescription) -> tuple[object, ...]:
+    from magnetar.cli.output import duration
+
+    identity = one.identity
+    return (
+        one.txn_id,
+        identity.transactional_id if identity else "-",
+        identity.producer_id if identity else "-",
+        one.txn_id.tcid,
+        one.status.name,
+        duration(one.age_ms),
+        "never" if one.two_phase_commit else duration(one.timeout_ms),
+        len(one.partitions),
+        len(one.subscriptions),
+        len(one.unfinished),
     )
 
 
 @transactions.command()
-@click.argument("txn_id", metavar="TXNID", type=TxnIdType())
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType(), required=False)
+@click.option("--transactional-id", help="Instead: a transactional id and its transaction.")
 @json_option
-def describe(txn_id: str, as_json: bool) -> None:
-    """Show a transaction with its participants."""
-    from magnetar.cli.output import duration, print_facts, print_json, print_table
+def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) -> None:
+    """Show a transaction with its participants, or a transactional id."""
+    from magnetar.cli.output import print_json
     from magnetar.cli.session import with_client
     from magnetar_core.ids import TxnID
 
-    found = with_client(lambda client: client.describe_transaction(TxnID.parse(txn_id)))
+    if (txn_id is None) == (transactional_id is None):
+        raise click.UsageError("name a TXNID, or a transactional id with --transactional-id")
+    if transactional_id is not None:
+        _describe_id(transactional_id, as_json)
+        return
+    assert txn_id is not None
+    wanted = TxnID.parse(txn_id)
+    found = with_client(lambda client: client.describe_transaction(wanted))
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _describe_id(transactional_id: str, as_json: bool) -> None:
+    from magnetar.cli.output import duration, print_facts, print_json
+    from magnetar.cli.session import with_client
+
+    found = with_client(lambda client: client.describe_transactional_id(transactional_id))
     if as_json:
         print_json(found)
         return
+    print_facts(
+        (
+            ("transactional id", found.transactional_id),
+            ("state", found.state.name),
+            ("producer id, epoch", f"{found.producer_id}, {found.producer_epoch}"),
+            ("previous producer id", found.prev_producer_id),
+            ("next producer id, epoch", f"{found.next_producer_id}, {found.next_producer_epoch}"),
+            ("timeout", "never" if found.two_phase_commit else duration(found.timeout_ms)),
+            ("transaction", found.txn_id or "-"),
+        )
+    )
+    if found.txn_id is not None and found.state.name in ("ONGOING", *_ENDING_STATES):
+        wanted = found.txn_id
+        print()
+        _show(with_client(lambda client: client.describe_transaction(wanted)))
+
+
+_ENDING_STATES = ("PREPARE_COMMIT", "PREPARE_ABORT")
+
+
+def _show(found: TransactionDescription) -> None:
+    from magnetar.cli.output import duration, print_facts, print_table
+
     opened = datetime.fromtimestamp(found.opened_at_ms / 1_000, UTC).astimezone()
     print_facts(
         (
@@ -75,7 +154,8 @@ def describe(txn_id: str, as_json: bool) -> None:
             ("status", found.status.name),
             ("opened", opened.isoformat(sep=" ", timespec="seconds")),
             ("age", duration(found.age_ms)),
-            ("timeout", duration(found.timeout_ms)),
+            ("timeout", "never" if found.two_phase_commit else duration(found.timeout_ms)),
+            ("transactional id", found.identity.transactional_id if found.identity else "-"),
         )
     )
     unfinished = {
@@ -109,9 +189,171 @@ def commit(txn_id: str) -> None:
 
 @transactions.command()
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
-def abort(txn_id: str) -> None:
-    """Abort a transaction by hand. Its writer is told at its next command."""
-    _end(txn_id, "ABORT")
+@click.option("--topic", help="Where it hangs, with --partition and --start-offset.")
+@click.option("--partition", type=click.IntRange(0))
+@click.option("--subscription", default="", help="Where its acknowledgements hang.")
+@click.option("--start-offset", type=click.IntRange(0))
+@click.option("--producer-epoch", type=int, default=-1, show_default=True)
+def abort(
+    txn_id: str,
+    topic: str | None,
+    partition: int | None,
+    subscription: str,
+    start_offset: int | None,
+    producer_epoch: int,
+) -> None:
+    """Abort a transaction by hand. Its writer is told at its next command.
+
+    One that no coordinator holds open any more is aborted where it hangs: name topic, partition,
+    start offset and epoch as find-hanging shows them. It is refused unless all of them match.
+    """
+    place = (topic, partition, start_offset)
+    if all(one is None for one in place):
+        _end(txn_id, "ABORT")
+        return
+    if topic is None or partition is None or start_offset is None:
+        raise click.UsageError("--topic, --partition and --start-offset belong together")
+    _abort_hanging(txn_id, topic, partition, subscription, start_offset, producer_epoch)
+
+
+def _abort_hanging(
+    txn_id: str,
+    topic: str,
+    partition: int,
+    subscription: str,
+    start_offset: int,
+    producer_epoch: int,
+) -> None:
+    from magnetar import Client, ProducerDescription
+    from magnetar.cli.session import with_client
+    from magnetar_core.ids import PartitionName, TxnID
+
+    async def work(client: Client) -> None:
+        described = await client.describe_topic(topic)
+        hanging = ProducerDescription(
+            PartitionName(topic, partition, described.topic_id),
+            subscription,
+            0,
+            producer_epoch,
+            0,
+            0,
+            TxnID.parse(txn_id),
+            start_offset,
+            0,
+        )
+        await client.abort_hanging(hanging)
+
+    with_client(work)
+    where = f"{topic}-partition-{partition}" + (f"/{subscription}" if subscription else "")
+    print(f"{txn_id} is aborted on {where}")
+
+
+@transactions.command(name="describe-producers")
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(0))
+@json_option
+def describe_producers(topic: str, partition: int, as_json: bool) -> None:
+    """Show who writes to a partition, and what is open there and at its subscriptions."""
+    from magnetar.cli.output import print_json, print_table
+    from magnetar.cli.session import with_client
+
+    found = with_client(lambda client: client.describe_producers(topic, partition))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        (
+            *("PRODUCERID", "PRODUCEREPOCH", "LASTSEQUENCE", "LASTTIMESTAMP"),
+            *("TXNID", "STARTOFFSET", "SUBSCRIPTION"),
+        ),
+        [
+            (
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                _moment(one.last_time_ms),
+                one.txn_id or "-",
+                one.start_offset if one.txn_id else "-",
+                one.subscription or "-",
+            )
+            for one in found
+        ],
+        empty="nobody has written there",
+    )
+
+
+@transactions.command(name="find-hanging")
+@click.option("--topic")
+@click.option("--partition", type=click.IntRange(0))
+@click.option(
+    "--max-transaction-timeout",
+    type=Duration(),
+    default=0,
+    help="Only what has been open for longer, as 15m.",
+)
+@json_option
+def find_hanging(
+    topic: str | None, partition: int | None, max_transaction_timeout: int, as_json: bool
+) -> None:
+    """Find what is open at partitions or subscriptions, and at no coordinator.
+
+    Exit status 3 when there is any. A prepared transaction never is hanging.
+    """
+    from magnetar.cli.output import duration, print_json, print_table
+    from magnetar.cli.session import with_client
+    from magnetar_core.clock import SystemClock
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    found = with_client(
+        lambda client: client.find_hanging(topic, partition, age_ms_min=max_transaction_timeout)
+    )
+    if as_json:
+        print_json(found)
+    else:
+        now_ms = SystemClock().wall_ms()
+        print_table(
+            (
+                *("TOPIC", "PARTITION", "SUBSCRIPTION", "TXNID", "PRODUCERID", "PRODUCEREPOCH"),
+                *("STARTOFFSET", "LASTTIMESTAMP", "DURATION", "REASON"),
+            ),
+            [
+                (
+                    one.producer.partition.topic,
+                    one.producer.partition.partition,
+                    one.producer.subscription or "-",
+                    one.producer.txn_id,
+                    one.producer.producer_id,
+                    one.producer.producer_epoch,
+                    one.producer.start_offset,
+                    _moment(one.producer.last_time_ms),
+                    duration(one.producer.open_ms(now_ms)),
+                    one.reason,
+                )
+                for one in found
+            ],
+            empty="nothing hangs",
+        )
+    if found:
+        raise SystemExit(HANGING_STATUS)
+
+
+@transactions.command(name="force-terminate")
+@click.argument("transactional_id")
+def force_terminate(transactional_id: str) -> None:
+    """Abort what is open in a transactional id, prepared or not, and fence its producer.
+
+    Only whoever decides about a prepared transaction (a database, for instance) knows whether that
+    is safe.
+    """
+    from magnetar.cli.session import with_client
+
+    with_client(lambda client: client.force_terminate(transactional_id))
+    print(f"{transactional_id} is terminated, and its producer fenced")
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 @transactions.command(name="accept-loss")

@@ -1,0 +1,131 @@
+"""Relational databases: any DB-API connection, or SQLAlchemy Core."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magnetar_core.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection, Engine
+
+TABLE = "magnetar_transaction_state"
+_CREATE = (
+    f"CREATE TABLE IF NOT EXISTS {TABLE} (transactional_id VARCHAR(255) PRIMARY KEY,"
+    " prepared_transaction_state VARCHAR(255) NOT NULL)"
+)
+_PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+
+
+class DbApiStore:
+    """A connection as PEP 249 has it, which nobody else uses.
+
+    Args:
+        connection: commits only when told, as PEP 249 wants it.
+        paramstyle: of the connection's module: its `paramstyle`.
+    Raises:
+        InvalidArgument: a style of parameters that is not known here.
+    """
+
+    def __init__(self, connection: Any, paramstyle: str) -> None:
+        if paramstyle not in _PLACEHOLDERS:
+            raise InvalidArgument(
+                f"paramstyle {paramstyle!r} is not known: use qmark, format or pyformat"
+            )
+        self.connection = connection
+        mark = _PLACEHOLDERS[paramstyle]
+        where = f"WHERE transactional_id = {mark}"
+        self._select = f"SELECT prepared_transaction_state FROM {TABLE} {where}"
+        self._update = f"UPDATE {TABLE} SET prepared_transaction_state = {mark} {where}"
+        self._insert = f"INSERT INTO {TABLE} VALUES ({mark}, {mark})"
+
+    def execute(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+        """Run a statement in the present transaction; returns the cursor."""
+        cursor = self.connection.cursor()
+        cursor.execute(statement, parameters)
+        return cursor
+
+    def create_schema(self) -> None:
+        self.execute(_CREATE)
+        self.connection.commit()
+
+    def begin(self) -> None:
+        # PEP 249: a transaction begins with the first statement. One that a failed unit or a read
+        # has left is over now.
+        self.connection.rollback()
+
+    def read(self, transactional_id: str) -> str:
+        row = self.execute(self._select, (transactional_id,)).fetchone()
+        self.connection.rollback()
+        return "" if row is None else str(row[0])
+
+    def write(self, transactional_id: str, text: str) -> None:
+        if not self.execute(self._update, (text, transactional_id)).rowcount:
+            self.execute(self._insert, (transactional_id, text))
+
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+
+class SqlAlchemyStore:
+    """SQLAlchemy Core. Args: engine: a connection of it is held until close()."""
+
+    def __init__(self, engine: Engine) -> None:
+        import sqlalchemy
+
+        self._sqlalchemy = sqlalchemy
+        self.connection: Connection = engine.connect()
+        self._table = sqlalchemy.Table(
+            TABLE,
+            sqlalchemy.MetaData(),
+            sqlalchemy.Column("transactional_id", sqlalchemy.String(255), primary_key=True),
+            sqlalchemy.Column("prepared_transaction_state", sqlalchemy.String(255), nullable=False),
+        )
+
+    def execute(self, statement: Any, parameters: Any = None) -> Any:
+        """Run a statement of SQLAlchemy in the present transaction; returns its result."""
+        return self.connection.execute(statement, parameters)
+
+    def create_schema(self) -> None:
+        self._table.create(self.connection, checkfirst=True)
+        self.connection.commit()
+
+    def begin(self) -> None:
+        self.connection.rollback()
+
+    def read(self, transactional_id: str) -> str:
+        column = self._table.c.prepared_transaction_state
+        found = self.connection.execute(
+            self._sqlalchemy.select(column).where(self._is(transactional_id))
+        ).scalar()
+        self.connection.rollback()
+        return found or ""
+
+    def write(self, transactional_id: str, text: str) -> None:
+        changed = self.connection.execute(
+            self._table.update()
+            .where(self._is(transactional_id))
+            .values(prepared_transaction_state=text)
+        )
+        if not changed.rowcount:
+            self.connection.execute(
+                self._table.insert().values(
+                    transactional_id=transactional_id, prepared_transaction_state=text
+                )
+            )
+
+    def commit(self) -> None:
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        self.connection.rollback()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _is(self, transactional_id: str) -> Any:
+        return self._table.c.transactional_id == transactional_id

@@ -1,0 +1,259 @@
+"""A database and a topic that never disagree, wherever their writer dies (KIP-939, Motivation)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.order_service import open_store
+from tests.system.databases import postgresql, postgresql_programs
+from tests.system.dual_writer import RECOVERY
+from tests.system.processes import Servers
+
+import magnetar
+from magnetar import blocking
+from magnetar.dual_write import DualWriter, RocksStore, SqlAlchemyStore, Step
+
+SETTINGS = {"MAGNETAR_TWO_PHASE_COMMIT_ENABLED": "1"}
+ROOT = Path(__file__).parents[2]
+STEPS = [step for step in Step if step not in RECOVERY]
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    running = Servers(tmp_path_factory.mktemp("servers"), SETTINGS)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:{tmp_path_factory.mktemp('database') / 'numbers.db'}"
+        return
+    programs = postgresql_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with postgresql(programs) as url:
+        yield url
+
+
+def write(servers: Servers, database: str, topic: str, first: int, step: Step | None) -> None:
+    """Write four numbers, or die trying."""
+    arguments = [servers.address, database, topic, str(first), "4"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.system.dual_writer", *arguments, step.name if step else ""],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    expected = -signal.SIGKILL if step else 0
+    assert done.returncode == expected, done.stderr
+
+
+def agree(servers: Servers, database: str, topic: str) -> list[int]:
+    """The numbers that both hold, in order."""
+
+    store = open_store(database)
+    table = f"numbers_{topic.replace('-', '_')}"
+    rows = store.execute(f"SELECT number FROM {table} ORDER BY number").fetchall()
+    store.connection.close()
+    numbers = [int(row[0]) for row in rows]
+    assert [int(value) for value in in_topic(servers, topic, len(numbers))] == numbers
+    return numbers
+
+
+def in_topic(servers: Servers, topic: str, count: int) -> list[bytes]:
+    """What is committed there; the last ends may be under way for a moment."""
+    with blocking.connect(servers.address) as client:
+        deadline_s = time.monotonic() + 5
+        while True:
+            values = [message.value for message in client.read(topic)]
+            if len(values) >= count or time.monotonic() > deadline_s:
+                return values
+            time.sleep(0.01)
+
+
+def create(servers: Servers, topic: str) -> None:
+    with blocking.connect(servers.address) as client:
+        client.create_topic(topic)
+
+
+def killed_at(servers: Servers, database: str, step: Step, round_number: int) -> None:
+    topic = f"{step.name.lower().replace('_', '-')}-{database[:6]}-{round_number}"
+    create(servers, topic)
+    if step in RECOVERY:
+        write(servers, database, topic, 0, Step.COMMIT if round_number % 2 else Step.UPDATE_STATE)
+    write(servers, database, topic, 10, step)
+    write(servers, database, topic, 20, None)
+    numbers = agree(servers, database, topic)
+    assert numbers[-4:] == [20, 21, 22, 23]
+    decided = 11 in numbers if step not in RECOVERY else (1 in numbers)
+    # The database had committed, so the topic does: before that, neither.
+    left_committed = step is Step.COMMIT or (step in RECOVERY and round_number % 2 == 1)
+    assert decided is left_committed
+
+
+@pytest.mark.parametrize("step", list(Step), ids=[step.name for step in Step])
+def test_killed_before_each_step(servers: Servers, database: str, step: Step) -> None:
+    for round_number in (1, 2) if step in RECOVERY else (1,):
+        killed_at(servers, database, step, round_number)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", list(Step), ids=[step.name for step in Step])
+def test_killed_before_each_step_many_times(servers: Servers, database: str, step: Step) -> None:
+    for round_number in range(10, 10 + int(os.environ.get("DUAL_WRITE_ROUNDS", "100"))):
+        killed_at(servers, database, step, round_number)
+
+
+def one_unit(writer: DualWriter[Any], topic: str, number: int, statement: Any) -> None:
+    with writer.unit() as unit:
+        unit.send(topic, b"%d" % number)
+        unit.store.execute(statement)
+
+
+def failing_unit(writer: DualWriter[Any], topic: str, statement: Any) -> None:
+    with writer.unit() as unit:
+        unit.send(topic, b"666")
+        unit.store.execute(statement)
+        raise ZeroDivisionError
+
+
+def failing_put(writer: DualWriter[RocksStore]) -> None:
+    with writer.unit() as unit:
+        unit.send("rocks", b"3")
+        unit.store.put(b"number/3", b"here")
+        raise ZeroDivisionError
+
+
+def test_an_exception_leaves_neither_and_the_writer_goes_on(
+    servers: Servers, database: str
+) -> None:
+    topic = f"exceptions-{database[:6]}"
+    create(servers, topic)
+    write(servers, database, topic, 0, None)
+    store = open_store(database)
+    insert = f"INSERT INTO numbers_exceptions_{database[:6]} VALUES "
+    with blocking.connect(servers.address) as client:
+        producer = client.transactional_producer(f"writer-{topic}", two_phase_commit=True)
+        writer = DualWriter(producer, store)
+        with pytest.raises(magnetar.InvalidTxnState, match="start"), writer.unit():
+            pass
+        assert writer.start() is False
+        with pytest.raises(ZeroDivisionError):
+            failing_unit(writer, topic, insert + "(100)")
+        with pytest.raises(Exception, match=r"(?i)syntax|near"):
+            failing_unit(writer, topic, "nonsense")
+        with writer.unit() as unit:
+            unit.send(topic, b"102")
+            unit.store.execute(insert + "(102)")
+        producer.close()
+    store.connection.close()
+    assert agree(servers, database, topic) == [0, 1, 2, 3, 102]
+
+
+def test_a_commit_that_failed_may_have_happened(servers: Servers, database: str) -> None:
+    """The database decides: an error of its commit says nothing."""
+    topic = f"commits-{database[:6]}"
+    create(servers, topic)
+    write(servers, database, topic, 0, None)
+    insert = f"INSERT INTO numbers_commits_{database[:6]} VALUES "
+
+    for number, happens in ((100, True), (101, False)):
+        store = open_store(database)
+        commit = store.commit
+
+        def failing(happens: bool = happens, commit: object = commit) -> None:
+            if happens:
+                assert callable(commit)
+                commit()
+            raise OSError("the connection broke")
+
+        with blocking.connect(servers.address) as client:
+            producer = client.transactional_producer(f"writer-{topic}", two_phase_commit=True)
+            writer = DualWriter(producer, store)
+            writer.start()
+            store.commit = failing  # type: ignore[method-assign]
+            with pytest.raises(OSError, match="broke"):
+                one_unit(writer, topic, number, f"{insert} ({number})")
+            producer.close()
+        store.connection.close()
+    assert agree(servers, database, topic) == [0, 1, 2, 3, 100]
+
+
+def test_sqlalchemy(servers: Servers, database: str) -> None:
+    import sqlalchemy
+
+    url = database.replace("sqlite:", "sqlite:///").replace("postgresql:", "postgresql+psycopg:")
+    topic = f"alchemy-{database[:6]}"
+    create(servers, topic)
+    engine = sqlalchemy.create_engine(url)
+    table = sqlalchemy.Table(
+        f"numbers_alchemy_{database[:6]}",
+        sqlalchemy.MetaData(),
+        sqlalchemy.Column("number", sqlalchemy.Integer),
+    )
+    table.create(engine)
+    for first in (0, 10):
+        store = SqlAlchemyStore(engine)
+        with blocking.connect(servers.address) as client:
+            producer = client.transactional_producer(f"writer-{topic}", two_phase_commit=True)
+            writer = DualWriter(producer, store)
+            writer.start()
+            for number in (first, first + 1):
+                with writer.unit() as unit:
+                    unit.send(topic, b"%d" % number)
+                    unit.store.execute(table.insert().values(number=number))
+            with pytest.raises(ZeroDivisionError):
+                failing_unit(writer, topic, table.insert().values(number=100))
+            producer.close()
+        store.close()
+    assert agree(servers, database, topic) == [0, 1, 10, 11]
+
+
+def test_rocksdb(servers: Servers, tmp_path: Path) -> None:
+    import rocksdict
+
+    create(servers, "rocks")
+    database = rocksdict.Rdict(str(tmp_path / "rocks"), rocksdict.Options(raw_mode=True))
+
+    class Died(BaseException):
+        pass
+
+    def die(step: Step) -> None:
+        if step is Step.COMMIT:
+            raise Died
+
+    for number, on_step in ((1, die), (2, lambda step: None)):
+        with blocking.connect(servers.address) as client:
+            producer = client.transactional_producer("rocks", two_phase_commit=True)
+            writer = DualWriter(producer, RocksStore(database), on_step=on_step)
+            assert writer.start() is (number == 2)
+            try:
+                with writer.unit() as unit:
+                    unit.send("rocks", b"%d" % number)
+                    unit.store.put(b"number/%d" % number, b"here")
+            except Died:
+                pass
+            else:
+                with pytest.raises(ZeroDivisionError):
+                    failing_put(writer)
+
+    assert in_topic(servers, "rocks", 2) == [b"1", b"2"]
+    assert [database.get(b"number/%d" % number) for number in (1, 2, 3)] == [
+        b"here",
+        b"here",
+        None,
+    ]
+    database.close()
