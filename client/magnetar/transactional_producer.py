@@ -63,6 +63,11 @@ class TransactionalProducer:
         self._producers: dict[str, Producer] = {}
 
     @property
+    def identity(self) -> ProducerIdentity:
+        """With the pair that it has now; -1 before init()."""
+        return self._identity
+
+    @property
     def transaction(self) -> Transaction | None:
         """The one that this instance has begun, while it is open or prepared."""
         return self._transaction

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.system.processes import BOTH, Servers
-from tests.system.programs import run
+from tests.system.programs import run, until, values
 
 import magnetar
 from magnetar import Client, PreparedTxnState, TransactionalProducer
@@ -64,9 +64,10 @@ def test_a_prepared_transaction_survives_everybody(
 
 
 async def until_read(client: Client, expected: list[bytes]) -> None:
-    async with asyncio.timeout(5):
-        while [one.value async for one in client.read("t")] != expected:
-            await asyncio.sleep(0.01)
+    async def are_read() -> bool:
+        return await values(client, "t") == expected
+
+    await until(are_read, 5)
 
 
 def test_every_call_that_the_state_forbids_says_what_is_allowed(servers: Servers) -> None:
@@ -150,19 +151,21 @@ def test_consume_and_produce_under_one_identity(servers: Servers) -> None:
                     await producer.enqueue("t", message.value)
                 await producer.acknowledge(consumer, messages)
                 await (producer.commit() if commits else producer.abort())
-            async with asyncio.timeout(5):
-                while (await client.describe_topic("in")).partitions[0].subscriptions[0].backlog:
-                    await asyncio.sleep(0.01)
-            values = sorted([one.value async for one in client.read("t")])
-            assert values == [b"%d" % number for number in range(6)]
+
+            async def are_consumed() -> bool:
+                described = await client.describe_topic("in")
+                return described.partitions[0].subscriptions[0].backlog == 0
+
+            await until(are_consumed, 5)
+            assert sorted(await values(client, "t")) == [b"%d" % number for number in range(6)]
 
     run(program())
 
 
 def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
-    """As a Spark sink does it: tasks join, some fail or come twice, the driver names the winners."""
+    """As a Spark sink does it: tasks join, some come twice, the driver names the winners."""
 
-    async def task(number: int, attempt: int, *, fails: bool = False) -> magnetar.TransactionPart:
+    async def task(number: int, attempt: int) -> magnetar.TransactionPart:
         async with await magnetar.connect(servers.address) as client:
             producer = await client.create_producer("t")
             txn = await client.begin_named_transaction("query", 7, "run-2")
@@ -194,11 +197,12 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
                     await client.begin_named_transaction("query", sequence, "run-3")
             with pytest.raises(magnetar.InvalidTxnState):
                 await zombie.commit()
-            async with asyncio.timeout(5):
-                while len([one async for one in client.read("t")]) < 6:
-                    await asyncio.sleep(0.01)
-            values = sorted([one.value async for one in client.read("t")])
-            assert values == [b"1/2"] * 3 + [b"2/1"] * 3
+
+            async def are_there() -> bool:
+                return len(await values(client, "t")) == 6
+
+            await until(are_there, 5)
+            assert sorted(await values(client, "t")) == [b"1/2"] * 3 + [b"2/1"] * 3
             described = await client.describe_name("query")
             assert (described.committed_sequence, described.open_sequence) == (7, None)
             await client.remove_name("query")

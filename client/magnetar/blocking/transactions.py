@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import magnetar
 from magnetar.blocking.loop_thread import Closing, LoopThread
-from magnetar.identity import PreparedTxnState
+from magnetar.identity import PreparedTxnState, ProducerIdentity
 from magnetar.message import Message
 from magnetar.model import (
     TransactionStatus,
@@ -71,6 +71,10 @@ class TransactionalProducer(Closing):
     @property
     def transactional_id(self) -> str:
         return self.inner.transactional_id
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return self.inner.identity
 
     def init(self, *, keep_prepared: bool = False) -> PreparedTxnState:
         return self._loop.wait(self.inner.init(keep_prepared=keep_prepared))

@@ -13,13 +13,18 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from magnetar.blocking.transactions import TransactionalProducer
 from magnetar.identity import PreparedTxnState
-from magnetar_core.errors import InvalidTxnState
+from magnetar_core.errors import InvalidTxnState, ProducerFenced
 
 log = logging.getLogger("magnetar")
 
 
 class StateStore(Protocol):
-    """A database that keeps a text for each transactional id, atomically with the data."""
+    """A database that keeps a text for each transactional id, atomically with the data.
+
+    And whose it is: of two instances that believe to be the only one, the one that claimed the id
+    last may write. KIP-939 fences them at the coordinator alone; a database transaction of the
+    other one could then still commit, after its state was read.
+    """
 
     def create_schema(self) -> None:
         """Make the place for the texts; harmless when it is there."""
@@ -31,8 +36,16 @@ class StateStore(Protocol):
         """The text that was committed last; empty without one."""
         ...
 
-    def write(self, transactional_id: str, text: str) -> None:
-        """Set the text, within the transaction that begin() opened."""
+    def claim(self, transactional_id: str, owner: str) -> str:
+        """Become its owner; returns the text. Both in a transaction of their own."""
+        ...
+
+    def write(self, transactional_id: str, owner: str, text: str) -> bool:
+        """Set the text, within the transaction that begin() opened.
+
+        Returns:
+            Whether it is still this owner's; nothing is written otherwise.
+        """
         ...
 
     def commit(self) -> None: ...
@@ -99,6 +112,7 @@ class DualWriter(Generic[Store]):
         self._store = store
         self._on_step = on_step
         self._is_ready = False
+        self._owner = ""
 
     def start(self) -> bool:
         """Take the transactional id over, and settle what an earlier instance left.
@@ -111,7 +125,10 @@ class DualWriter(Generic[Store]):
         self._store.create_schema()
         self._on_step(Step.INIT)
         self._producer.init(keep_prepared=True)
-        return self._complete()
+        identity = self._producer.identity
+        self._owner = f"{identity.producer_id}/{identity.producer_epoch}"
+        self._on_step(Step.READ_STATE)
+        return self._complete(self._store.claim(self._producer.transactional_id, self._owner))
 
     @contextmanager
     def unit(self) -> Iterator[Unit[Store]]:
@@ -136,7 +153,7 @@ class DualWriter(Generic[Store]):
             self._on_step(Step.PREPARE)
             prepared = self._producer.prepare()
             self._on_step(Step.UPDATE_STATE)
-            self._store.write(self._producer.transactional_id, str(prepared))
+            self._write_state(prepared)
         except BaseException:
             self._give_up()
             raise
@@ -146,11 +163,20 @@ class DualWriter(Generic[Store]):
         except BaseException:
             # It may have committed: what it holds decides.
             self._store.rollback()
-            self._complete()
+            self._on_step(Step.READ_STATE)
+            self._complete(self._store.read(self._producer.transactional_id))
             raise
         self._on_step(Step.COMMIT)
         self._producer.commit()
         self._is_ready = True
+
+    def _write_state(self, prepared: PreparedTxnState) -> None:
+        transactional_id = self._producer.transactional_id
+        if not self._store.write(transactional_id, self._owner, str(prepared)):
+            raise ProducerFenced(
+                f"another instance has claimed {transactional_id!r} in the database: this one must"
+                " stop"
+            )
 
     def _give_up(self) -> None:
         """Nothing is decided: the database rolls back, so the transaction has to abort."""
@@ -161,10 +187,8 @@ class DualWriter(Generic[Store]):
             pass  # It has not begun, or was aborted by what failed.
         self._is_ready = True
 
-    def _complete(self) -> bool:
+    def _complete(self, text: str) -> bool:
         """KIP-939, Recovery recipe."""
-        self._on_step(Step.READ_STATE)
-        text = self._store.read(self._producer.transactional_id)
         self._on_step(Step.COMPLETE)
         committed = self._producer.complete(PreparedTxnState.parse(text))
         if committed:

@@ -21,6 +21,7 @@ class RocksStore:
         import rocksdict
 
         self.database = database
+        self._owners: dict[str, str] = {}
         self._rocksdict = rocksdict
         self._batch = rocksdict.WriteBatch(raw_mode=True)
         self._synced = rocksdict.WriteOptions()
@@ -42,8 +43,14 @@ class RocksStore:
         found = self.database.get(_key(transactional_id))
         return "" if found is None else bytes(found).decode()
 
-    def write(self, transactional_id: str, text: str) -> None:
+    def claim(self, transactional_id: str, owner: str) -> str:
+        # The database's lock has one process only; in that, the last writer is the owner.
+        self._owners[transactional_id] = owner
+        return self.read(transactional_id)
+
+    def write(self, transactional_id: str, owner: str, text: str) -> bool:
         self._batch.put(_key(transactional_id), text.encode())
+        return self._owners.get(transactional_id) == owner
 
     def commit(self) -> None:
         self.database.write(self._batch, self._synced)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TABLE = "magnetar_transaction_state"
 _CREATE = (
     f"CREATE TABLE IF NOT EXISTS {TABLE} (transactional_id VARCHAR(255) PRIMARY KEY,"
-    " prepared_transaction_state VARCHAR(255) NOT NULL)"
+    " prepared_transaction_state VARCHAR(255) NOT NULL, owner VARCHAR(255) NOT NULL)"
 )
 _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
@@ -37,8 +37,11 @@ class DbApiStore:
         mark = _PLACEHOLDERS[paramstyle]
         where = f"WHERE transactional_id = {mark}"
         self._select = f"SELECT prepared_transaction_state FROM {TABLE} {where}"
-        self._update = f"UPDATE {TABLE} SET prepared_transaction_state = {mark} {where}"
-        self._insert = f"INSERT INTO {TABLE} VALUES ({mark}, {mark})"
+        self._claim = f"UPDATE {TABLE} SET owner = {mark} {where}"
+        self._update = (
+            f"UPDATE {TABLE} SET prepared_transaction_state = {mark} {where} AND owner = {mark}"
+        )
+        self._insert = f"INSERT INTO {TABLE} VALUES ({mark}, '', {mark})"
 
     def execute(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         """Run a statement in the present transaction; returns the cursor."""
@@ -60,9 +63,16 @@ class DbApiStore:
         self.connection.rollback()
         return "" if row is None else str(row[0])
 
-    def write(self, transactional_id: str, text: str) -> None:
-        if not self.execute(self._update, (text, transactional_id)).rowcount:
-            self.execute(self._insert, (transactional_id, text))
+    def claim(self, transactional_id: str, owner: str) -> str:
+        self.connection.rollback()
+        if not self.execute(self._claim, (owner, transactional_id)).rowcount:
+            self.execute(self._insert, (transactional_id, owner))
+        row = self.execute(self._select, (transactional_id,)).fetchone()
+        self.connection.commit()
+        return str(row[0])
+
+    def write(self, transactional_id: str, owner: str, text: str) -> bool:
+        return bool(self.execute(self._update, (text, transactional_id, owner)).rowcount)
 
     def commit(self) -> None:
         self.connection.commit()
@@ -84,6 +94,7 @@ class SqlAlchemyStore:
             sqlalchemy.MetaData(),
             sqlalchemy.Column("transactional_id", sqlalchemy.String(255), primary_key=True),
             sqlalchemy.Column("prepared_transaction_state", sqlalchemy.String(255), nullable=False),
+            sqlalchemy.Column("owner", sqlalchemy.String(255), nullable=False),
         )
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
@@ -105,18 +116,28 @@ class SqlAlchemyStore:
         self.connection.rollback()
         return found or ""
 
-    def write(self, transactional_id: str, text: str) -> None:
-        changed = self.connection.execute(
-            self._table.update()
-            .where(self._is(transactional_id))
-            .values(prepared_transaction_state=text)
-        )
-        if not changed.rowcount:
+    def claim(self, transactional_id: str, owner: str) -> str:
+        self.connection.rollback()
+        mine = self._is(transactional_id)
+        claimed = self.connection.execute(self._table.update().where(mine).values(owner=owner))
+        if not claimed.rowcount:
             self.connection.execute(
                 self._table.insert().values(
-                    transactional_id=transactional_id, prepared_transaction_state=text
+                    transactional_id=transactional_id, prepared_transaction_state="", owner=owner
                 )
             )
+        column = self._table.c.prepared_transaction_state
+        found = self.connection.execute(self._sqlalchemy.select(column).where(mine)).scalar()
+        self.connection.commit()
+        return found or ""
+
+    def write(self, transactional_id: str, owner: str, text: str) -> bool:
+        changed = self.connection.execute(
+            self._table.update()
+            .where(self._is(transactional_id), self._table.c.owner == owner)
+            .values(prepared_transaction_state=text)
+        )
+        return bool(changed.rowcount)
 
     def commit(self) -> None:
         self.connection.commit()
