@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.history import ENDED_STATUSES, Cursor, History, Place, Sent
+from tests.simulation.identity_programs import Database, Job
 
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
@@ -96,6 +97,27 @@ def check_wholes(history: History, first_offsets: dict[Place, int], *, copies: b
         missing = len(messages) - len(visible)
         if visible and missing and first_offsets.get(messages[0].place) == 0:
             history.violation("1", f"{visible[0]} is visible, {missing} of its batch are not")
+
+
+def check_databases(
+    history: History, databases: dict[str, Database], outcomes: dict[TxnID, int]
+) -> None:
+    """A database and its topics agree: what is in one is in the other."""
+    for name, database in databases.items():
+        for record in database.committed:
+            if outcomes[record.txn_id] != common_pb2.COMMITTED:
+                history.violation("d", f"{record.txn_id} of {name} is in the database only")
+
+
+def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int]) -> None:
+    """Each sequence counts once."""
+    for name, job in jobs.items():
+        for sequence, runs in job.runs.items():
+            committed = [one for one in runs if outcomes[one] == common_pb2.COMMITTED]
+            if len(committed) > 1:
+                history.violation("n", f"{sequence} of {name} is committed by {committed}")
+            if sequence < job.sequence and not committed:
+                history.violation("n", f"{sequence} of {name} counts as done, nothing of it is")
 
 
 def check_order(history: History) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation import checks
+from tests.simulation import checks, identity_programs
 from tests.simulation.history import Cursor, Place
 from tests.simulation.loop import SimulationFailure
 from tests.simulation.nodes import ClientNode
@@ -53,6 +53,7 @@ class Judgement:
             ),
             "producers to stop",
         )
+        await self._world.run_program("recoverer", self._recover)
         await self._world.run_program("janitor", self._wait_for_ends)
         for kind in ("worker", "consumer"):
             for node in self._clients.get(kind, ()):
@@ -80,6 +81,11 @@ class Judgement:
                     f"waited {QUIET_SECONDS_MAX} s for {what}\n" + self._loop.describe_tasks()
                 )
             await asyncio.sleep(0.1)
+
+    async def _recover(self, node: ClientNode) -> None:
+        """What is prepared is decided, as it would be sooner or later."""
+        await identity_programs.recover_all(self._world, node)
+        await identity_programs.terminate_victim(self._world, node)
 
     async def _wait_for_ends(self, node: ClientNode) -> None:
         """Until no transaction is live; losses are accepted on the way."""
@@ -154,6 +160,8 @@ class Judgement:
             for txn_id, txn in self._history.transactions.items()
         }
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
+        checks.check_databases(self._history, self._world.databases, outcomes)
+        checks.check_jobs(self._history, self._world.jobs, outcomes)
         copies = self._world.network.faults["duplicate"] > 0
         checks.check_wholes(self._history, first_offsets, copies=copies)
         trimmed = any(first_offsets.values())

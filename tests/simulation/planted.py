@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
+from magnetar import PreparedTxnState, TransactionalProducer
 from magnetar_broker import keys, transaction_index
 from magnetar_broker.acknowledgements import CHUNK_BITS, Acknowledgements
 from magnetar_broker.entries import DataEntry, MarkerEntry
@@ -17,9 +19,13 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producer, Producers
 from magnetar_broker.transaction_index import End, Outcome, Writer
+from magnetar_coordinator import identity as identity_rules
 from magnetar_coordinator import transaction
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.identity import Epochs, Identity, IdentityState
+from magnetar_coordinator.metadata_store import TransactionMetadataStore
+from magnetar_coordinator.names import Name
 from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
@@ -187,6 +193,58 @@ def dispatch_before_sync() -> AbstractContextManager[None]:
     return replaced(PartitionLog, "append", append)
 
 
+def two_phase_expires() -> AbstractContextManager[None]:
+    """A transaction of two-phase commit has the ordinary timeout (KIP-939, Proposed Changes)."""
+    original = Shard.new_txn
+
+    def with_timeout(self: Shard, timeout_ms: int, participants: Any, **named: Any) -> Any:
+        expires = named.pop("expires", True)
+        return original(self, timeout_ms if expires else 500, participants, **named)
+
+    return replaced(Shard, "new_txn", with_timeout)
+
+
+def takeover_keeps_epoch() -> AbstractContextManager[None]:
+    """Who keeps a prepared transaction gets the pair that it has (Skip Epoch Bump)."""
+
+    def keep(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: int) -> Identity:
+        return replace(identity, next=identity.producer, timeout_ms=timeout_ms)
+
+    return replaced(identity_rules, "keep", keep)
+
+
+def name_not_stored() -> AbstractContextManager[None]:
+    """A commit notes its sequence in memory only."""
+    original = TransactionMetadataStore.put_name
+
+    def put_name(self: TransactionMetadataStore, name: Name) -> None:
+        if name.open is not None:
+            original(self, name)
+
+    return replaced(TransactionMetadataStore, "put_name", put_name)
+
+
+def identity_not_stored() -> AbstractContextManager[None]:
+    """A crash forgets who has begun a transaction."""
+    original = TransactionMetadataStore.put_identity
+
+    def put_identity(self: TransactionMetadataStore, identity: Identity) -> None:
+        if identity.state is not IdentityState.ONGOING:
+            original(self, identity)
+
+    return replaced(TransactionMetadataStore, "put_identity", put_identity)
+
+
+def complete_always_commits() -> AbstractContextManager[None]:
+    """The SDK does not compare what is prepared with what the database holds."""
+    original = TransactionalProducer.complete
+
+    async def complete(self: TransactionalProducer, prepared: PreparedTxnState) -> bool:
+        return await original(self, self._prepared)
+
+    return replaced(TransactionalProducer, "complete", complete)
+
+
 @contextmanager
 def _both(*plants: AbstractContextManager[None]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -208,5 +266,10 @@ PLANTED: dict[str, Plant] = {
         committing_expires,
         dedup_off_after_recovery,
         dispatch_before_sync,
+        two_phase_expires,
+        takeover_keeps_epoch,
+        name_not_stored,
+        identity_not_stored,
+        complete_always_commits,
     )
 }

@@ -52,6 +52,10 @@ def make_coordinator(
         "retry_delay_ms_max": 500,
         "refused_retry_delay_ms": 500,
         "watermark_listed_age_ms_min": 2_000,
+        "two_phase_commit_enabled": True,
+        # So that it overflows.
+        "producer_epoch_max": 5,
+        "takeover_wait_ms": 1_000,
         **settings,
     }
     config = CoordinatorConfig(name=node.name, broker_address="broker", **choices)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TextIO
 
-from tests.simulation import raw_programs, sdk_programs
+from tests.simulation import identity_programs, raw_programs, sdk_programs
 from tests.simulation.chaos import Chaos
 from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
@@ -36,6 +36,9 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "atomic": sdk_programs.atomic_producer,
     "plain": sdk_programs.plain_producer,
     "worker": sdk_programs.worker,
+    "dual": identity_programs.dual_writer,
+    "job": identity_programs.job,
+    "terminator": identity_programs.terminator,
     "consumer": sdk_programs.plain_consumer,
     "sloppy": raw_programs.sloppy,
     "observer": raw_programs.observer,
@@ -81,6 +84,10 @@ class World:
         self.hurry = False
         # Whether the servers' own assertions are asked, too.
         self.checks_servers = True
+        # What clients keep elsewhere.
+        self.databases: dict[str, identity_programs.Database] = {}
+        self.takeovers: dict[str, identity_programs.Takeover] = {}
+        self.jobs: dict[str, identity_programs.Job] = {}
         self.writer_count = 0
         self.temporary_count = 0
         self.orphans = 0
