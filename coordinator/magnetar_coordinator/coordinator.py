@@ -411,7 +411,12 @@ class Coordinator:
             self.metrics.clock_jumps.inc()
             log.warning("the wall clock jumped by %d ms; nothing depends on it", jump_ms)
         outcome_count = self._metadata.outcome_count
-        self.metrics.show(self.shard, run_time_ms=run_time_ms, outcome_count=outcome_count)
+        self.metrics.show(
+            self.shard,
+            run_time_ms=run_time_ms,
+            outcome_count=outcome_count,
+            identity_count=len(self.identities),
+        )
         if checks_idle:
             self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS
             for idle in self.identities.forget_idle(run_time_ms):

@@ -39,7 +39,8 @@ class CoordinatorMetrics:
         }
         self._oldest_open = Gauge(
             "magnetar_coordinator_oldest_open_seconds",
-            "Since the oldest open transaction began, in the coordinator's run time.",
+            "Since the oldest open transaction began, in the coordinator's run time (KIP-939,"
+            " ActiveTransactionOpenTimeMaxMs).",
             registry=registry,
         )
         self.opened = Counter(
@@ -89,7 +90,15 @@ class CoordinatorMetrics:
             registry=registry,
         )
 
-    def show(self, shard: Shard, *, run_time_ms: int, outcome_count: int) -> None:
+        self.transactional_ids = Gauge(
+            "magnetar_coordinator_transactional_ids",
+            "Transactional ids that are known: used lately, or with something open.",
+            registry=registry,
+        )
+
+    def show(
+        self, shard: Shard, *, run_time_ms: int, outcome_count: int, identity_count: int
+    ) -> None:
         """Set what is looked at from time to time rather than counted."""
         for status, gauge in self._live.items():
             gauge.set(shard.status_counts[status])
@@ -97,3 +106,4 @@ class CoordinatorMetrics:
         age_ms = 0 if oldest is None else max(0, run_time_ms - oldest.start_run_time_ms)
         self._oldest_open.set(age_ms / 1_000)
         self.outcomes.set(outcome_count)
+        self.transactional_ids.set(identity_count)

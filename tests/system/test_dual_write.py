@@ -286,3 +286,24 @@ def test_rocksdb(servers: Servers, tmp_path: Path) -> None:
         None,
     ]
     database.close()
+
+
+def test_the_example_and_the_page(servers: Servers, database: str, tmp_path: Path) -> None:
+    if database.startswith("sqlite"):
+        page = (ROOT / "docs" / "dual_write.md").read_text()
+        program = page.split("```python\n")[1].split("```")[0]
+        create(servers, "orders")
+        (tmp_path / "page.py").write_text(program.replace("127.0.0.1:6650", servers.address))
+        done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path)
+        assert done.returncode == 0
+        assert in_topic(servers, "orders", 1) == [b"tea"]
+    topic = f"orders-{database[:6]}"
+    create(servers, topic)
+    command = [sys.executable, str(ROOT / "examples" / "order_service.py"), database]
+    options = ["--broker", servers.address, "--topic", topic]
+    for orders in (["1=tea", "2=cake"], ["3=milk"]):
+        done_there = subprocess.run([*command, *orders, *options], capture_output=True, text=True)
+        assert done_there.returncode == 0, done_there.stderr
+    again = subprocess.run([*command, "3=milk", *options], capture_output=True, text=True)
+    assert again.returncode != 0, "the database has that order"
+    assert in_topic(servers, topic, 3) == [b"tea", b"cake", b"milk"]
