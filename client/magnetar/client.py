@@ -291,6 +291,10 @@ class Client(Administration):
             self, transactional_id, two_phase_commit=two_phase_commit, timeout_s=timeout_s
         )
 
+    async def coordinator_for(self, transactional_id: str) -> Connection:
+        """Where a transactional id lives; for TransactionalProducer."""
+        return await self._cluster.coordinator_for(transactional_id)
+
     async def begin_as(
         self,
         identity: ProducerIdentity,

@@ -5,7 +5,8 @@ Source: KIP-939, KafkaProducer API Changes; docs/design/two_phase_commit.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ class TransactionalProducer:
         Source: KIP-939, initTransactions.
         """
         self._require("init", _State.NEW, _State.READY)
-        self._coordinator = await self._client._cluster.coordinator_for(self.transactional_id)
+        self._coordinator = await self._client.coordinator_for(self.transactional_id)
         reply: transaction_pb2.CommandInitProducerResponse = await self._coordinator.request(
             transaction_pb2.CommandInitProducer(
                 transactional_id=self.transactional_id,
@@ -165,7 +166,7 @@ class TransactionalProducer:
         try:
             await self._transaction.prepare()
         except BaseException:
-            await self._after_failure()
+            self._after_failure()
             raise
         self._prepared = PreparedTxnState(
             self._identity.producer_id, self._identity.producer_epoch, self._transaction.txn_id
@@ -227,7 +228,7 @@ class TransactionalProducer:
                 try:
                     await self._transaction.commit()
                 except BaseException:
-                    await self._after_failure()
+                    self._after_failure()
                     raise
             else:
                 await self._transaction.abort()
@@ -252,7 +253,7 @@ class TransactionalProducer:
         )
         self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
-    async def _after_failure(self) -> None:
+    def _after_failure(self) -> None:
         """A transaction that was aborted is over; one whose outcome is unknown is not."""
         if self._transaction is not None and self._transaction.has_been_aborted:
             self._transaction = None
@@ -274,19 +275,11 @@ class TransactionalProducer:
                 f" {self._state.name}; allowed: {self._state.value}"
             )
 
-    def _fencing(self) -> _Fencing:
-        return _Fencing(self)
-
-
-class _Fencing:
-    """Notes that the coordinator has fenced this instance."""
-
-    def __init__(self, producer: TransactionalProducer) -> None:
-        self._producer = producer
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, ProducerFenced):
-            self._producer._state = _State.FENCED
+    @contextmanager
+    def _fencing(self) -> Iterator[None]:
+        """Note when the coordinator fences this instance."""
+        try:
+            yield
+        except ProducerFenced:
+            self._state = _State.FENCED
+            raise

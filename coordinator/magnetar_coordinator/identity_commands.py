@@ -26,7 +26,7 @@ from magnetar_core.errors import (
     MagnetarError,
     TransactionalIdAuthorizationFailed,
 )
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -105,8 +105,10 @@ class IdentityCommands:
         """CommandNewTxn of a transactional producer, or of a named sequence."""
         if request.HasField("identity") and request.HasField("named_sequence"):
             raise InvalidArgument("a transaction has an identity or a named sequence, not both")
-        begin = self._begin if request.HasField("identity") else self._begin_named
-        begin(request, participants, reply, self._deadline_s())
+        if request.HasField("identity"):
+            self._begin(request, participants, reply, self._deadline_s())
+        else:
+            self._begin_named(request, participants, reply)
 
     def _begin(
         self,
@@ -121,8 +123,7 @@ class IdentityCommands:
         try:
             rules.check_begin(identity, pair)
         except ConcurrentTransactions:
-            retry = partial(self._begin_again, request, participants)
-            self._park(identity, reply, deadline_s, retry)
+            self._park(identity, reply, deadline_s, partial(self._begin, request, participants))
             return
         if identity.state is IdentityState.ONGOING:
             # The answer was lost: it has begun.
@@ -142,21 +143,8 @@ class IdentityCommands:
             )
         self._answer_opened(transaction, reply)
 
-    def _begin_again(
-        self,
-        request: pb.CommandNewTxn,
-        participants: tuple[Participant, ...],
-        reply: Reply,
-        deadline_s: float,
-    ) -> None:
-        self._begin(request, participants, reply, deadline_s)
-
     def _begin_named(
-        self,
-        request: pb.CommandNewTxn,
-        participants: tuple[Participant, ...],
-        reply: Reply,
-        deadline_s: float,
+        self, request: pb.CommandNewTxn, participants: tuple[Participant, ...], reply: Reply
     ) -> None:
         coordinator = self._coordinator
         wire = request.named_sequence
@@ -203,11 +191,11 @@ class IdentityCommands:
         return coordinator.shard.live[decision.txn_id]
 
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
+        """One record for partitions, and one for subscriptions."""
         coordinator = self._coordinator
-        for kind in (
-            [one for one in participants if not hasattr(one, "subscription")],
-            [one for one in participants if hasattr(one, "subscription")],
-        ):
+        partitions = [one for one in participants if isinstance(one, PartitionName)]
+        subscriptions = [one for one in participants if isinstance(one, SubscriptionName)]
+        for kind in (partitions, subscriptions):
             if kind:
                 coordinator.carry_out(
                     coordinator.shard.add_participants(

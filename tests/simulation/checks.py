@@ -106,7 +106,7 @@ def check_databases(
     for name, database in databases.items():
         for record in database.committed:
             if outcomes[record.txn_id] != common_pb2.COMMITTED:
-                history.violation("d", f"{record.txn_id} of {name} is in the database only")
+                history.violation("o", f"{record.txn_id} of {name} is in the database only")
 
 
 def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int]) -> None:
@@ -115,9 +115,9 @@ def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int
         for sequence, runs in job.runs.items():
             committed = [one for one in runs if outcomes[one] == common_pb2.COMMITTED]
             if len(committed) > 1:
-                history.violation("n", f"{sequence} of {name} is committed by {committed}")
+                history.violation("o", f"{sequence} of {name} is committed by {committed}")
             if sequence < job.sequence and not committed:
-                history.violation("n", f"{sequence} of {name} counts as done, nothing of it is")
+                history.violation("o", f"{sequence} of {name} counts as done, nothing of it is")
 
 
 def check_order(history: History) -> None:

@@ -264,6 +264,17 @@ FAMILIES = {
             _plan({"atomic": 2, "sloppy": 1}, CRASHES, only=(other_tricks.old_incarnation,)),
             _provoked("n"),
         ),
+        Family(
+            "o",
+            "of an identity the newest instance alone acts, and its database decides",
+            _plan(
+                {"dual": 4, "job": 1, "terminator": 1},
+                {**CRASHES, "client crash": 1.0, "delays": 0.3},
+                transactions_min=150,
+                crashes_min=10,
+            ),
+            _provoked("o fenced", "o completed", "o sequences", "o terminated"),
+        ),
     )
 }
 

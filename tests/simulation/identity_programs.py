@@ -96,7 +96,7 @@ class Instance:
         takeover = self.world.takeovers[self.name]
         if takeover.instance != self.label and takeover.at < asked_at:
             self.world.history.violation(
-                "z", f"{self.label} acts for {self.name}, taken over by {takeover.instance}"
+                "o", f"{self.label} acts for {self.name}, taken over by {takeover.instance}"
             )
 
     async def begin(self) -> None:
@@ -156,7 +156,7 @@ async def dual_writer(world: World, node: ClientNode) -> None:
             try:
                 await one_unit(world, node, instance, random)
             except ProducerFenced:
-                world.history.counts["fenced"] += 1
+                world.provoked["o fenced"] += 1
                 raise
             await asyncio.sleep(random.uniform(0.0, 0.1))
             if random.random() < 0.1:
@@ -177,7 +177,7 @@ async def recover(world: World, instance: Instance) -> None:
     if kept.txn_id is not None:
         instance.succeeded(asked_at)
     if record is not None:
-        world.history.counts["completed"] += 1
+        world.provoked["o completed"] += 1
         status = common_pb2.COMMITTING if committed else common_pb2.ABORTING
         world.history.told(record, status, asked_at=asked_at)
 
@@ -241,10 +241,10 @@ async def job(world: World, node: ClientNode) -> None:
                 await one_sequence(world, node, client, kept, writers, random)
             except SequenceCommitted:
                 # Another run of it, whose answer was lost.
-                world.history.counts["sequences replayed"] += 1
+                world.provoked["o replayed"] += 1
                 kept.sequence += 1
             except SequenceTooOld:
-                world.history.violation("n", f"{kept.sequence} of {node.name} is too old")
+                world.history.violation("o", f"{kept.sequence} of {node.name} is too old")
             await asyncio.sleep(random.uniform(0.0, 0.2))
 
     await with_client(world, node, work)
@@ -293,7 +293,7 @@ async def one_sequence(
         for message in sent[0]:
             message.confirmed = True
         history.told(record, status, asked_at=asked_at)
-        history.counts["sequences"] += 1
+        world.provoked["o sequences"] += 1
         kept.sequence = sequence + 1
         return
 
@@ -316,13 +316,13 @@ async def terminator(world: World, node: ClientNode) -> None:
                 await client.force_terminate("victim")
                 world.history.ask_abort(record)
                 world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
-                world.history.counts["force-terminated"] += 1
+                world.provoked["o terminated"] += 1
                 world.history.ask_commit(record)
                 try:
                     await instance.producer.commit()
                 except (ProducerFenced, InvalidTxnState):
                     return
-                world.history.violation("z", f"{record.txn_id} commits after its termination")
+                world.history.violation("o", f"{record.txn_id} commits after its termination")
             world.history.ask_commit(record, expected=instance.accepted)
             await instance.commit()
             await asyncio.sleep(random.uniform(0.0, 0.2))
