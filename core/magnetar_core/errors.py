@@ -236,6 +236,7 @@ class TransactionalIdAuthorizationFailed(AuthorizationFailed):
     """Two-phase commit is not allowed here. No effect; an administrator may allow it."""
 
     code = pb.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    grpc_status = "PERMISSION_DENIED"
 
 
 class TransactionalIdNotFound(MagnetarError):

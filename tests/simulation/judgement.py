@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 QUIET_SECONDS_MAX = 120.0
 # From the end of a transaction until the watermark has told the broker what it left behind.
 ORPHAN_SECONDS_MAX = 30.0
+# From the last acknowledgement until retention has looked again.
+RETENTION_SECONDS = 1.0
 # These go on while the rest has stopped, until nothing is left to consume.
 CONSUMING = ("worker", "consumer", "observer", "inspector")
 
@@ -138,6 +140,8 @@ class Judgement:
         client = raw_client(self._world, node)
         await self._wait_for_orphans(client)
         await self._probe_freedom(client)
+        # Retention goes on for a moment: what it removes while it is read is nobody's fault.
+        await asyncio.sleep(RETENTION_SECONDS)
         first_offsets: dict[Place, int] = {}
         end_offsets: dict[Place, int] = {}
         for topic in TOPICS:
