@@ -232,6 +232,9 @@ class Client(Administration):
         Everybody who brings the same token gets the same transaction, whichever client it is; with
         another token, what an earlier run left open is aborted first.
 
+        Its commit() counts what this client did. Where several clients take part, each leaves with
+        Transaction.leave(), and one of them calls commit_parts().
+
         Args:
             sequence: rises with each piece of work, as a batch's id or a checkpoint's.
             run_token: of this attempt at it.

@@ -57,6 +57,8 @@ class _Phase(Enum):
     # The coordinator may have decided: only its answer moves us on.
     COMMIT_ASKED = auto()
     COMMITTED = auto()
+    # Somebody else decides.
+    LEFT = auto()
     ABORTING = auto()
     ABORTED = auto()
 
@@ -271,6 +273,7 @@ class Transaction:
         async with self._ending:
             if self._phase in (_Phase.ABORTING, _Phase.ABORTED):
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
+            self._require_not_left()
             if self._phase is _Phase.COMMITTED:
                 finished = self._status is TransactionStatus.COMMITTED
                 if finished or not wait_finished:
@@ -293,8 +296,15 @@ class Transaction:
         """
         await self.prepare()
         part = self._participants.part(self.txn_id)
+        self._phase = _Phase.LEFT
         self._release(committed=True)
         return part
+
+    def _require_not_left(self) -> None:
+        if self._phase is _Phase.LEFT:
+            raise InvalidTxnState(
+                f"{self._name} was left here: whoever has its parts commits or aborts it"
+            )
 
     async def abort(self) -> None:
         """Undo everything in the transaction. Harmless when it is aborted already.
@@ -309,6 +319,7 @@ class Transaction:
                 return
             if self._phase is _Phase.COMMITTED:
                 raise InvalidTxnState(f"{self._name} is committed")
+            self._require_not_left()
             if self._whole is not None:
                 raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
             await self._abort()

@@ -173,6 +173,9 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             part = await txn.leave()
             with pytest.raises(magnetar.InvalidTxnState):
                 await producer.send(b"late", txn=txn)
+            for ending in (txn.commit(), txn.abort()):
+                with pytest.raises(magnetar.InvalidTxnState, match="left"):
+                    await ending
             return part
 
     async def program() -> None:
