@@ -58,7 +58,8 @@ class Wiretap:
         for one in frame.commands:
             name = one.WhichOneof("body")
             if name == "ack":
-                self._asked[link, one.request_id] = self._ack(one.ack)
+                # Of two copies, the first one's answer comes first.
+                self._asked.setdefault((link, one.request_id), self._ack(one.ack))
             elif name == "subscribe":
                 wire = one.subscribe.subscription
                 key = (one.subscribe.consumer_id, wire.topic_id, wire.partition)
