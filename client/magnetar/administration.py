@@ -234,7 +234,7 @@ class Administration:
 
         Args:
             statuses: only these; without any, OPEN, COMMITTING and ABORTING.
-            transactional_id_pattern: a regular expression for the whole id; empty: all.
+            transactional_id_pattern: with a shell's wildcards, as "app-*"; empty: all.
             tcid: of this coordinator only.
             limit: at most so many of each coordinator.
         Source: KIP-664, ListTransactions.
@@ -285,7 +285,7 @@ class Administration:
         """Transactional ids of all coordinators.
 
         Args:
-            pattern: a regular expression for the whole id; empty: all.
+            pattern: with a shell's wildcards, as "app-*"; empty: all.
             limit: at most so many of each coordinator.
         """
         command = transaction_pb2.CommandListTransactionalIds(pattern=pattern, limit=limit)

@@ -6,6 +6,7 @@ identity's are never apart, whenever the process ends.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterator
 
@@ -78,7 +79,7 @@ class Identities:
         return None if transactional_id is None else self._by_id[transactional_id]
 
     def matching(self, pattern: str) -> Iterator[Identity]:
-        """In the order of their ids. Raises: InvalidArgument, for no regular expression."""
+        """In the order of their ids."""
         matches = matcher(pattern)
         return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
 
@@ -233,15 +234,11 @@ class Names:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for whole texts; an empty pattern lets all pass.
+    """A test for whole texts, with a shell's wildcards; an empty pattern lets all pass.
 
-    Raises:
-        InvalidArgument: no regular expression.
+    No regular expression: somebody else's can keep a process busy for ever.
     """
     if not pattern:
         return lambda _: True
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise InvalidArgument(f"{pattern!r} is no regular expression: {error}") from None
-    return lambda text: compiled.fullmatch(text) is not None
+    compiled = re.compile(fnmatch.translate(pattern))
+    return lambda text: compiled.match(text) is not None

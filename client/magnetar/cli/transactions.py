@@ -27,7 +27,7 @@ def transactions() -> None:
 @transactions.command(name="list")
 @click.option("--status", "statuses", type=STATUSES, multiple=True, help="Default: all live ones.")
 @click.option("--min-age", type=Duration(), default=0, help="Only older ones, as 10m.")
-@click.option("--id", "pattern", default="", help="Regular expression for transactional ids.")
+@click.option("--id", "pattern", default="", help="Only such transactional ids, as app-*.")
 @click.option("--coordinator", "tcid", type=click.IntRange(0), help="Only of this TCID.")
 @click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
 @click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
@@ -97,7 +97,7 @@ def _row(one: TransactionDescription) -> tuple[object, ...]:
 @click.option("--transactional-id", help="Instead: a transactional id and its transaction.")
 @json_option
 def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) -> None:
-    """Show a transaction with its participants, or a transactional id."""
+    """Show a transaction, or a transactional id."""
     from magnetar.cli.output import print_json
     from magnetar.cli.session import with_client
     from magnetar_core.ids import TxnID
@@ -253,7 +253,10 @@ def _abort_hanging(
 @click.argument("partition", type=click.IntRange(0))
 @json_option
 def describe_producers(topic: str, partition: int, as_json: bool) -> None:
-    """Show who writes to a partition, and what is open there and at its subscriptions."""
+    """Show who writes to a partition.
+
+    And what is open there and at its subscriptions.
+    """
     from magnetar.cli.output import print_json, print_table
     from magnetar.cli.session import with_client
 
@@ -295,7 +298,9 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
 def find_hanging(
     topic: str | None, partition: int | None, max_transaction_timeout: int, as_json: bool
 ) -> None:
-    """Find what is open at partitions or subscriptions, and at no coordinator.
+    """Find what is open at no coordinator.
+
+    At partitions or subscriptions, that is, where nobody will end it.
 
     Exit status 3 when there is any. A prepared transaction never is hanging.
     """
@@ -341,7 +346,9 @@ def find_hanging(
 @transactions.command(name="force-terminate")
 @click.argument("transactional_id")
 def force_terminate(transactional_id: str) -> None:
-    """Abort what is open in a transactional id, prepared or not, and fence its producer.
+    """Abort and fence a transactional id.
+
+    Whatever is open in it, prepared or not.
 
     Only whoever decides about a prepared transaction (a database, for instance) knows whether that
     is safe.
@@ -359,7 +366,10 @@ def _moment(time_ms: int) -> str:
 @transactions.command(name="accept-loss")
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
 def accept_loss(txn_id: str) -> None:
-    """Let a commit go on without what a participant has lost (TxnIncomplete)."""
+    """Let a commit go on without what was lost.
+
+    For a participant that answers TxnIncomplete.
+    """
     from magnetar.cli.session import with_client
     from magnetar_core.ids import TxnID
 
