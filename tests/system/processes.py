@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 MAGNETAR = (sys.executable, "-m", "magnetar.cli")
 BROKER = "broker"
@@ -110,3 +112,21 @@ def _free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+class CommandLine:
+    """`magnetar --broker ADDRESS ...`."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._prefix = [*MAGNETAR, "--broker", servers.address]
+
+    def run(self, *arguments: str, status: int = 0) -> str:
+        done = subprocess.run(
+            [*self._prefix, *arguments], capture_output=True, text=True, timeout=30
+        )
+        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done.stdout if status in (0, 3) else done.stderr
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        return json.loads(self.run(*arguments, "--json", status=status))

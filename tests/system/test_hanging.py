@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system.processes import COORDINATOR, MAGNETAR, Servers
+from tests.system.processes import COORDINATOR, CommandLine, Servers
 from tests.system.programs import run
 
 import magnetar
-
-
-class CommandLine:
-    """`magnetar --broker ADDRESS ...`."""
-
-    def __init__(self, servers: Servers) -> None:
-        self._prefix = [*MAGNETAR, "--broker", servers.address]
-
-    def run(self, *arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [*self._prefix, *arguments], capture_output=True, text=True, timeout=30
-        )
-        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stdout if status in (0, 3) else done.stderr
-
-    def json(self, *arguments: str, status: int = 0) -> Any:
-        return json.loads(self.run(*arguments, "--json", status=status))
 
 
 def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:

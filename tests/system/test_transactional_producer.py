@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.processes import BOTH, Servers
+from tests.system.processes import BOTH, CommandLine, Servers
 from tests.system.programs import run, until, values
 
 import magnetar
@@ -208,6 +208,14 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             assert sorted(await values(client, "t")) == [b"1/2"] * 3 + [b"2/1"] * 3
             described = await client.describe_name("query")
             assert (described.committed_sequence, described.open_sequence) == (7, None)
-            await client.remove_name("query")
+            await asyncio.to_thread(by_hand)
+
+    def by_hand() -> None:
+        command = CommandLine(servers)
+        described = command.json("transactions", "describe-name", "query")
+        assert (described["committed_sequence"], described["open_txn_id"]) == (7, None)
+        assert "committed sequence  7" in command.run("transactions", "describe-name", "query")
+        command.run("transactions", "remove-name", "query")
+        command.run("transactions", "remove-name", "query", status=1)
 
     run(program())

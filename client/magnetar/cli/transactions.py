@@ -359,6 +359,41 @@ def force_terminate(transactional_id: str) -> None:
     print(f"{transactional_id} is terminated, and its producer fenced")
 
 
+@transactions.command(name="describe-name")
+@click.argument("name")
+@json_option
+def describe_name(name: str, as_json: bool) -> None:
+    """Show what is known of a name of sequences."""
+    from magnetar.cli.output import print_facts, print_json
+    from magnetar.cli.session import with_client
+
+    found = with_client(lambda client: client.describe_name(name))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("name", found.name),
+            ("committed sequence", found.committed_sequence),
+            ("open sequence", found.open_sequence),
+            ("open transaction", found.open_txn_id),
+        )
+    )
+
+
+@transactions.command(name="remove-name")
+@click.argument("name")
+def remove_name(name: str) -> None:
+    """Forget a name of sequences.
+
+    What was committed in it could then be committed again: only when its work is over for good.
+    """
+    from magnetar.cli.session import with_client
+
+    with_client(lambda client: client.remove_name(name))
+    print(f"{name} is forgotten")
+
+
 def _moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
 
