@@ -222,6 +222,8 @@ class Acknowledgements:
 
 def _split(first: int, last: int) -> list[Range]:
     """A long range in parts, so that masks stay small."""
+    if first // CHUNK_BITS == last // CHUNK_BITS:
+        return [(first, last)] if first <= last else []
     return [
         (max(first, chunk * CHUNK_BITS), min(last, chunk * CHUNK_BITS + CHUNK_BITS - 1))
         for chunk, _ in chunk_masks(first, last)

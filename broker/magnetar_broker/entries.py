@@ -73,19 +73,16 @@ class MarkerEntry:
         return self.stored_bytes
 
     def to_bytes(self) -> bytes:
-        marker = records.CommitMarker(
-            txn_id=self.txn_id.to_wire(),
-            writers=[
-                records.MarkerWriter(
-                    ordinal=writer.ordinal,
-                    producer_id=writer.producer_id,
-                    count=writer.count,
-                    batch_starts=writer.batch_starts,
-                )
-                for writer in self.writers
-            ],
-            stored_bytes=self.stored_bytes,
-        )
+        # Filled in place: a message that is given to a constructor is serialized on its way.
+        marker = records.CommitMarker(stored_bytes=self.stored_bytes)
+        marker.txn_id.most_bits, marker.txn_id.least_bits = self.txn_id
+        for writer in self.writers:
+            marker.writers.add(
+                ordinal=writer.ordinal,
+                producer_id=writer.producer_id,
+                count=writer.count,
+                batch_starts=writer.batch_starts,
+            )
         header = _HEADER.pack(TXN_COMMIT, self.count, self.append_time_ms)
         return header + marker.SerializeToString()
 

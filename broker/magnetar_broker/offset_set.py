@@ -39,6 +39,11 @@ def ranges_of_mask(mask: int, base: int = 0) -> Iterator[Range]:
         base += run
 
 
+def _run(first: int, last: int) -> int:
+    """As many bits as the range has offsets."""
+    return (1 << (last - first + 1)) - 1
+
+
 class OffsetSet:
     """A mutable set of offsets."""
 
@@ -72,15 +77,32 @@ class OffsetSet:
     def clear(self) -> None:
         self._chunks.clear()
 
+    # Most ranges lie in one chunk. For those, the methods on the way of every ack do without
+    # generators, which cost more than all the rest.
+
     def add(self, first: int, last: int) -> None:
+        chunk = first // CHUNK_BITS
+        if chunk == last // CHUNK_BITS:
+            if first <= last:
+                bits = _run(first, last) << first % CHUNK_BITS
+                self._chunks[chunk] = self._chunks.get(chunk, 0) | bits
+            return
         for chunk, mask in chunk_masks(first, last):
             self._chunks[chunk] = self._chunks.get(chunk, 0) | mask
 
     def discard(self, first: int, last: int) -> None:
+        chunk = first // CHUNK_BITS
+        if chunk == last // CHUNK_BITS:
+            before = self._chunks.get(chunk)
+            if before is not None and first <= last:
+                self._keep(chunk, before & ~(_run(first, last) << first % CHUNK_BITS))
+            return
         for chunk, mask in self._touched(first, last):
             self._keep(chunk, self._chunks.get(chunk, 0) & ~mask)
 
     def intersects(self, first: int, last: int) -> bool:
+        if first // CHUNK_BITS == last // CHUNK_BITS:
+            return self.mask(first, last) != 0
         return any(self._chunks.get(chunk, 0) & mask for chunk, mask in self._touched(first, last))
 
     def within(self, ranges: Iterable[Range]) -> OffsetSet:
@@ -93,6 +115,12 @@ class OffsetSet:
 
     def mask(self, first: int, last: int) -> int:
         """The range's members as bits; bit 0 is `first`."""
+        chunk = first // CHUNK_BITS
+        if chunk == last // CHUNK_BITS:
+            here = self._chunks.get(chunk)
+            if here is None or first > last:
+                return 0
+            return here >> first % CHUNK_BITS & _run(first, last)
         bits = 0
         for chunk, mask in self._touched(first, last):
             here = self._chunks.get(chunk, 0) & mask

@@ -379,11 +379,10 @@ class Partition:
 
 
 def _marker_writer(one: KeptWriter) -> MarkerWriter:
-    starts = one.writer.batch_starts
-    noted = len(starts) <= BATCH_STARTS_NOTED_MAX
-    return MarkerWriter(
-        one.writer.ordinal,
-        one.writer.writer_id,
-        one.kept,
-        tuple(start for start in starts if start < one.kept) if noted else (),
-    )
+    writer, kept = one.writer, one.kept
+    starts = writer.batch_starts
+    noted: tuple[int, ...] = ()
+    if len(starts) <= BATCH_STARTS_NOTED_MAX:
+        whole = kept == writer.next_index
+        noted = tuple(starts) if whole else tuple([start for start in starts if start < kept])
+    return MarkerWriter(writer.ordinal, writer.writer_id, kept, noted)
