@@ -14,7 +14,7 @@ import argparse
 import sqlite3
 import sys
 
-from magnetar import MagnetarError, blocking
+from magnetar import blocking
 from magnetar.dual_write import DbApiStore, DualWriter
 
 CREATE = "CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, item VARCHAR(100))"
@@ -59,7 +59,7 @@ def main() -> None:
                     unit.store.execute(insert, (int(number), item))
                     unit.send(arguments.topic, item.encode(), key=number.encode())
                 print(f"order {number}: {item}")
-    except MagnetarError as error:
+    except Exception as error:  # Of Magnetar, or of either database.
         sys.exit(f"{type(error).__name__}: {error}")
 
 

@@ -281,7 +281,7 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
             )
             for one in found
         ],
-        empty="nobody has written there",
+        empty="no plain producers, and nothing open",
     )
 
 
