@@ -342,7 +342,9 @@ class PartitionSender:
             self._linger = loop.call_soon(self.close_batch)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: Properties | None) -> bool:
-        """Whether a message is too large for one batch."""
+        """Whether a message is too large for one batch. Raises: InvalidArgument, for no bytes."""
+        if type(value) is not bytes:
+            value = as_bytes(value, "a value")
         size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
         return size > self._config.batch_bytes_max and size > self._whole_bytes_max
 

@@ -351,3 +351,20 @@ def test_a_transactional_send_has_a_receipt_and_no_id() -> None:
 def test_config_is_checked() -> None:
     with pytest.raises(InvalidArgument):
         ClientConfig(backoff_ms_min=10, backoff_ms_max=5)
+
+
+def test_what_is_no_bytes_is_refused_everywhere() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        for bad in (None, "text", 7):
+            with pytest.raises(InvalidArgument, match="bytes"):
+                await producer.send(bad)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="bytes"):
+                await producer.enqueue(bad)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="bytes"):
+                producer.send_nowait(bad)  # type: ignore[arg-type]
+        await producer.send(bytearray(b"x"))
+        assert partition.messages == [b"x"]
+
+    run(test)
