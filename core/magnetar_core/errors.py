@@ -246,6 +246,35 @@ class TransactionalIdNotFound(MagnetarError):
     grpc_status = "NOT_FOUND"
 
 
+class GroupNotFound(MagnetarError):
+    """No group of this name. No effect; join it, or correct the name."""
+
+    code = pb.GROUP_NOT_FOUND
+    grpc_status = "NOT_FOUND"
+
+
+class IllegalGeneration(MagnetarError):
+    """The member does not own the partition, or got it again since. No effect; drop what was
+    received there, abort, and go on with what the member owns now."""
+
+    code = pb.ILLEGAL_GENERATION
+    grpc_status = "FAILED_PRECONDITION"
+
+
+class UnknownMember(MagnetarError):
+    """The group has no such member: never joined, left, or expelled. No effect; join again."""
+
+    code = pb.UNKNOWN_MEMBER
+    grpc_status = "FAILED_PRECONDITION"
+
+
+class FencedInstance(MagnetarError):
+    """A newer member has this instance id. No effect; this one must stop."""
+
+    code = pb.FENCED_INSTANCE
+    grpc_status = "FAILED_PRECONDITION"
+
+
 class InvalidArgument(MagnetarError):
     """The request makes no sense as it stands. No effect; correct it."""
 

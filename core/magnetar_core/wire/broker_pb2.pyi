@@ -194,28 +194,32 @@ class CommandPeekResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommandSubscribe(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch")
+    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     type: SubscriptionType
     initial_position: InitialPosition
     consumer_name: str
     attach_epoch: int
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ...) -> None: ...
+    member: _common_pb2.GroupMember
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
 
 class CommandSubscribeResponse(_message.Message):
-    __slots__ = ("ledger_id", "active")
+    __slots__ = ("ledger_id", "active", "waiting")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     active: bool
-    def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ...) -> None: ...
+    waiting: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., active: _Optional[bool] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
 class CommandFlow(_message.Message):
     __slots__ = ("subscription", "consumer_id", "permits", "permit_bytes")
@@ -244,23 +248,25 @@ class CommandDeliver(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ...) -> None: ...
 
 class CommandConsumerChange(_message.Message):
-    __slots__ = ("consumer_id", "topic_id", "partition", "active", "closed", "error")
+    __slots__ = ("consumer_id", "topic_id", "partition", "active", "closed", "error", "waiting")
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     consumer_id: int
     topic_id: int
     partition: int
     active: bool
     closed: bool
     error: _common_pb2.ServerError
-    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ...) -> None: ...
+    waiting: bool
+    def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
 class CommandAck(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch")
+    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit")
     class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INDIVIDUAL: _ClassVar[CommandAck.AckType]
@@ -276,6 +282,8 @@ class CommandAck(_message.Message):
     ACK_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     ack_type: CommandAck.AckType
@@ -285,7 +293,9 @@ class CommandAck(_message.Message):
     ack_sequence: int
     ledger_id: int
     producer_epoch: int
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+    member: _common_pb2.GroupMember
+    two_phase_commit: bool
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ...) -> None: ...
 
 class CommandAckResponse(_message.Message):
     __slots__ = ("consumer_id", "txn_id")
@@ -310,16 +320,18 @@ class CommandNackResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CommandSeek(_message.Message):
-    __slots__ = ("subscription", "offset", "append_time_ms", "position")
+    __slots__ = ("subscription", "offset", "append_time_ms", "position", "member")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     offset: int
     append_time_ms: int
     position: InitialPosition
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ...) -> None: ...
+    member: _common_pb2.GroupMember
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
 
 class CommandSeekResponse(_message.Message):
     __slots__ = ("offset",)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/common.proto\x12\x0bmagnetar.v1\".\n\x05TxnId\x12\x11\n\tmost_bits\x18\x01 \x01(\x04\x12\x12\n\nleast_bits\x18\x02 \x01(\x04\"Y\n\x10ProducerIdentity\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"?\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x10\n\x08topic_id\x18\x03 \x01(\x04\"X\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x10\n\x08topic_id\x18\x04 \x01(\x04\"C\n\rMessageIdData\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\r\"*\n\x0bOffsetRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\"\xac\x01\n\x0bServerError\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x36\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32%.magnetar.v1.ServerError.DetailsEntry\x1a.\n\x0c\x44\x65tailsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x0c\x43ommandHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0b\x63lient_name\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\"\x8d\x01\n\x14\x43ommandHelloResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bserver_name\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12\x17\n\x0f\x66rame_bytes_max\x18\x04 \x01(\r\x12\x17\n\x0f\x62\x61tch_bytes_max\x18\x05 \x01(\r*\"\n\tTxnAction\x12\n\n\x06\x43OMMIT\x10\x00\x12\t\n\x05\x41\x42ORT\x10\x01*k\n\tTxnStatus\x12\x1a\n\x16TXN_STATUS_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\x0e\n\nCOMMITTING\x10\x02\x12\r\n\tCOMMITTED\x10\x03\x12\x0c\n\x08\x41\x42ORTING\x10\x04\x12\x0b\n\x07\x41\x42ORTED\x10\x05*\xe2\x05\n\tErrorCode\x12\x1a\n\x16\x45RROR_CODE_UNSPECIFIED\x10\x00\x12\x11\n\rTXN_NOT_FOUND\x10\x01\x12\x11\n\rTXN_FORGOTTEN\x10\x02\x12\x13\n\x0fTOPIC_NOT_FOUND\x10\x03\x12\x1a\n\x16SUBSCRIPTION_NOT_FOUND\x10\x04\x12\x08\n\x04GONE\x10\x05\x12\x10\n\x0cTOPIC_EXISTS\x10\x06\x12\x16\n\x12SEQUENCE_COMMITTED\x10\x07\x12\x15\n\x11INVALID_TXN_STATE\x10\x08\x12\x13\n\x0fPRODUCER_FENCED\x10\t\x12\x14\n\x10SEQUENCE_TOO_OLD\x10\n\x12\x10\n\x0cSEQUENCE_GAP\x10\x0b\x12\x18\n\x14TRANSACTION_CONFLICT\x10\x0c\x12\x1b\n\x17\x43ONCURRENT_TRANSACTIONS\x10\r\x12\x13\n\x0fLOG_UNAVAILABLE\x10\x0e\x12\x13\n\x0fPARTITION_MOVED\x10\x0f\x12\x13\n\x0fOUTCOME_UNKNOWN\x10\x10\x12\x10\n\x0cOUT_OF_RANGE\x10\x11\x12\r\n\tDATA_LOSS\x10\x12\x12\x15\n\x11\x43HECKSUM_MISMATCH\x10\x13\x12\x12\n\x0eTXN_INCOMPLETE\x10\x14\x12\x12\n\x0eQUOTA_EXCEEDED\x10\x15\x12\r\n\tDISK_FULL\x10\x16\x12\x15\n\x11MESSAGE_TOO_LARGE\x10\x17\x12\x18\n\x14\x41UTHORIZATION_FAILED\x10\x18\x12\x14\n\x10INVALID_ARGUMENT\x10\x19\x12\x11\n\rCONSUMER_BUSY\x10\x1a\x12\x14\n\x10\x43LUSTER_MISMATCH\x10\x1b\x12\x13\n\x0fRESOURCE_IN_USE\x10\x1c\x12\x17\n\x13SUBSCRIPTION_EXISTS\x10\x1d\x12\x0c\n\x08INTERNAL\x10\x1e\x12\x1e\n\x1aTRANSACTIONAL_ID_NOT_FOUND\x10\x1f\x12)\n%TRANSACTIONAL_ID_AUTHORIZATION_FAILED\x10 b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/common.proto\x12\x0bmagnetar.v1\".\n\x05TxnId\x12\x11\n\tmost_bits\x18\x01 \x01(\x04\x12\x12\n\nleast_bits\x18\x02 \x01(\x04\"Y\n\x10ProducerIdentity\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x03 \x01(\x05\"?\n\tPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x10\n\x08topic_id\x18\x03 \x01(\x04\"X\n\x0cSubscription\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x10\n\x08topic_id\x18\x04 \x01(\x04\"C\n\rMessageIdData\x12\x11\n\tledger_id\x18\x01 \x01(\x04\x12\x10\n\x08\x65ntry_id\x18\x02 \x01(\x04\x12\r\n\x05index\x18\x03 \x01(\r\"*\n\x0bOffsetRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x04\x12\x0c\n\x04last\x18\x02 \x01(\x04\"I\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x04\"\xac\x01\n\x0bServerError\x12$\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x36\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32%.magnetar.v1.ServerError.DetailsEntry\x1a.\n\x0c\x44\x65tailsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x0c\x43ommandHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0b\x63lient_name\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\"\x8d\x01\n\x14\x43ommandHelloResponse\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bserver_name\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12\x17\n\x0f\x66rame_bytes_max\x18\x04 \x01(\r\x12\x17\n\x0f\x62\x61tch_bytes_max\x18\x05 \x01(\r*\"\n\tTxnAction\x12\n\n\x06\x43OMMIT\x10\x00\x12\t\n\x05\x41\x42ORT\x10\x01*k\n\tTxnStatus\x12\x1a\n\x16TXN_STATUS_UNSPECIFIED\x10\x00\x12\x08\n\x04OPEN\x10\x01\x12\x0e\n\nCOMMITTING\x10\x02\x12\r\n\tCOMMITTED\x10\x03\x12\x0c\n\x08\x41\x42ORTING\x10\x04\x12\x0b\n\x07\x41\x42ORTED\x10\x05*\xb8\x06\n\tErrorCode\x12\x1a\n\x16\x45RROR_CODE_UNSPECIFIED\x10\x00\x12\x11\n\rTXN_NOT_FOUND\x10\x01\x12\x11\n\rTXN_FORGOTTEN\x10\x02\x12\x13\n\x0fTOPIC_NOT_FOUND\x10\x03\x12\x1a\n\x16SUBSCRIPTION_NOT_FOUND\x10\x04\x12\x08\n\x04GONE\x10\x05\x12\x10\n\x0cTOPIC_EXISTS\x10\x06\x12\x16\n\x12SEQUENCE_COMMITTED\x10\x07\x12\x15\n\x11INVALID_TXN_STATE\x10\x08\x12\x13\n\x0fPRODUCER_FENCED\x10\t\x12\x14\n\x10SEQUENCE_TOO_OLD\x10\n\x12\x10\n\x0cSEQUENCE_GAP\x10\x0b\x12\x18\n\x14TRANSACTION_CONFLICT\x10\x0c\x12\x1b\n\x17\x43ONCURRENT_TRANSACTIONS\x10\r\x12\x13\n\x0fLOG_UNAVAILABLE\x10\x0e\x12\x13\n\x0fPARTITION_MOVED\x10\x0f\x12\x13\n\x0fOUTCOME_UNKNOWN\x10\x10\x12\x10\n\x0cOUT_OF_RANGE\x10\x11\x12\r\n\tDATA_LOSS\x10\x12\x12\x15\n\x11\x43HECKSUM_MISMATCH\x10\x13\x12\x12\n\x0eTXN_INCOMPLETE\x10\x14\x12\x12\n\x0eQUOTA_EXCEEDED\x10\x15\x12\r\n\tDISK_FULL\x10\x16\x12\x15\n\x11MESSAGE_TOO_LARGE\x10\x17\x12\x18\n\x14\x41UTHORIZATION_FAILED\x10\x18\x12\x14\n\x10INVALID_ARGUMENT\x10\x19\x12\x11\n\rCONSUMER_BUSY\x10\x1a\x12\x14\n\x10\x43LUSTER_MISMATCH\x10\x1b\x12\x13\n\x0fRESOURCE_IN_USE\x10\x1c\x12\x17\n\x13SUBSCRIPTION_EXISTS\x10\x1d\x12\x0c\n\x08INTERNAL\x10\x1e\x12\x1e\n\x1aTRANSACTIONAL_ID_NOT_FOUND\x10\x1f\x12)\n%TRANSACTIONAL_ID_AUTHORIZATION_FAILED\x10 \x12\x16\n\x12ILLEGAL_GENERATION\x10!\x12\x12\n\x0eUNKNOWN_MEMBER\x10\"\x12\x13\n\x0f\x46\x45NCED_INSTANCE\x10#\x12\x13\n\x0fGROUP_NOT_FOUND\x10$b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SERVERERROR_DETAILSENTRY']._loaded_options = None
   _globals['_SERVERERROR_DETAILSENTRY']._serialized_options = b'8\001'
-  _globals['_TXNACTION']._serialized_start=852
-  _globals['_TXNACTION']._serialized_end=886
-  _globals['_TXNSTATUS']._serialized_start=888
-  _globals['_TXNSTATUS']._serialized_end=995
-  _globals['_ERRORCODE']._serialized_start=998
-  _globals['_ERRORCODE']._serialized_end=1736
+  _globals['_TXNACTION']._serialized_start=927
+  _globals['_TXNACTION']._serialized_end=961
+  _globals['_TXNSTATUS']._serialized_start=963
+  _globals['_TXNSTATUS']._serialized_end=1070
+  _globals['_ERRORCODE']._serialized_start=1073
+  _globals['_ERRORCODE']._serialized_end=1897
   _globals['_TXNID']._serialized_start=41
   _globals['_TXNID']._serialized_end=87
   _globals['_PRODUCERIDENTITY']._serialized_start=89
@@ -51,12 +51,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGEIDDATA']._serialized_end=402
   _globals['_OFFSETRANGE']._serialized_start=404
   _globals['_OFFSETRANGE']._serialized_end=446
-  _globals['_SERVERERROR']._serialized_start=449
-  _globals['_SERVERERROR']._serialized_end=621
-  _globals['_SERVERERROR_DETAILSENTRY']._serialized_start=575
-  _globals['_SERVERERROR_DETAILSENTRY']._serialized_end=621
-  _globals['_COMMANDHELLO']._serialized_start=623
-  _globals['_COMMANDHELLO']._serialized_end=706
-  _globals['_COMMANDHELLORESPONSE']._serialized_start=709
-  _globals['_COMMANDHELLORESPONSE']._serialized_end=850
+  _globals['_GROUPMEMBER']._serialized_start=448
+  _globals['_GROUPMEMBER']._serialized_end=521
+  _globals['_SERVERERROR']._serialized_start=524
+  _globals['_SERVERERROR']._serialized_end=696
+  _globals['_SERVERERROR_DETAILSENTRY']._serialized_start=650
+  _globals['_SERVERERROR_DETAILSENTRY']._serialized_end=696
+  _globals['_COMMANDHELLO']._serialized_start=698
+  _globals['_COMMANDHELLO']._serialized_end=781
+  _globals['_COMMANDHELLORESPONSE']._serialized_start=784
+  _globals['_COMMANDHELLORESPONSE']._serialized_end=925
 # @@protoc_insertion_point(module_scope)

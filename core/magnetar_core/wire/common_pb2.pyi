@@ -56,6 +56,10 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INTERNAL: _ClassVar[ErrorCode]
     TRANSACTIONAL_ID_NOT_FOUND: _ClassVar[ErrorCode]
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
+    ILLEGAL_GENERATION: _ClassVar[ErrorCode]
+    UNKNOWN_MEMBER: _ClassVar[ErrorCode]
+    FENCED_INSTANCE: _ClassVar[ErrorCode]
+    GROUP_NOT_FOUND: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -97,6 +101,10 @@ SUBSCRIPTION_EXISTS: ErrorCode
 INTERNAL: ErrorCode
 TRANSACTIONAL_ID_NOT_FOUND: ErrorCode
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode
+ILLEGAL_GENERATION: ErrorCode
+UNKNOWN_MEMBER: ErrorCode
+FENCED_INSTANCE: ErrorCode
+GROUP_NOT_FOUND: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")
@@ -155,6 +163,16 @@ class OffsetRange(_message.Message):
     first: int
     last: int
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class GroupMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "generation")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    generation: int
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ServerError(_message.Message):
     __slots__ = ("code", "message", "details")

@@ -1,3 +1,4 @@
+from magnetar_core.wire import broker_pb2 as _broker_pb2
 from magnetar_core.wire import common_pb2 as _common_pb2
 from magnetar_core.wire import topic_pb2 as _topic_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
@@ -168,7 +169,7 @@ class MarkerWriter(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionIndexRow(_message.Message):
-    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch")
+    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -176,6 +177,7 @@ class TransactionIndexRow(_message.Message):
     SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     start_time_ms: int
     marker_entry_id: int
@@ -183,7 +185,8 @@ class TransactionIndexRow(_message.Message):
     selection_digest: bytes
     start_offset: int
     producer_epoch: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+    member: _common_pb2.GroupMember
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
 
 class TransactionWriterRow(_message.Message):
     __slots__ = ("writer_id", "next_index", "follows_txn_id")
@@ -194,6 +197,44 @@ class TransactionWriterRow(_message.Message):
     next_index: int
     follows_txn_id: _common_pb2.TxnId
     def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+
+class GroupRow(_message.Message):
+    __slots__ = ("generation", "allow_two_phase_commit", "initial_position", "members")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    allow_two_phase_commit: bool
+    initial_position: _broker_pb2.InitialPosition
+    members: _containers.RepeatedCompositeFieldContainer[GroupMemberRow]
+    def __init__(self, generation: _Optional[int] = ..., allow_two_phase_commit: _Optional[bool] = ..., initial_position: _Optional[_Union[_broker_pb2.InitialPosition, str]] = ..., members: _Optional[_Iterable[_Union[GroupMemberRow, _Mapping]]] = ...) -> None: ...
+
+class GroupMemberRow(_message.Message):
+    __slots__ = ("member_id", "instance_id", "client_name", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    client_name: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    topic_pattern: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ...) -> None: ...
+
+class OwnerRow(_message.Message):
+    __slots__ = ("member_id", "generation")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    generation: int
+    def __init__(self, member_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ProducerRow(_message.Message):
     __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id")

@@ -439,6 +439,12 @@ class CommandLowWatermarkResponse(_message.Message):
     orphans: _containers.RepeatedCompositeFieldContainer[OrphanedParticipant]
     def __init__(self, orphans: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ...) -> None: ...
 
+class CommandAbortExpelled(_message.Message):
+    __slots__ = ("txn_ids",)
+    TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+
 class OrphanedParticipant(_message.Message):
     __slots__ = ("txn_id", "partition", "subscription")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
