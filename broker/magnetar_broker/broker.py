@@ -15,7 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
 from magnetar_broker.config import BrokerConfig
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
+from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
@@ -74,7 +76,16 @@ class Broker:
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
-        self.server = BrokerServer(self.environment, self.topics, self.incarnations, random)
+        self.coordinators = CoordinatorSessions()
+        self.groups = Groups(self.environment, self.topics, self.coordinators)
+        self.server = BrokerServer(
+            self.environment,
+            self.topics,
+            self.groups,
+            self.incarnations,
+            self.coordinators,
+            random,
+        )
 
     async def start(self) -> None:
         """Recover, then be ready to answer.
@@ -99,18 +110,24 @@ class Broker:
         began_s = loop.time()
         environment = self.environment
         recovery = Recovery(
-            self._store, self.topics, environment.watermarks, environment.open_bytes
+            self._store,
+            self.topics,
+            self.groups,
+            environment.watermarks,
+            environment.open_bytes,
         )
         await recovery.run()
         await self.incarnations.recover()
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         self._show()
         await self.environment.commits.start()
+        self.groups.start()
         self._schedule_retention()
 
     async def close(self) -> None:
         """Make everything durable and stop. The store stays open."""
         self._closing = True
+        self.groups.stop()
         if self._retention_timer is not None:
             self._retention_timer.cancel()
         for task in list(self._tasks):
@@ -121,6 +138,8 @@ class Broker:
 
     def check(self) -> None:
         """Every invariant of every part; for tests."""
+        for group in self.groups.all():
+            group.check()
         for partition in self.topics.partitions():
             partition.log.check()
             partition.index.check()
@@ -168,7 +187,9 @@ class Broker:
 
     def _show(self) -> None:
         late_ms = self.environment.config.late_txn_ms
-        shown = overview(self.topics, self.environment.clock.wall_ms(), late_ms=late_ms)
+        shown = overview(
+            self.topics, self.groups, self.environment.clock.wall_ms(), late_ms=late_ms
+        )
         self.metrics.show(shown, free_bytes=self._store.free_bytes())
 
     async def _retain(self) -> None:

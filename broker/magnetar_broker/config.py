@@ -42,6 +42,21 @@ class BrokerConfig:
     subscriptions_max: int = 1_000
     # Of one subscription on one partition.
     consumers_max: int = 1_000
+    # Each group is a row that recovery reads, and a cursor on each of its partitions.
+    groups_max: int = 10_000
+    # Of one group.
+    group_members_max: int = 1_000
+    # A member that is not heard of for so long is expelled, and others get its partitions: of who
+    # does not say when it joins, and what it may say. Short: a dead one is replaced soon. Long:
+    # a pause of its process is forgiven.
+    group_session_timeout_ms_default: int = 10_000
+    group_session_timeout_ms_min: int = 1_000
+    group_session_timeout_ms_max: int = 30 * 60 * 1000
+    # How long a member may settle what it holds of a partition that another one is to get.
+    group_rebalance_timeout_ms_default: int = 60_000
+    group_rebalance_timeout_ms_max: int = 30 * 60 * 1000
+    # Between heartbeats, at most; never above a third of the session timeout.
+    group_heartbeat_interval_ms: int = 3_000
     # Producers (or consumers) that write in one transaction at one participant.
     txn_writers_max: int = 10_000
     # Transactions open at one participant.
@@ -87,9 +102,27 @@ class BrokerConfig:
             "retention_check_interval_ms",
             "producer_idle_ms_max",
             "late_txn_ms",
+            "groups_max",
+            "group_members_max",
+            "group_session_timeout_ms_min",
+            "group_rebalance_timeout_ms_default",
+            "group_heartbeat_interval_ms",
         ):
             if getattr(self, name) <= 0:
                 raise InvalidConfig(f"{name} must be positive")
+        if not (
+            self.group_session_timeout_ms_min
+            <= self.group_session_timeout_ms_default
+            <= self.group_session_timeout_ms_max
+        ):
+            raise InvalidConfig(
+                "group_session_timeout_ms_default must lie between group_session_timeout_ms_min"
+                " and group_session_timeout_ms_max"
+            )
+        if self.group_rebalance_timeout_ms_default > self.group_rebalance_timeout_ms_max:
+            raise InvalidConfig(
+                "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
+            )
         for name in ("tail_bytes_max", "free_space_floor_bytes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")

@@ -80,6 +80,8 @@ class Delivery:
         self._moves_under_way = 0
         # Raised by whatever makes batches that are being read stale.
         self._generation = 0
+        # A group's: transactions of earlier generations are open here.
+        self.waiting = False
 
     # Consumers
 
@@ -160,6 +162,15 @@ class Delivery:
     def consumer_names(self) -> list[str]:
         return [one.name or str(one.consumer_id) for one in self.dispatcher.consumers]
 
+    def wait(self, waiting: bool) -> None:
+        """Deliver nothing, or again; who is attached is told."""
+        if waiting == self.waiting:
+            return
+        self.waiting = waiting
+        for attachment in self._attachments.values():
+            self._tell(attachment, active=True)
+        self.wake()
+
     # Moves of the cursor
 
     def cursor_moved(self) -> None:
@@ -220,7 +231,7 @@ class Delivery:
         return []
 
     def _next_offset(self) -> int | None:
-        if self.closed or self._moves_under_way:
+        if self.closed or self.waiting or self._moves_under_way:
             return None
         return self.dispatcher.next_offset(self._log.durable_end)
 
@@ -290,6 +301,7 @@ class Delivery:
                 partition=self._name.partition,
                 active=active,
                 closed=closed,
+                waiting=self.waiting,
                 error=error.to_wire() if error is not None else None,
             )
         )

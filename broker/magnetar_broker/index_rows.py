@@ -10,7 +10,7 @@ from magnetar_broker.transaction_index import (
     TransactionIndex,
     Writer,
 )
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
@@ -26,6 +26,8 @@ def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> Non
         start_offset=transaction.start_offset,
         producer_epoch=transaction.producer_epoch,
     )
+    if transaction.member.member_id:
+        row.member.CopyFrom(transaction.member.to_wire())
     batch.put(keys.TXNINDEX, key, row.SerializeToString())
 
 
@@ -73,7 +75,11 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
     row = records.TransactionIndexRow.FromString(value)
     if row.status == common.OPEN:
         index.open[txn_id] = OpenTransaction(
-            txn_id, row.start_time_ms, row.start_offset, row.producer_epoch
+            txn_id,
+            row.start_time_ms,
+            row.start_offset,
+            row.producer_epoch,
+            MemberName.from_wire(row.member),
         )
     else:
         index.ended[txn_id] = EndedTransaction(_OUTCOME[row.status], row.selection_digest)

@@ -11,6 +11,7 @@
     cursors        topic id, partition, subscription id, chunk          512 bytes of acked bits
     pendingacks    topic id, partition, subscription id, TxnID, consumer ordinal, ack sequence
                                                                         PendingAckRow
+    groups         a group's name                                       GroupRow
     meta           a name                         counters, watermarks, incarnations, identity
 
 A partition's own index rows have the subscription id 0. The lowest row of a cursor is where its
@@ -32,6 +33,7 @@ PRODUCERS = "producers"
 SUBSCRIPTIONS = "subscriptions"
 CURSORS = "cursors"
 PENDINGACKS = "pendingacks"
+GROUPS = "groups"
 META = "meta"
 
 FAMILIES = (
@@ -44,6 +46,7 @@ FAMILIES = (
     SUBSCRIPTIONS,
     CURSORS,
     PENDINGACKS,
+    GROUPS,
     META,
 )
 PAYLOAD_FAMILIES = (LOG, TXNLOG)
@@ -127,6 +130,10 @@ def pending_ack_place(key: bytes) -> tuple[TxnID, int, int]:
     txn_id = TxnID.from_bytes(key[at : at + TXN_ID_BYTES])
     ordinal, ack_sequence = _ORDINAL_AND_INDEX.unpack_from(key, at + TXN_ID_BYTES)
     return txn_id, ordinal, ack_sequence
+
+
+def group(name: str) -> bytes:
+    return name.encode()
 
 
 def incarnation(tcid: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -19,6 +20,11 @@ class Overview:
     partitions: int
     subscriptions: int
     consumers: int
+    groups: int
+    group_members: int
+    group_waiting_partitions: int
+    # By group, topic and partition.
+    group_lags: Mapping[tuple[str, str, int], int]
     open_txns: int
     oldest_open_txn_ms: int
     txnlog_open_bytes: int
@@ -39,8 +45,8 @@ class BrokerMetrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{_PREFIX}_{name}", text, labels, registry=registry)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"{_PREFIX}_{name}", text, registry=registry)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", text, labels, registry=registry)
 
         messages_in = counter("messages_in", "Messages accepted: plain or transactional.", "kind")
         self._plain_in = messages_in.labels("plain")
@@ -87,6 +93,31 @@ class BrokerMetrics:
         self._consumers = gauge(
             "consumers", "Attached consumers, one a subscription and partition."
         )
+        self._groups = gauge("groups", "Groups, those without members included.")
+        self._group_members = gauge("group_members", "Members of all groups.")
+        self._group_waiting_partitions = gauge(
+            "group_waiting_partitions",
+            "Partitions whose new owner waits for transactions of earlier generations.",
+        )
+        self._group_lag = gauge(
+            "group_lag",
+            "Messages that a group has not acknowledged, by partition.",
+            "group",
+            "topic",
+            "partition",
+        )
+        self.group_rebalances = counter(
+            "group_rebalances", "New assignments: somebody joined or left, topics came or went."
+        )
+        self.group_members_expelled = counter(
+            "group_members_expelled",
+            "Members that were silent for their session timeout, or did not release a partition.",
+        )
+        self.group_txns_abandoned = counter(
+            "group_txns_abandoned",
+            "Transactions that departed members left open; their coordinators are asked to abort"
+            " them, again and again until they have ended.",
+        )
         self.recovery_seconds = gauge(
             "recovery_seconds",
             "What reading the store took at the start, its own log replayed before.",
@@ -116,4 +147,10 @@ class BrokerMetrics:
         self._partitions.set(overview.partitions)
         self._subscriptions.set(overview.subscriptions)
         self._consumers.set(overview.consumers)
+        self._groups.set(overview.groups)
+        self._group_members.set(overview.group_members)
+        self._group_waiting_partitions.set(overview.group_waiting_partitions)
+        self._group_lag.clear()
+        for (group, topic, partition), lag in overview.group_lags.items():
+            self._group_lag.labels(group, topic, str(partition)).set(lag)
         self._free_bytes.set(free_bytes)

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.groups import Groups
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.partition import Partition
 from magnetar_broker.producers import Producer
@@ -42,9 +43,15 @@ class Recovery:
     """Fills a broker's memory from its store."""
 
     def __init__(
-        self, store: Store, topics: Topics, watermarks: Watermarks, open_bytes: OpenBytes
+        self,
+        store: Store,
+        topics: Topics,
+        groups: Groups,
+        watermarks: Watermarks,
+        open_bytes: OpenBytes,
     ) -> None:
         self._store = store
+        self._groups = groups
         self._open_bytes = open_bytes
         self._topics = topics
         self._watermarks = watermarks
@@ -58,6 +65,7 @@ class Recovery:
         await self._read_meta()
         await self._read_topics()
         await self._read_producers()
+        await self._read_groups()
         await self._read_subscriptions()
         await self._read_index()
         await self._read_open_transactions()
@@ -107,6 +115,11 @@ class Recovery:
                 producer.recent.append((row.last_sequence_id, row.last_entry_id))
                 partition.producers.restore(keys.last_u64(key), producer)
 
+    async def _read_groups(self) -> None:
+        async for rows in pages(self._store, keys.GROUPS, b"", KEY_END):
+            for key, value in rows:
+                self._groups.restore(key.decode(), records.GroupRow.FromString(value))
+
     async def _read_subscriptions(self) -> None:
         cursors: dict[tuple[int, int, int], list[tuple[int, bytes]]] = {}
         async for rows in pages(self._store, keys.CURSORS, b"", KEY_END):
@@ -129,6 +142,8 @@ class Recovery:
                 restored = partition.subscriptions.restore(name, subscription_id, cursor)
                 self._subscriptions[place] = restored
                 self._subscription_indexes[place] = restored.index
+                if record.HasField("owner"):
+                    self._groups.restore_owner(restored, record.owner)
 
     async def _read_index(self) -> None:
         for start, end in self._uncovered_ranges():

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from random import Random
 
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
+from magnetar_broker.group_commands import GroupCommands
+from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.read_commands import ReadCommands
 from magnetar_broker.replies import Replies
@@ -32,10 +35,17 @@ class BrokerServer:
     """Answers conversations and unary calls; an Acceptor for any transport."""
 
     def __init__(
-        self, environment: Environment, topics: Topics, incarnations: Incarnations, random: Random
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        incarnations: Incarnations,
+        coordinators: CoordinatorSessions,
+        random: Random,
     ) -> None:
         self._environment = environment
         self._topics = topics
+        self._groups = groups
         self._incarnations = incarnations
         self._replies = Replies(environment)
         self.handlers: Mapping[str, Handler] = {
@@ -50,7 +60,8 @@ class BrokerServer:
             **SendCommands(environment, topics, self._replies, random).handlers,
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
-            **TransactionCommands(environment, topics, self._replies).handlers,
+            **TransactionCommands(environment, topics, coordinators, self._replies).handlers,
+            **GroupCommands(environment.config, groups, self._replies).handlers,
         }
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
@@ -108,6 +119,7 @@ class BrokerServer:
 
     def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
         topic = self._topics.create(command)
+        self._groups.topics_changed()
         self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=topic.topic_id))
 
     def _list_topics(self, command: wire.CommandListTopics, reply: Reply) -> None:
@@ -125,6 +137,7 @@ class BrokerServer:
 
     def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
         self._topics.delete(command.topic)
+        self._groups.topics_changed()
         self._replies.answer(reply, wire.CommandDeleteTopicResponse())
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:

@@ -13,10 +13,19 @@ from magnetar_broker.dispatch import Dispatcher
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
 from magnetar_broker.offset_set import OffsetSet, Range
+from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition_log import PartitionLog
-from magnetar_broker.transaction_index import End, TransactionIndex
-from magnetar_core.errors import Gone, InvalidArgument, OutOfRange, QuotaExceeded, ResourceInUse
-from magnetar_core.ids import SubscriptionName, TxnID
+from magnetar_broker.transaction_index import NO_MEMBER, End, TransactionIndex
+from magnetar_core.errors import (
+    Gone,
+    IllegalGeneration,
+    InvalidArgument,
+    OutOfRange,
+    QuotaExceeded,
+    ResourceInUse,
+    UnknownMember,
+)
+from magnetar_core.ids import MemberName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
@@ -43,6 +52,8 @@ class Subscription:
         self.subscription_id = subscription_id
         self.cursor = cursor
         self.index = index
+        # Of the group that it belongs to, if it does.
+        self.ownership: Ownership | None = None
         self.dispatcher = Dispatcher(cursor, name.partition)
         self.delivery = Delivery(environment, name, self.dispatcher, partition_log, reader)
         self._environment = environment
@@ -51,8 +62,18 @@ class Subscription:
 
     # Acknowledgements
 
-    def acknowledge(self, ranges: list[Range], *, cumulative: bool) -> None:
-        """A plain ack. Raises InvalidArgument for what was never there."""
+    def acknowledge(
+        self, ranges: list[Range], *, cumulative: bool, member: MemberName | None = None
+    ) -> None:
+        """A plain ack.
+
+        Args:
+            member: of the group, where the subscription belongs to one.
+        Raises:
+            InvalidArgument: what was never there.
+            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
+        """
+        self._check_owner(member)
         self._check_ranges(ranges)
         if cumulative:
             # What is below the floor is acknowledged already; acknowledge() skips it.
@@ -70,14 +91,22 @@ class Subscription:
         ranges: list[Range],
         *,
         producer_epoch: int,
+        member: MemberName | None = None,
+        two_phase_commit: bool = False,
     ) -> None:
         """A transactional ack: PENDING becomes PENDING_ACK, or nothing happens.
 
         Raises:
             TransactionConflict: a message is acknowledged, or pending in another transaction.
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
-            InvalidArgument: offsets that were never there.
+            InvalidArgument: offsets that were never there; a group that does not take part in
+                two-phase commit.
+            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
         """
+        # Also a repeat: what it repeats may be gone with the transaction.
+        self._check_owner(member)
+        if self.ownership is not None:
+            self.ownership.check_transactional(two_phase_commit=two_phase_commit)
         config = self._environment.config
         if self.index.check_write(
             txn_id, consumer_id, ack_sequence, 1, writers_max=config.txn_writers_max
@@ -96,6 +125,7 @@ class Subscription:
             now_ms=now_ms,
             start_offset=self._log.end_offset,
             producer_epoch=producer_epoch,
+            member=member or NO_MEMBER,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
         self.dispatcher.pend(ranges)
@@ -154,20 +184,55 @@ class Subscription:
 
     def _release(self, offsets: OffsetSet) -> None:
         self.dispatcher.release(offsets)
+        if self.delivery.waiting:
+            self.delivery.wait(bool(self.awaited()))
         self.delivery.wake()
+
+    # Groups
+
+    def claim(self, ownership: Ownership) -> None:
+        """It belongs to a group from now on, or has another owner there.
+
+        Whoever was attached is not the owner any more. The new one waits for transactions in which
+        earlier ones acknowledged.
+        """
+        self.ownership = ownership
+        lost = IllegalGeneration(f"{self.name} was given to another member of its group")
+        self.delivery.close_consumers(lost)
+        self.delivery.wait(bool(self.awaited()))
+
+    def awaited(self) -> list[TxnID]:
+        """Transactions of earlier generations, for which the owner waits."""
+        return [] if self.ownership is None else self.ownership.awaited(self.index.open.values())
+
+    def left_behind(self) -> list[TxnID]:
+        """Transactions of members that are no longer in the group."""
+        if self.ownership is None:
+            return []
+        return self.ownership.left_behind(self.index.open.values())
+
+    def _check_owner(self, member: MemberName | None) -> None:
+        if self.ownership is not None:
+            self.ownership.check(member)
+        elif member is not None:
+            raise UnknownMember(f"{self.name} belongs to no group: join one")
 
     # Administration
 
-    def seek(self, offset: int) -> None:
+    def seek(self, offset: int, member: MemberName | None = None) -> None:
         """Start over at an offset; attached consumers are told to attach again.
 
+        Args:
+            member: of the group, where the subscription belongs to one.
         Raises:
+            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
             ResourceInUse: transactions have acknowledged here and not ended.
             OutOfRange: not in the log.
             Gone: deleted meanwhile.
         """
         if self.delivery.closed:
             raise Gone(f"subscription {self.name} was deleted")
+        self._check_owner(member)
         self._refuse_pending("seek")
         if not self._log.first_offset <= offset <= self._log.end_offset:
             raise OutOfRange(
@@ -180,7 +245,9 @@ class Subscription:
         self.delivery.cursor_moved()
 
     def refuse_deletion(self) -> None:
-        """Raises ResourceInUse while acks pend."""
+        """Raises ResourceInUse while acks pend, or its group has members."""
+        if self.ownership is not None:
+            self.ownership.refuse_deletion()
         self._refuse_pending("deletion")
 
     def close(self) -> None:

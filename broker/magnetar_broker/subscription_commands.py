@@ -13,8 +13,8 @@ from magnetar_broker.subscription import Subscription
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import NO_EPOCH
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument
-from magnetar_core.ids import TxnID
+from magnetar_core.errors import InvalidArgument, UnknownMember
+from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 
@@ -54,6 +54,11 @@ class SubscriptionCommands:
                 else partition.log.first_offset
             )
             subscription = partition.subscriptions.create(name.subscription, offset)
+        if command.consumer_id and subscription.ownership is not None:
+            subscription.ownership.check_attach(_member_of(command))
+            subscription_type = SubscriptionType.EXCLUSIVE
+        elif command.HasField("member"):
+            raise UnknownMember(f"{subscription.name} belongs to no group: join one")
         if command.consumer_id and reply.session is not None:
             subscription.delivery.attach(
                 reply.session,
@@ -67,6 +72,7 @@ class SubscriptionCommands:
             wire.CommandSubscribeResponse(
                 ledger_id=partition.ledger_id,
                 active=subscription.delivery.is_active(command.consumer_id),
+                waiting=subscription.delivery.waiting,
             ),
         )
 
@@ -95,10 +101,12 @@ class SubscriptionCommands:
                 command.ack_sequence,
                 ranges,
                 producer_epoch=epoch_of(command),
+                member=_member_of(command),
+                two_phase_commit=command.two_phase_commit,
             )
         else:
             cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
-            subscription.acknowledge(ranges, cumulative=cumulative)
+            subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
         response = wire.CommandAckResponse(
             consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
         )
@@ -133,7 +141,7 @@ class SubscriptionCommands:
             offset = partition.log.end_offset if latest else partition.log.first_offset
         else:
             offset = command.offset
-        subscription.seek(offset)
+        subscription.seek(offset, _member_of(command))
         return wire.CommandSeekResponse(offset=offset)
 
     def _close_consumer(self, command: wire.CommandCloseConsumer, reply: Reply) -> None:
@@ -150,6 +158,13 @@ class SubscriptionCommands:
 def epoch_of(command: wire.CommandSend | wire.CommandAck) -> int:
     """Of the transactional producer whose transaction it is."""
     return command.producer_epoch if command.HasField("producer_epoch") else NO_EPOCH
+
+
+def _member_of(
+    command: wire.CommandSubscribe | wire.CommandAck | wire.CommandSeek,
+) -> MemberName | None:
+    """Of a group, where the subscription belongs to one."""
+    return MemberName.from_wire(command.member) if command.HasField("member") else None
 
 
 def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:

@@ -14,6 +14,7 @@ from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
+from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.transaction_index import End, TransactionIndex
@@ -86,6 +87,16 @@ class Subscriptions:
             raise InvalidArgument(
                 f"{name!r} is no subscription name: 1 to {NAME_CHARACTERS_MAX} printable characters"
             )
+        self.check_room()
+        absent = self._absent.pop(name, None) or self._new_absent()
+        created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
+        self._put_record(name, created.subscription_id, absent=False)
+        created.cursor.mark_new()
+        self._environment.defer_rows(created)
+        return created
+
+    def check_room(self) -> None:
+        """Raises QuotaExceeded: too many subscriptions."""
         limit = self._environment.config.subscriptions_max
         if len(self._existing) >= limit:
             raise QuotaExceeded(
@@ -93,12 +104,6 @@ class Subscriptions:
                 " subscriptions_max",
                 subscriptions_max=limit,
             )
-        absent = self._absent.pop(name, None) or self._new_absent()
-        created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
-        self._put_record(name, created.subscription_id, absent=False)
-        created.cursor.mark_new()
-        self._environment.defer_rows(created)
-        return created
 
     def restore(
         self,
@@ -119,6 +124,12 @@ class Subscriptions:
         )
         self._existing[name] = restored
         return restored
+
+    def claim(self, name: str, ownership: Ownership) -> None:
+        """A subscription belongs to a group, or has another owner in it. It must exist."""
+        claimed = self._existing[name]
+        claimed.claim(ownership)
+        self._put_record(name, claimed.subscription_id, absent=False)
 
     def restore_absent(self, name: str, subscription_id: int) -> Absent:
         """One of which only ends are left."""
@@ -222,6 +233,12 @@ class Subscriptions:
             subscription=name,
             absent=absent,
         )
+        existing = self._existing.get(name)
+        if existing is not None and existing.ownership is not None:
+            owner = existing.ownership.owner
+            record.owner.SetInParent()
+            if owner is not None:
+                record.owner.member_id, record.owner.generation = owner
         self._environment.commits.batch.put(
             keys.SUBSCRIPTIONS, self._key(subscription_id), record.SerializeToString()
         )

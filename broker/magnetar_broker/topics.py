@@ -77,6 +77,19 @@ class Topics:
             )
         return topic.partitions[number]
 
+    def find(self, name: PartitionName) -> Partition | None:
+        """This very partition, unless its topic was deleted."""
+        topic = self._topics.get(name.topic)
+        if topic is None or topic.topic_id != name.topic_id:
+            return None
+        return topic.partitions[name.partition]
+
+    def of(self, name: PartitionName) -> Partition:
+        """A partition that exists."""
+        found = self.find(name)
+        assert found is not None
+        return found
+
     def named(self, name: common.Partition | common.Subscription) -> Partition:
         """The partition that a command speaks of. Raises as partition()."""
         return self.partition(name.topic, name.partition, name.topic_id)

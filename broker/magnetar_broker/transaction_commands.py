@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from magnetar_broker import keys
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
@@ -21,8 +22,15 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 class TransactionCommands:
     """Source: PIP-31, Broker Request Processing."""
 
-    def __init__(self, environment: Environment, topics: Topics, replies: Replies) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        coordinators: CoordinatorSessions,
+        replies: Replies,
+    ) -> None:
         self._environment = environment
+        self._coordinators = coordinators
         self._topics = topics
         self._replies = replies
         self.handlers: Mapping[str, Handler] = {
@@ -73,6 +81,7 @@ class TransactionCommands:
             raise InvalidTxnState(
                 f"coordinator {command.tcid} has a newer incarnation than {command.incarnation}"
             )
+        self._coordinators.note(command.tcid, reply.session)
         live = [(one.first, one.last) for one in command.live]
         advanced = known.advanced(command.incarnation, command.low_watermark, live)
         if advanced != known:

@@ -20,9 +20,10 @@ from enum import Enum
 from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
-from magnetar_core.ids import TxnID
+from magnetar_core.ids import MemberName, TxnID
 
 NO_EPOCH = -1
+NO_MEMBER = MemberName("")
 
 
 class Outcome(Enum):
@@ -57,6 +58,8 @@ class OpenTransaction:
     start_offset: int = 0
     # Of its transactional producer; -1: of none.
     producer_epoch: int = NO_EPOCH
+    # On a group's partition: who acknowledged first.
+    member: MemberName = NO_MEMBER
     writers: dict[int, Writer] = field(default_factory=dict)
 
 
@@ -176,6 +179,7 @@ class TransactionIndex:
         now_ms: int,
         start_offset: int = 0,
         producer_epoch: int = NO_EPOCH,
+        member: MemberName = NO_MEMBER,
     ) -> tuple[Writer, bool]:
         """Count a write that check_write let pass.
 
@@ -185,7 +189,7 @@ class TransactionIndex:
         transaction = self.open.get(txn_id)
         is_new = transaction is None
         if transaction is None:
-            transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch)
+            transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch, member)
             self.open[txn_id] = transaction
         writer = transaction.writers.get(writer_id)
         if writer is None:

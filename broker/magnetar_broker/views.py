@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
 from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic, Topics
@@ -93,7 +94,7 @@ def describe_producers(partition: Partition) -> wire.CommandDescribeProducersRes
     return response
 
 
-def overview(topics: Topics, now_ms: int, *, late_ms: int) -> Overview:
+def overview(topics: Topics, groups: Groups, now_ms: int, *, late_ms: int) -> Overview:
     """All of it in numbers; costs what there is.
 
     Args:
@@ -108,6 +109,14 @@ def overview(topics: Topics, now_ms: int, *, late_ms: int) -> Overview:
         partitions=len(partitions),
         subscriptions=len(subscriptions),
         consumers=sum(len(one.dispatcher.consumers) for one in subscriptions),
+        groups=len(groups.all()),
+        group_members=sum(len(one.members) for one in groups.all()),
+        group_waiting_partitions=sum(one.delivery.waiting for one in subscriptions),
+        group_lags={
+            (one.name.subscription, one.name.topic, one.name.partition): one.backlog
+            for one in subscriptions
+            if one.ownership is not None
+        },
         open_txns=len(started_ms),
         oldest_open_txn_ms=max(0, now_ms - min(started_ms, default=now_ms)),
         txnlog_open_bytes=sum(

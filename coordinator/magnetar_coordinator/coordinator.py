@@ -33,7 +33,7 @@ from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.run_time import RunTime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.session_quota import SessionQuota
-from magnetar_coordinator.shard import Decision, Shard, forgotten
+from magnetar_coordinator.shard import Decision, End, Shard, forgotten
 from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import (
     ACTION_OF,
@@ -115,6 +115,7 @@ class Coordinator:
             self.metrics,
             on_finished=self._on_finished,
             is_orphaned=self._is_orphaned,
+            on_expelled=self._abort_expelled,
         )
         self._timers = [
             Periodic(config.expiry_check_interval_ms, self._expire, self.fail),
@@ -398,6 +399,27 @@ class Coordinator:
             log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
             self.carry_out(self.shard.expire(txn_id, time_ms=self.time_ms()))
             self.metrics.expired.inc()
+
+    def _abort_expelled(self, txn_ids: list[TxnID]) -> None:
+        """Members that a group expelled took part in these: others wait for their end.
+
+        What is being ended is left to its end; so is what never expires, for its owner decides.
+        """
+        if self._state is not _State.SERVING:
+            return
+        for txn_id in txn_ids:
+            transaction = self.shard.live.get(txn_id)
+            if transaction is None or transaction.status is not TxnStatus.OPEN:
+                continue
+            if transaction.expires:
+                log.info(
+                    "transaction %s is aborted: a member of a group that took part is gone",
+                    txn_id,
+                    extra={"txn_id": txn_id},
+                )
+                abort = End(txn_id, TxnAction.ABORT)
+                self.carry_out(self.shard.end(abort, time_ms=self.time_ms()))
+                self.metrics.expelled.inc()
 
     # Time.
 

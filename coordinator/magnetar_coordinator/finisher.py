@@ -79,6 +79,7 @@ class Finisher:
     Args:
         on_finished: every participant of this transaction has answered.
         is_orphaned: whether what a broker holds open for a TxnID is to be aborted there.
+        on_expelled: a broker asks to abort these; members that a group expelled took part in them.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Finisher:
         *,
         on_finished: Callable[[TxnID], None],
         is_orphaned: Callable[[TxnID], bool],
+        on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
         self._config = config
         self._transport = transport
@@ -101,6 +103,7 @@ class Finisher:
         self._metrics = metrics
         self._on_finished = on_finished
         self._is_orphaned = is_orphaned
+        self._on_expelled = on_expelled
         self._watermark: pb.CommandLowWatermark | None = None
         self._brokers: dict[str, _Broker] = {}
         self._transactions: dict[TxnID, _Finishing] = {}
@@ -193,6 +196,9 @@ class Finisher:
 
     def watermark_now(self) -> pb.CommandLowWatermark | None:
         return self._watermark
+
+    def expelled(self, word: pb.CommandAbortExpelled) -> None:
+        self._on_expelled([TxnID.from_wire(one) for one in word.txn_ids])
 
     def is_orphaned(self, txn_id: TxnID) -> bool:
         return self._is_orphaned(txn_id)
@@ -364,6 +370,9 @@ class _Broker:
             self._due_later(end, now_ms + self._delay_ms(end))
 
     def _on_other_answer(self, request_id: int, name: str, body: Any) -> None:
+        if name == "abort_expelled":
+            self._finisher.expelled(body)
+            return
         if self.watermarks.on_answer(request_id, name, body):
             return
         on_answer = self._asked.pop(request_id, None)

@@ -63,6 +63,11 @@ class CoordinatorMetrics:
             "Transactions aborted because their time was up.",
             registry=registry,
         )
+        self.expelled = Counter(
+            "magnetar_coordinator_transactions_expelled",
+            "Transactions aborted because a group had expelled a member that took part.",
+            registry=registry,
+        )
         self.finishing_seconds = Histogram(
             "magnetar_coordinator_finishing_seconds",
             "From the durable decision until every participant has answered.",

@@ -130,6 +130,23 @@ class SubscriptionName(NamedTuple):
         return f"{self.topic}-partition-{self.partition}/{self.subscription}"
 
 
+class MemberName(NamedTuple):
+    """A group's member as it names itself, and when it got the partition of which it speaks."""
+
+    member_id: str
+    instance_id: str = ""
+    generation: int = 0
+
+    def to_wire(self) -> pb.GroupMember:
+        return pb.GroupMember(
+            member_id=self.member_id, instance_id=self.instance_id, generation=self.generation
+        )
+
+    @classmethod
+    def from_wire(cls, wire: pb.GroupMember) -> Self:
+        return cls(wire.member_id, wire.instance_id, wire.generation)
+
+
 class MessageId(NamedTuple):
     """A message's place: (ledger id, entry id, index); entry id + index is its dense offset.
 

@@ -1,4 +1,3 @@
-from magnetar_core.wire import broker_pb2 as _broker_pb2
 from magnetar_core.wire import common_pb2 as _common_pb2
 from magnetar_core.wire import topic_pb2 as _topic_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
@@ -133,18 +132,20 @@ class TopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[_topic_pb2.RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
-    __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent")
+    __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner")
     SUBSCRIPTION_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ABSENT_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     subscription_id: int
     topic_id: int
     partition: int
     subscription: str
     absent: bool
-    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ...) -> None: ...
+    owner: OwnerRow
+    def __init__(self, subscription_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., absent: _Optional[bool] = ..., owner: _Optional[_Union[OwnerRow, _Mapping]] = ...) -> None: ...
 
 class CommitMarker(_message.Message):
     __slots__ = ("txn_id", "writers", "stored_bytes")
@@ -199,16 +200,14 @@ class TransactionWriterRow(_message.Message):
     def __init__(self, writer_id: _Optional[int] = ..., next_index: _Optional[int] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class GroupRow(_message.Message):
-    __slots__ = ("generation", "allow_two_phase_commit", "initial_position", "members")
+    __slots__ = ("generation", "allow_two_phase_commit", "members")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ALLOW_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
-    INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     allow_two_phase_commit: bool
-    initial_position: _broker_pb2.InitialPosition
     members: _containers.RepeatedCompositeFieldContainer[GroupMemberRow]
-    def __init__(self, generation: _Optional[int] = ..., allow_two_phase_commit: _Optional[bool] = ..., initial_position: _Optional[_Union[_broker_pb2.InitialPosition, str]] = ..., members: _Optional[_Iterable[_Union[GroupMemberRow, _Mapping]]] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., allow_two_phase_commit: _Optional[bool] = ..., members: _Optional[_Iterable[_Union[GroupMemberRow, _Mapping]]] = ...) -> None: ...
 
 class GroupMemberRow(_message.Message):
     __slots__ = ("member_id", "instance_id", "client_name", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms")

@@ -1,0 +1,30 @@
+"""The conversations of coordinators with this broker, for what it tells them unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from magnetar_core.commands import CommandSession
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2
+
+
+class CoordinatorSessions:
+    """The latest one of each coordinator, by TCID."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, CommandSession] = {}
+
+    def note(self, tcid: int, session: CommandSession | None) -> None:
+        """A coordinator has spoken."""
+        if session is not None:
+            self._sessions[tcid] = session
+
+    def abort_expelled(self, tcid: int, txn_ids: Iterable[TxnID]) -> None:
+        """Ask a coordinator to abort what is OPEN of these. Lost while it is away."""
+        session = self._sessions.get(tcid)
+        if session is not None:
+            word = transaction_pb2.CommandAbortExpelled(
+                txn_ids=[txn_id.to_wire() for txn_id in txn_ids]
+            )
+            session.push(word)

@@ -1,0 +1,441 @@
+"""The groups of this broker: their rows, timers and conversations. `group` decides.
+
+Source: docs/design/groups.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import partial
+
+from magnetar_broker import keys
+from magnetar_broker.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.environment import Environment
+from magnetar_broker.group import Change, Group, Interest, Member, Owner
+from magnetar_broker.ownership import Ownership
+from magnetar_broker.partition import Partition
+from magnetar_broker.subscription import Subscription
+from magnetar_broker.subscriptions import is_subscription_name
+from magnetar_broker.topics import Topics
+from magnetar_core.commands import CommandSession
+from magnetar_core.errors import (
+    GroupNotFound,
+    InvalidArgument,
+    MagnetarError,
+    QuotaExceeded,
+    ResourceInUse,
+    SubscriptionExists,
+)
+from magnetar_core.ids import MemberName, PartitionName, TxnID
+from magnetar_core.wire import broker_pb2, group_pb2
+from magnetar_core.wire import record_pb2 as records
+from magnetar_storage.store import WriteBatch
+
+log = logging.getLogger(__name__)
+
+# A timer that is so late says that the broker itself stood still.
+STALL_MS = 1_000
+# How often coordinators are asked again to abort what departed members left open.
+LEFT_BEHIND_PERIOD_MS = 1_000
+
+
+class Groups:
+    """All groups, by name."""
+
+    def __init__(
+        self, environment: Environment, topics: Topics, coordinators: CoordinatorSessions
+    ) -> None:
+        self._environment = environment
+        self._topics = topics
+        self._coordinators = coordinators
+        self._groups: dict[str, Group] = {}
+        # Of members that spoke since the start, by group and member id.
+        self._sessions: dict[tuple[str, str], CommandSession] = {}
+        # Groups whose rows are to be written.
+        self._changed: dict[str, None] = {}
+        # Groups whose departed members may have left transactions open.
+        self._departed: dict[str, None] = {}
+        # Cursors that were read, until all of them are.
+        self._restored: list[tuple[Subscription, Ownership]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0.0
+
+    # Finding
+
+    def all(self) -> list[Group]:
+        return sorted(self._groups.values(), key=lambda one: one.name)
+
+    def get(self, name: str) -> Group:
+        """Raises GroupNotFound."""
+        group = self._groups.get(name)
+        if group is None:
+            raise GroupNotFound(f"there is no group {name!r}: join it, or correct the name")
+        return group
+
+    def subscriptions(self, group: Group) -> Iterator[tuple[Partition, Subscription]]:
+        """The group's cursors, in order."""
+        for topic in sorted(self._topics.all(), key=lambda one: one.name):
+            for partition in topic.partitions:
+                found = partition.subscriptions.find(group.name)
+                if found is not None and found.ownership is not None:
+                    yield partition, found
+
+    def silent_ms(self, member: Member) -> float:
+        """Since its last sign of life."""
+        return self._now_ms() - member.heard_ms
+
+    # Members
+
+    def join(
+        self,
+        name: str,
+        newcomer: Member,
+        *,
+        initial_position: broker_pb2.InitialPosition,
+        allow_two_phase_commit: bool,
+        session: CommandSession | None,
+    ) -> Group:
+        """A member joins, or joins again; the group is made when it is absent.
+
+        Raises:
+            InvalidArgument: the name; the others joined with another allow_two_phase_commit.
+            TopicNotFound: it names a topic that there is not.
+            SubscriptionExists: consumers without the group are attached under its name.
+            QuotaExceeded: too many groups, members, or subscriptions.
+        """
+        group = self._groups.get(name)
+        if group is None:
+            group = self._new_group(name)
+        others = [
+            one
+            for one in group.members.values()
+            if one.member_id != newcomer.member_id
+            and not (newcomer.instance_id and one.instance_id == newcomer.instance_id)
+        ]
+        if others and group.allow_two_phase_commit != allow_two_phase_commit:
+            raise InvalidArgument(
+                f"the members of group {name!r} joined with allow_two_phase_commit"
+                f" {group.allow_two_phase_commit}: all of them say the same"
+            )
+        members_max = self._environment.config.group_members_max
+        if len(others) >= members_max:
+            raise QuotaExceeded(
+                f"group {name!r} has its {members_max} members", group_members_max=members_max
+            )
+        for topic in newcomer.topics:
+            self._topics.get(topic)
+        members = [*others, newcomer]
+        partitions = self._wanted_by(members).partitions
+        for partition in partitions:
+            self._check_cursor(name, partition)
+        for partition in partitions:
+            self._make_cursor(name, partition, initial_position)
+        change = group.join(newcomer, self._interest(name, members), self._now_ms())
+        group.allow_two_phase_commit = allow_two_phase_commit
+        self._groups[name] = group
+        self._note_session(group, newcomer.member_id, session)
+        log.info("%r joined group %r, generation %d", newcomer.member_id, name, group.generation)
+        self._apply(group, change)
+        self._write(group)
+        return group
+
+    def heartbeat(
+        self,
+        name: str,
+        member: MemberName,
+        held: dict[PartitionName, int],
+        session: CommandSession | None,
+    ) -> Group:
+        """Raises: GroupNotFound; UnknownMember, FencedInstance as Group.member."""
+        group = self.get(name)
+        change = group.heartbeat(member, held, self._now_ms())
+        self._note_session(group, member.member_id, session)
+        self._apply(group, change)
+        return group
+
+    def leave(self, name: str, member: MemberName) -> None:
+        """Raises: GroupNotFound; UnknownMember, FencedInstance as Group.member."""
+        group = self.get(name)
+        group.member(member)
+        interest = self._interest_without(group, [member.member_id])
+        log.info("%r left group %r", member.member_id, name)
+        self._apply(group, group.leave(member, interest, self._now_ms()))
+
+    def delete(self, name: str) -> None:
+        """Forget a group and its cursors.
+
+        Raises:
+            GroupNotFound: no such group.
+            ResourceInUse: it has members, or acks pend.
+        """
+        group = self.get(name)
+        if group.members:
+            raise ResourceInUse(
+                f"group {name!r} has {len(group.members)} members: stop them first",
+                members=len(group.members),
+            )
+        cursors = list(self.subscriptions(group))
+        for _, subscription in cursors:
+            subscription.refuse_deletion()
+        for partition, _ in cursors:
+            partition.subscriptions.delete(name)
+        del self._groups[name]
+        self._write(group)
+
+    # Topics and time
+
+    def topics_changed(self) -> None:
+        """Topics came or went: patterns may match others now."""
+        for group in self.all():
+            if group.members:
+                change = group.topics_changed(self._fresh_interest(group), self._now_ms())
+                self._apply(group, change)
+
+    def restore(self, name: str, row: records.GroupRow) -> None:
+        """A group as it was stored; its owners come with the cursors."""
+        group = Group(
+            name, generation=row.generation, allow_two_phase_commit=row.allow_two_phase_commit
+        )
+        for one in row.members:
+            group.members[one.member_id] = Member(
+                member_id=one.member_id,
+                instance_id=one.instance_id,
+                client_name=one.client_name,
+                topics=frozenset(one.topics),
+                topic_pattern=one.topic_pattern,
+                session_timeout_ms=one.session_timeout_ms,
+                rebalance_timeout_ms=one.rebalance_timeout_ms,
+            )
+        self._groups[name] = group
+
+    def restore_owner(self, subscription: Subscription, row: records.OwnerRow) -> None:
+        """A cursor of a group, and whose it was. The group is restored before."""
+        group = self._groups[subscription.name.subscription]
+        partition = subscription.name.partition_name
+        if row.member_id in group.members:
+            group.owners[partition] = Owner(row.member_id, row.generation)
+        self._restored.append((subscription, Ownership(group, partition)))
+
+    def start(self) -> None:
+        """All rows are read: go on. Session timeouts start anew."""
+        for subscription, ownership in self._restored:
+            subscription.claim(ownership)
+        self._restored.clear()
+        for group in self.all():
+            self._departed[group.name] = None
+            self._apply(group, group.restored(self._fresh_interest(group), self._now_ms()))
+        self._abort_left_behind()
+        self._schedule()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def write_deferred_rows(self, batch: WriteBatch) -> None:
+        for name in self._changed:
+            group = self._groups.get(name)
+            if group is None:
+                batch.delete(keys.GROUPS, keys.group(name))
+            else:
+                batch.put(keys.GROUPS, keys.group(name), _row_of(group).SerializeToString())
+        self._changed.clear()
+
+    # Within a step
+
+    def _new_group(self, name: str) -> Group:
+        if not is_subscription_name(name):
+            raise InvalidArgument(f"{name!r} is no name of a group: 1 to 200 printable characters")
+        groups_max = self._environment.config.groups_max
+        if len(self._groups) >= groups_max:
+            raise QuotaExceeded(
+                f"this broker has its {groups_max} groups: delete some, or raise groups_max",
+                groups_max=groups_max,
+            )
+        return Group(name)
+
+    def _interest(self, name: str, members: Iterable[Member]) -> Interest:
+        """What they want of what the group has cursors for."""
+        interest = self._wanted_by(members)
+        readable = tuple(
+            one
+            for one in interest.partitions
+            if self._topics.of(one).subscriptions.find(name) is not None
+        )
+        return interest._replace(partitions=readable)
+
+    def _fresh_interest(self, group: Group) -> Interest:
+        """The same after topics came; whatever was sent to them is for the group."""
+        for partition in self._wanted_by(group.members.values()).partitions:
+            try:
+                self._check_cursor(group.name, partition)
+                self._make_cursor(group.name, partition, broker_pb2.EARLIEST)
+            except MagnetarError as error:
+                log.warning("group %r cannot read %s: %s", group.name, partition, error)
+        return self._interest(group.name, group.members.values())
+
+    def _wanted_by(self, members: Iterable[Member]) -> Interest:
+        """What they want, among the topics that there are."""
+        topics = {topic.name: topic for topic in self._topics.all()}
+        matching: dict[str, list[str]] = {"": []}
+        wanted: dict[str, frozenset[int]] = {}
+        for member in members:
+            pattern = member.topic_pattern
+            if pattern not in matching:
+                matching[pattern] = [one for one in topics if fnmatchcase(one, pattern)]
+            names = [*member.topics, *matching[pattern]]
+            wanted[member.member_id] = frozenset(
+                topics[one].topic_id for one in names if one in topics
+            )
+        topic_ids = frozenset().union(*wanted.values())
+        partitions = tuple(
+            partition.name
+            for topic in topics.values()
+            if topic.topic_id in topic_ids
+            for partition in topic.partitions
+        )
+        return Interest(partitions, wanted)
+
+    def _interest_without(self, group: Group, gone: list[str]) -> Interest:
+        left = [one for one in group.members.values() if one.member_id not in gone]
+        return self._interest(group.name, left)
+
+    def _check_cursor(self, name: str, partition: PartitionName) -> None:
+        """Raises: SubscriptionExists, QuotaExceeded, as join."""
+        subscriptions = self._topics.of(partition).subscriptions
+        found = subscriptions.find(name)
+        if found is None:
+            subscriptions.check_room()
+        elif found.ownership is None and found.delivery.consumer_names:
+            raise SubscriptionExists(
+                f"consumers without a group are attached to {found.name}: close them first"
+            )
+
+    def _make_cursor(
+        self, name: str, partition: PartitionName, position: broker_pb2.InitialPosition
+    ) -> None:
+        found = self._topics.of(partition)
+        if found.subscriptions.find(name) is None:
+            latest = position == broker_pb2.LATEST
+            offset = found.log.end_offset if latest else found.log.first_offset
+            found.subscriptions.create(name, offset)
+
+    def _apply(self, group: Group, change: Change) -> None:
+        for partition in change.given:
+            owned = self._topics.find(partition)
+            if owned is not None:
+                owned.subscriptions.claim(group.name, Ownership(group, partition))
+        for member_id in change.told:
+            session = self._sessions.get((group.name, member_id))
+            if session is not None:
+                word = group_pb2.CommandGroupChange(group=group.name, member_id=member_id)
+                self._environment.when_durable(partial(session.push, word))
+        for member_id in change.gone:
+            self._sessions.pop((group.name, member_id), None)
+        if change.gone:
+            self._departed[group.name] = None
+            self._abort_left_behind()
+        if change.reassigned:
+            self._environment.metrics.group_rebalances.inc()
+            self._write(group)
+        self._schedule()
+
+    def _write(self, group: Group) -> None:
+        self._changed[group.name] = None
+        self._environment.defer_rows(self)
+
+    def _note_session(self, group: Group, member_id: str, session: CommandSession | None) -> None:
+        if session is not None:
+            self._sessions[group.name, member_id] = session
+
+    def _abort_left_behind(self) -> None:
+        """Ask coordinators to abort what departed members left open (docs/testing.md, rule f)."""
+        txn_ids: dict[int, dict[TxnID, None]] = {}
+        for name in list(self._departed):
+            group = self._groups.get(name)
+            found = [
+                txn_id
+                for _, subscription in (self.subscriptions(group) if group is not None else ())
+                for txn_id in subscription.left_behind()
+            ]
+            if not found:
+                del self._departed[name]
+            self._environment.metrics.group_txns_abandoned.inc(len(found))
+            for txn_id in found:
+                txn_ids.setdefault(txn_id.tcid, {})[txn_id] = None
+        for tcid, some in txn_ids.items():
+            ask = partial(self._coordinators.abort_expelled, tcid, list(some))
+            self._environment.when_durable(ask)
+
+    # Time
+
+    def _now_ms(self) -> float:
+        return self._environment.clock.monotonic_ms()
+
+    def _schedule(self) -> None:
+        """Be called when the next member may be overdue, and while something is left behind."""
+        deadlines = [
+            one.next_deadline_ms
+            for one in self._groups.values()
+            if one.next_deadline_ms is not None
+        ]
+        if self._departed:
+            deadlines.append(self._now_ms() + LEFT_BEHIND_PERIOD_MS)
+        if not deadlines:
+            return
+        due_ms = min(deadlines)
+        if self._timer is not None:
+            if self._due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._due_ms = due_ms
+        delay_s = max(0.0, due_ms - self._now_ms()) / 1_000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        stalled_ms = now_ms - self._due_ms
+        for group in self.all():
+            if stalled_ms > STALL_MS:
+                group.shift(stalled_ms)
+            overdue = group.overdue(now_ms)
+            if overdue:
+                self._expel(group, overdue, now_ms)
+        self._abort_left_behind()
+        self._schedule()
+
+    def _expel(self, group: Group, members: list[Member], now_ms: float) -> None:
+        for member in members:
+            log.warning(
+                "%r is expelled from group %r: %.0f ms without a heartbeat, or it does not"
+                " release what it was asked for",
+                member.member_id,
+                group.name,
+                now_ms - member.heard_ms,
+            )
+        interest = self._interest_without(group, [one.member_id for one in members])
+        change = group.expel(members, interest, now_ms)
+        self._environment.metrics.group_members_expelled.inc(len(members))
+        self._apply(group, change)
+
+
+def _row_of(group: Group) -> records.GroupRow:
+    return records.GroupRow(
+        generation=group.generation,
+        allow_two_phase_commit=group.allow_two_phase_commit,
+        members=[
+            records.GroupMemberRow(
+                member_id=one.member_id,
+                instance_id=one.instance_id,
+                client_name=one.client_name,
+                topics=sorted(one.topics),
+                topic_pattern=one.topic_pattern,
+                session_timeout_ms=one.session_timeout_ms,
+                rebalance_timeout_ms=one.rebalance_timeout_ms,
+            )
+            for one in group.members.values()
+        ],
+    )
