@@ -392,9 +392,10 @@ class Groups:
             self._timer.cancel()
         self._due_ms = due_ms
         delay_s = max(0.0, due_ms - self._now_ms()) / 1_000
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._sweep)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self.sweep)
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
+        """Expel who is overdue, and ask again for what departed members left open."""
         self._timer = None
         now_ms = self._now_ms()
         stalled_ms = now_ms - self._due_ms
