@@ -175,6 +175,8 @@ class Group:
             self._replace(replaced, newcomer, change)
         self.members[newcomer.member_id] = newcomer
         self._assign(interest, change, now_ms)
+        # Its answer says it.
+        change.told.pop(newcomer.member_id, None)
         return change
 
     def heartbeat(
@@ -235,17 +237,17 @@ class Group:
         return change
 
     def restored(self, interest: Interest, now_ms: float) -> Change:
-        """After a restart: members and owners are as they were, session timeouts start anew."""
-        for member in self.members.values():
-            member.heard_ms = now_ms
+        """After a restart: members and owners are as they were."""
+        self.target = {partition: owner.member_id for partition, owner in self.owners.items()}
+        self.forgive(now_ms)
         return self.topics_changed(interest, now_ms)
 
-    def shift(self, by_ms: float) -> None:
-        """Time in which nobody could be heard does not count."""
+    def forgive(self, now_ms: float) -> None:
+        """Nobody could be heard until now: timeouts start anew."""
         for member in self.members.values():
-            member.heard_ms += by_ms
+            member.heard_ms = now_ms
             if member.asked_back_ms is not None:
-                member.asked_back_ms += by_ms
+                member.asked_back_ms = now_ms
 
     # What it looks like
 

@@ -56,8 +56,9 @@ class Groups:
         self._sessions: dict[tuple[str, str], CommandSession] = {}
         # Groups whose rows are to be written.
         self._changed: dict[str, None] = {}
-        # Groups whose departed members may have left transactions open.
-        self._departed: dict[str, None] = {}
+        # Groups whose departed members may have left transactions open, and when to ask again for
+        # their end.
+        self._departed: dict[str, float] = {}
         # Cursors that were read, until all of them are.
         self._restored: list[tuple[Subscription, Ownership]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -183,6 +184,7 @@ class Groups:
         for partition, _ in cursors:
             partition.subscriptions.delete(name)
         del self._groups[name]
+        self._departed.pop(name, None)
         self._write(group)
 
     # Topics and time
@@ -225,9 +227,8 @@ class Groups:
             subscription.claim(ownership)
         self._restored.clear()
         for group in self.all():
-            self._departed[group.name] = None
+            self._departed[group.name] = self._now_ms()
             self._apply(group, group.restored(self._fresh_interest(group), self._now_ms()))
-        self._abort_left_behind()
         self._schedule()
 
     def stop(self) -> None:
@@ -335,8 +336,7 @@ class Groups:
         for member_id in change.gone:
             self._sessions.pop((group.name, member_id), None)
         if change.gone:
-            self._departed[group.name] = None
-            self._abort_left_behind()
+            self._abort_left_behind(group)
         if change.reassigned:
             self._environment.metrics.group_rebalances.inc()
             self._write(group)
@@ -350,21 +350,16 @@ class Groups:
         if session is not None:
             self._sessions[group.name, member_id] = session
 
-    def _abort_left_behind(self) -> None:
+    def _abort_left_behind(self, group: Group) -> None:
         """Ask coordinators to abort what departed members left open (docs/testing.md, rule f)."""
         txn_ids: dict[int, dict[TxnID, None]] = {}
-        for name in list(self._departed):
-            group = self._groups.get(name)
-            found = [
-                txn_id
-                for _, subscription in (self.subscriptions(group) if group is not None else ())
-                for txn_id in subscription.left_behind()
-            ]
-            if not found:
-                del self._departed[name]
-            self._environment.metrics.group_txns_abandoned.inc(len(found))
-            for txn_id in found:
+        for _, subscription in self.subscriptions(group):
+            for txn_id in subscription.left_behind():
                 txn_ids.setdefault(txn_id.tcid, {})[txn_id] = None
+        if not txn_ids:
+            self._departed.pop(group.name, None)
+            return
+        self._departed[group.name] = self._now_ms() + LEFT_BEHIND_PERIOD_MS
         for tcid, some in txn_ids.items():
             ask = partial(self._coordinators.abort_expelled, tcid, list(some))
             self._environment.when_durable(ask)
@@ -381,8 +376,7 @@ class Groups:
             for one in self._groups.values()
             if one.next_deadline_ms is not None
         ]
-        if self._departed:
-            deadlines.append(self._now_ms() + LEFT_BEHIND_PERIOD_MS)
+        deadlines += self._departed.values()
         if not deadlines:
             return
         due_ms = min(deadlines)
@@ -398,14 +392,15 @@ class Groups:
         """Expel who is overdue, and ask again for what departed members left open."""
         self._timer = None
         now_ms = self._now_ms()
-        stalled_ms = now_ms - self._due_ms
+        stood_still = now_ms - self._due_ms > STALL_MS
         for group in self.all():
-            if stalled_ms > STALL_MS:
-                group.shift(stalled_ms)
+            if stood_still:
+                group.forgive(now_ms)
             overdue = group.overdue(now_ms)
             if overdue:
                 self._expel(group, overdue, now_ms)
-        self._abort_left_behind()
+            elif self._departed.get(group.name, now_ms + 1) <= now_ms:
+                self._abort_left_behind(group)
         self._schedule()
 
     def _expel(self, group: Group, members: list[Member], now_ms: float) -> None:

@@ -113,11 +113,6 @@ class BrokerMetrics:
             "group_members_expelled",
             "Members that were silent for their session timeout, or did not release a partition.",
         )
-        self.group_txns_abandoned = counter(
-            "group_txns_abandoned",
-            "Transactions that departed members left open; their coordinators are asked to abort"
-            " them, again and again until they have ended.",
-        )
         self.recovery_seconds = gauge(
             "recovery_seconds",
             "What reading the store took at the start, its own log replayed before.",

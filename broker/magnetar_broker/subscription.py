@@ -245,9 +245,7 @@ class Subscription:
         self.delivery.cursor_moved()
 
     def refuse_deletion(self) -> None:
-        """Raises ResourceInUse while acks pend, or its group has members."""
-        if self.ownership is not None:
-            self.ownership.refuse_deletion()
+        """Raises ResourceInUse while acks pend."""
         self._refuse_pending("deletion")
 
     def close(self) -> None:

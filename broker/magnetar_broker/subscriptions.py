@@ -138,8 +138,10 @@ class Subscriptions:
         return restored
 
     def delete(self, name: str) -> None:
-        """Raises SubscriptionNotFound; ResourceInUse while acks pend."""
+        """Raises SubscriptionNotFound; ResourceInUse while acks pend, or its group has members."""
         doomed = self.get(name)
+        if doomed.ownership is not None:
+            doomed.ownership.refuse_deletion()
         doomed.refuse_deletion()
         del self._existing[name]
         self._remove_acknowledgements(doomed)
