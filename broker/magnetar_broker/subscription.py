@@ -219,8 +219,17 @@ class Subscription:
 
     # Administration
 
-    def seek(self, offset: int, member: MemberName | None = None) -> None:
+    def seek(self, offset: int) -> None:
         """Start over at an offset; attached consumers are told to attach again.
+
+        It may be done, as check_seek says.
+        """
+        self.cursor.move_floor(offset)
+        self._environment.defer_rows(self)
+        self.delivery.cursor_moved()
+
+    def check_seek(self, offset: int, member: MemberName | None = None) -> None:
+        """Whether the cursor may be moved there.
 
         Args:
             member: of the group, where the subscription belongs to one.
@@ -240,9 +249,6 @@ class Subscription:
                 first_offset=self._log.first_offset,
                 end_offset=self._log.end_offset,
             )
-        self.cursor.move_floor(offset)
-        self._environment.defer_rows(self)
-        self.delivery.cursor_moved()
 
     def refuse_deletion(self) -> None:
         """Raises ResourceInUse while acks pend."""

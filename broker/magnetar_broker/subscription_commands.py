@@ -141,7 +141,9 @@ class SubscriptionCommands:
             offset = partition.log.end_offset if latest else partition.log.first_offset
         else:
             offset = command.offset
-        subscription.seek(offset, _member_of(command))
+        subscription.check_seek(offset, _member_of(command))
+        if not command.dry_run:
+            subscription.seek(offset)
         return wire.CommandSeekResponse(offset=offset)
 
     def _close_consumer(self, command: wire.CommandCloseConsumer, reply: Reply) -> None:

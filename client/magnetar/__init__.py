@@ -14,6 +14,14 @@ from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, CommitRefused, UsedAfterFork
+from magnetar.group_model import (
+    GroupDescription,
+    GroupMember,
+    GroupPartition,
+    GroupState,
+    GroupSummary,
+    OffsetReset,
+)
 from magnetar.identity import PreparedTxnState
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
@@ -48,7 +56,10 @@ from magnetar_core.errors import (
     ConsumerBusy,
     DataLoss,
     DiskFull,
+    FencedInstance,
     Gone,
+    GroupNotFound,
+    IllegalGeneration,
     InternalError,
     InvalidArgument,
     InvalidTxnState,
@@ -75,6 +86,7 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnIncomplete,
     TxnNotFound,
+    UnknownMember,
 )
 from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 
@@ -95,8 +107,16 @@ __all__ = [
     "DataLoss",
     "DeadLetterPolicy",
     "DiskFull",
+    "FencedInstance",
     "Gone",
+    "GroupDescription",
+    "GroupMember",
+    "GroupNotFound",
+    "GroupPartition",
+    "GroupState",
+    "GroupSummary",
     "HangingTransaction",
+    "IllegalGeneration",
     "InitialPosition",
     "InternalError",
     "InvalidArgument",
@@ -109,6 +129,7 @@ __all__ = [
     "MessageId",
     "MessageTooLarge",
     "NameDescription",
+    "OffsetReset",
     "OutOfRange",
     "OutcomeUnknown",
     "PartitionDescription",
@@ -152,6 +173,7 @@ __all__ = [
     "TxnSend",
     "UncommittedMessage",
     "UnfinishedParticipant",
+    "UnknownMember",
     "UsedAfterFork",
     "connect",
 ]

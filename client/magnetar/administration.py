@@ -1,4 +1,4 @@
-"""What an administrator asks for: topics, subscriptions, transactions."""
+"""What an administrator asks for: topics, subscriptions, transactions; groups lie beside it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from magnetar.cluster import Cluster, ClusterInfo
+from magnetar.group_administration import GroupAdministration
 from magnetar.model import (
     HangingTransaction,
     InitialPosition,
@@ -38,7 +39,7 @@ T = TypeVar("T")
 JOINING_MS = 10_000
 
 
-class Administration:
+class Administration(GroupAdministration):
     """The administrative half of a client."""
 
     def __init__(self, cluster: Cluster) -> None:

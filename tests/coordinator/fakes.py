@@ -212,6 +212,11 @@ class FakeTransport:
         self.links.append(link)
         return link
 
+    def push(self, body: Any) -> None:
+        """The broker says something unasked."""
+        for link in self.links:
+            link._answer(service_pb2.Frame(commands=[command(body)]))
+
     def break_links(self) -> None:
         for link in self.links:
             link.close()

@@ -288,6 +288,40 @@ def test_orphans_are_aborted_when_their_transaction_has_ended() -> None:
     run(scenario())
 
 
+def test_what_expelled_members_left_open_is_aborted() -> None:
+    """docs/design/groups.md: what is being ended goes on, and 2PC waits for its owner's word."""
+
+    async def scenario() -> None:
+        world = await World(two_phase_commit_enabled=True).start()
+        client = world.client
+        left = await client.new(P0)
+        committed = await client.new()
+        await client.end(committed, wait_finished=True)
+        pair = await client.ask(pb.CommandInitProducer(transactional_id="app", enable_2pc=True))
+        identity = common.ProducerIdentity(
+            transactional_id="app", producer_id=pair.producer_id, producer_epoch=0
+        )
+        prepared = await client.new(identity=identity)
+        never = TxnID.of(0, 1, 99)
+        word = pb.CommandAbortExpelled(
+            txn_ids=[one.to_wire() for one in (left, committed, prepared, never)]
+        )
+        world.transport.push(word)
+        await world.settle()
+        assert world.broker.ended == {(left, P0): common.ABORT}
+        assert await client.status(left) == common.ABORTED
+        assert await client.status(committed) == common.COMMITTED
+        assert await client.status(prepared) == common.OPEN
+        assert world.metric("transactions_expelled_total") == 1
+        # The broker asks again until it hears of the end.
+        world.transport.push(word)
+        await world.settle()
+        assert world.metric("transactions_expelled_total") == 1
+        await world.close()
+
+    run(scenario())
+
+
 def test_commands_of_one_turn_share_a_sync_and_a_frame() -> None:
     async def scenario() -> None:
         world = await World().start()

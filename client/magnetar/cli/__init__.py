@@ -15,6 +15,7 @@ _COMMANDS = {
     "coordinator": "servers:coordinator",
     "topics": "topics:topics",
     "subscriptions": "subscriptions:subscriptions",
+    "groups": "groups:groups",
     "produce": "produce:produce",
     "consume": "consume:consume",
     "peek": "peek:peek",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from magnetar.cli.types import json_option
+from magnetar.cli.types import json_option, place_of
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -71,38 +69,22 @@ def delete(topic: str, subscription: str, force: bool) -> None:
 @click.option("--force", is_flag=True, help="Abort the transactions with acks pending there first.")
 def seek(topic: str, subscription: str, target: str, partition: int | None, force: bool) -> None:
     """Move SUBSCRIPTION of TOPIC."""
-    from magnetar import InitialPosition
     from magnetar.cli.session import with_client
 
-    position = append_time_ms = offset = None
-    if target in ("earliest", "latest"):
-        position = InitialPosition.of(target)
-    elif re.fullmatch(r"\d+", target):
-        offset = int(target)
-        if partition is None:
-            raise click.UsageError("each partition counts its own offsets; add --partition N")
-    else:
-        append_time_ms = _time_ms(target)
+    place = place_of(target)
+    if place.offset is not None and partition is None:
+        raise click.UsageError("each partition counts its own offsets; add --partition N")
 
     async def work(client: Client) -> None:
         await client.seek(
             topic,
             subscription,
-            position=position,
-            offset=offset,
-            append_time_ms=append_time_ms,
+            position=place.position,
+            offset=place.offset,
+            append_time_ms=place.append_time_ms,
             partition=partition,
             force=force,
         )
 
     with_client(work)
     print(f"moved {subscription} of {topic} to {target}")
-
-
-def _time_ms(text: str) -> int:
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1_000)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither earliest, latest, an offset nor a time as 2026-01-31T12:00:00"
-        ) from None

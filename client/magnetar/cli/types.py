@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
+from typing import NamedTuple
 
 import click
 
@@ -59,3 +61,29 @@ class TxnIdType(click.ParamType[str]):
             return str(TxnID.parse(str(value)))
         except ValueError as error:
             self.fail(f"{error}; `magnetar transactions list` shows those that are open")
+
+
+class Place(NamedTuple):
+    """Where a cursor is to go: one of these is set."""
+
+    position: str | None = None
+    offset: int | None = None
+    append_time_ms: int | None = None
+
+
+def place_of(text: str) -> Place:
+    """earliest, latest, an offset, or a time in ISO 8601.
+
+    Raises:
+        click.BadParameter: none of these.
+    """
+    if text in ("earliest", "latest"):
+        return Place(position=text)
+    if re.fullmatch(r"\d+", text):
+        return Place(offset=int(text))
+    try:
+        return Place(append_time_ms=round(datetime.fromisoformat(text).timestamp() * 1_000))
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither earliest, latest, an offset nor a time as 2026-01-31T12:00:00"
+        ) from None

@@ -320,18 +320,20 @@ class CommandNackResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CommandSeek(_message.Message):
-    __slots__ = ("subscription", "offset", "append_time_ms", "position", "member")
+    __slots__ = ("subscription", "offset", "append_time_ms", "position", "member", "dry_run")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     offset: int
     append_time_ms: int
     position: InitialPosition
     member: _common_pb2.GroupMember
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
+    dry_run: bool
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class CommandSeekResponse(_message.Message):
     __slots__ = ("offset",)

@@ -1,0 +1,148 @@
+"""What an administrator is told of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Self
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import group_pb2
+
+
+class GroupState(IntEnum):
+    """EMPTY: no members, its cursors stay. REBALANCING: partitions are on their way."""
+
+    EMPTY = 0
+    STABLE = 1
+    REBALANCING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """
+    Attributes:
+        generation: raised with each new assignment.
+        lag: messages not acknowledged, over all partitions.
+    """
+
+    group: str
+    state: GroupState
+    generation: int
+    members: int
+    partitions: int
+    lag: int
+
+    @classmethod
+    def from_wire(cls, wire: group_pb2.GroupSummary) -> Self:
+        return cls(
+            wire.group,
+            GroupState(wire.state),
+            wire.generation,
+            wire.members,
+            wire.partitions,
+            wire.lag,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """
+    Attributes:
+        instance_id: of a static member; empty otherwise.
+        topic_pattern: with a shell's wildcards; empty: none.
+        silent_ms: since its last sign of life.
+        partitions: how many it owns.
+        lag: messages not acknowledged there.
+    """
+
+    member_id: str
+    instance_id: str
+    client_name: str
+    topics: tuple[str, ...]
+    topic_pattern: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    silent_ms: int
+    partitions: int
+    lag: int
+
+    @classmethod
+    def from_wire(cls, wire: group_pb2.GroupMemberDescription) -> Self:
+        return cls(
+            wire.member_id,
+            wire.instance_id,
+            wire.client_name,
+            tuple(wire.topics),
+            wire.topic_pattern,
+            wire.session_timeout_ms,
+            wire.rebalance_timeout_ms,
+            wire.silent_ms,
+            wire.partitions,
+            wire.lag,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """
+    Attributes:
+        member_id: its owner; empty: nobody.
+        generation: in which the owner got it.
+        next_member_id: who gets it once the owner has released it; empty: it stays.
+        mark_delete_offset: everything below it is acknowledged.
+        lag: messages not acknowledged, those pending in transactions included.
+        awaited_txns: of earlier generations, for which the owner waits; the first 100.
+    """
+
+    topic: str
+    partition: int
+    member_id: str
+    generation: int
+    next_member_id: str
+    mark_delete_offset: int
+    end_offset: int
+    lag: int
+    pending_ack_count: int
+    awaited_txns: tuple[TxnID, ...]
+
+    @classmethod
+    def from_wire(cls, wire: group_pb2.GroupPartitionDescription) -> Self:
+        return cls(
+            wire.partition.topic,
+            wire.partition.partition,
+            wire.member_id,
+            wire.generation,
+            wire.next_member_id,
+            wire.mark_delete_offset,
+            wire.end_offset,
+            wire.lag,
+            wire.pending_ack_count,
+            tuple(TxnID.from_wire(one) for one in wire.awaited_txns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    summary: GroupSummary
+    allow_two_phase_commit: bool
+    members: tuple[GroupMember, ...]
+    partitions: tuple[GroupPartition, ...]
+
+    @classmethod
+    def from_wire(cls, wire: group_pb2.CommandDescribeGroupResponse) -> Self:
+        return cls(
+            GroupSummary.from_wire(wire.summary),
+            wire.allow_two_phase_commit,
+            tuple(GroupMember.from_wire(one) for one in wire.members),
+            tuple(GroupPartition.from_wire(one) for one in wire.partitions),
+        )
+
+
+class OffsetReset(NamedTuple):
+    """One partition's cursor, before and after."""
+
+    topic: str
+    partition: int
+    old_offset: int
+    new_offset: int
