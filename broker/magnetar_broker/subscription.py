@@ -6,6 +6,8 @@ touched it in `transaction_index`; this module makes the three agree and writes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
 from magnetar_broker.delivery import Delivery
@@ -54,6 +56,8 @@ class Subscription:
         self.index = index
         # Of the group that it belongs to, if it does.
         self.ownership: Ownership | None = None
+        # What the attached consumer wants to be over first.
+        self._after: frozenset[TxnID] = frozenset()
         self.dispatcher = Dispatcher(cursor, name.partition)
         self.delivery = Delivery(environment, name, self.dispatcher, partition_log, reader)
         self._environment = environment
@@ -199,11 +203,20 @@ class Subscription:
         self.ownership = ownership
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")
         self.delivery.close_consumers(lost)
+        self.deliver_after(())
+
+    def deliver_after(self, txn_ids: Iterable[TxnID]) -> None:
+        """Whoever is attached gets nothing before these have ended here."""
+        self._after = frozenset(txn_ids)
         self.delivery.wait(bool(self.awaited()))
 
     def awaited(self) -> list[TxnID]:
-        """Transactions of earlier generations, for which the owner waits."""
-        return [] if self.ownership is None else self.ownership.awaited(self.index.open.values())
+        """Open transactions for which delivery waits."""
+        awaited = [one for one in self._after if one in self.index.open]
+        if self.ownership is not None:
+            earlier = self.ownership.awaited(self.index.open.values())
+            awaited += [one for one in earlier if one not in self._after]
+        return awaited
 
     def left_behind(self) -> list[TxnID]:
         """Transactions of members that are no longer in the group."""

@@ -59,6 +59,8 @@ class SubscriptionCommands:
             subscription_type = SubscriptionType.EXCLUSIVE
         elif command.HasField("member"):
             raise UnknownMember(f"{subscription.name} belongs to no group: join one")
+        if command.after_txn_ids and subscription_type is not SubscriptionType.EXCLUSIVE:
+            raise InvalidArgument("after_txn_ids is for consumers that have a partition alone")
         if command.consumer_id and reply.session is not None:
             subscription.delivery.attach(
                 reply.session,
@@ -67,6 +69,7 @@ class SubscriptionCommands:
                 subscription_type,
                 command.attach_epoch,
             )
+            subscription.deliver_after(map(TxnID.from_wire, command.after_txn_ids))
         self._replies.answer(
             reply,
             wire.CommandSubscribeResponse(

@@ -485,3 +485,29 @@ def test_a_transactions_messages_are_delivered_without_the_surplus() -> None:
         assert client.messages()[3:] == [(1, b"b"), (2, b"e")]
 
     run(scenario)
+
+
+def test_a_consumer_may_wait_for_what_it_has_aborted() -> None:
+    """Otherwise what lies behind it comes first, and inputs are processed out of their order."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", b"1", b"2"))
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.settle()
+        await world.client.ask(ack((0, 0), in_txn=txn(1)))
+        world.client.delivered.clear()
+        again = subscribe(consumer=1, epoch=2)
+        again.after_txn_ids.extend([txn(1).to_wire(), txn(2).to_wire()])
+        assert (await world.client.ask(again)).waiting
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == []
+        await world.client.ask(end(txn(1), common.ABORT, on="s"))
+        assert world.client.values() == [b"0", b"1", b"2"]
+        shared = subscribe("other", consumer=2, kind=wire.SHARED)
+        shared.after_txn_ids.add().CopyFrom(txn(1).to_wire())
+        with pytest.raises(InvalidArgument, match="after_txn_ids"):
+            await world.client.ask(shared)
+
+    run(scenario)

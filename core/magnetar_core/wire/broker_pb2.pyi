@@ -194,7 +194,7 @@ class CommandPeekResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommandSubscribe(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member")
+    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +202,7 @@ class CommandSubscribe(_message.Message):
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     type: SubscriptionType
@@ -209,7 +210,8 @@ class CommandSubscribe(_message.Message):
     consumer_name: str
     attach_epoch: int
     member: _common_pb2.GroupMember
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
+    after_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., after_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandSubscribeResponse(_message.Message):
     __slots__ = ("ledger_id", "active", "waiting")
