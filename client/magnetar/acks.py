@@ -46,15 +46,21 @@ class PlainAcks:
         *,
         linger_ms: float,
         ledger_id: Callable[[], int],
+        member: common_pb2.GroupMember | None,
         on_confirmed: Callable[[Sequence[Range]], None],
-        on_failed: Callable[[Sequence[Range]], None],
+        on_failed: Callable[[Sequence[Range], MagnetarError], None],
     ) -> None:
+        """
+        Args:
+            member: of a group's partition: who acknowledges.
+        """
         self._runtime = runtime
         self._route = route
         self._name = name
         self._consumer_id = consumer_id
         self._linger_ms = linger_ms
         self._ledger_id = ledger_id
+        self._member = member
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._pending = IntervalSet()
@@ -142,7 +148,7 @@ class PlainAcks:
                 ranges = ranges[RANGES_PER_COMMAND_MAX:]
         except MagnetarError as error:
             log.info("%s: an ack failed: %s", self._name, error)
-            self._on_failed([*ranges, *up_to_ranges])
+            self._on_failed([*ranges, *up_to_ranges], error)
             if not awaited and self._failure is None:
                 self._failure = error
             if receipt is not None and not receipt.done():
@@ -165,6 +171,7 @@ class PlainAcks:
                 ack_type=ack_type,
                 ranges=ranges_to_wire(ranges),
                 ledger_id=self._ledger_id(),
+                member=self._member,
             )
         )
 
@@ -196,12 +203,14 @@ class TransactionAcks:
         name: SubscriptionName,
         consumer_id: int,
         *,
+        member: common_pb2.GroupMember | None,
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[MagnetarError], None],
         on_ended: Callable[[bool], None],
     ) -> None:
         """
         Args:
+            member: of a group's partition: who acknowledges.
             on_ended: called once with whether the transaction committed.
         """
         self.name = name
@@ -214,6 +223,8 @@ class TransactionAcks:
         self._route = route
         self._txn_id: TxnID | None = None
         self._producer_epoch: int | None = None
+        self._two_phase_commit = False
+        self._member = member
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._open = IntervalSet()
@@ -226,14 +237,18 @@ class TransactionAcks:
             runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
         )
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+    def begin(
+        self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
+    ) -> None:
         """The transaction has its id: acks may leave.
 
         Args:
             producer_epoch: of the transactional producer whose transaction it is.
+            two_phase_commit: it never expires; a group may refuse that.
         """
         self._txn_id = txn_id
         self._producer_epoch = producer_epoch
+        self._two_phase_commit = two_phase_commit
         self._pipeline.open()
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
@@ -278,6 +293,7 @@ class TransactionAcks:
             ranges=ranges_to_wire(ranges),
             ack_sequence=self._next_sequence,
             ledger_id=self._ledger_id,
+            member=self._member,
         )
         self._next_sequence += 1
         self._pipeline.submit(
@@ -320,6 +336,7 @@ class TransactionAcks:
         item.command.txn_id.CopyFrom(self._txn_id.to_wire())
         if self._producer_epoch is not None:
             item.command.producer_epoch = self._producer_epoch
+        item.command.two_phase_commit = self._two_phase_commit
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:

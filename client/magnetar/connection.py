@@ -19,6 +19,12 @@ log = logging.getLogger("magnetar")
 OnSession = Callable[[LinkSession | MagnetarError], None]
 # Pushes for one consumer's partition: the session it came on, the command's name, its message.
 OnPush = Callable[[LinkSession, str, Any], None]
+# Whom a push is for: a consumer's partition, or a member of a group.
+_ADDRESSEES: dict[str, Callable[[Any], tuple[object, object]]] = {
+    "deliver": lambda body: (body.consumer_id, body.partition),
+    "consumer_change": lambda body: (body.consumer_id, body.partition),
+    "group_change": lambda body: (body.group, body.member_id),
+}
 
 
 class Connection:
@@ -34,14 +40,21 @@ class Connection:
         self._connecting: asyncio.Task[None] | None = None
         self._backoff = runtime.backoff()
         self._closed = False
-        self._receivers: dict[tuple[int, int], OnPush] = {}
+        self._addressees: dict[tuple[object, object], OnPush] = {}
 
     def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
         """Route what servers push to this consumer."""
-        self._receivers[consumer_id, partition] = on_push
+        self._addressees[consumer_id, partition] = on_push
 
     def unregister(self, consumer_id: int, partition: int) -> None:
-        self._receivers.pop((consumer_id, partition), None)
+        self._addressees.pop((consumer_id, partition), None)
+
+    def register_member(self, group: str, member_id: str, on_push: OnPush) -> None:
+        """Route what servers push to this member of a group."""
+        self._addressees[group, member_id] = on_push
+
+    def unregister_member(self, group: str, member_id: str) -> None:
+        self._addressees.pop((group, member_id), None)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -271,9 +284,10 @@ class Connection:
             on_session(result)
 
     def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
-        if session is not self._session or name not in ("deliver", "consumer_change"):
+        addressee = _ADDRESSEES.get(name)
+        if session is not self._session or addressee is None:
             return
         session.useful = True
-        receiver = self._receivers.get((body.consumer_id, body.partition))
-        if receiver is not None:
-            receiver(session, name, body)
+        on_push = self._addressees.get(addressee(body))
+        if on_push is not None:
+            on_push(session, name, body)

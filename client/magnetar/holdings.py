@@ -67,6 +67,15 @@ class Holdings:
         free.remove_all(self.acking)
         return list(free)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the application has something that it neither acknowledged nor gave back."""
+        if len(self.held) > len(self.nacking):
+            return True
+        free = IntervalSet(self.held)
+        free.remove_all(self.nacking)
+        return bool(free)
+
     def ack_begins(self, ranges: Sequence[Range]) -> None:
         """A plain ack is on its way: until it is confirmed, a copy may still come."""
         self.acking.add_all(ranges)

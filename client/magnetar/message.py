@@ -25,14 +25,25 @@ class ReceivedBatch:
         "ledger_id",
         "num_messages",
         "partition",
+        "receiver",
         "redelivery_count",
         "topic",
         "txn_id",
     )
 
     def __init__(
-        self, topic: str, partition: int, ledger_id: int, wire: broker_pb2.DeliveredBatch
+        self,
+        topic: str,
+        partition: int,
+        ledger_id: int,
+        wire: broker_pb2.DeliveredBatch,
+        receiver: int = 0,
     ) -> None:
+        """
+        Args:
+            receiver: number of the one that received it, which alone may acknowledge it.
+        """
+        self.receiver = receiver
         self.topic = topic
         self.partition = partition
         self.ledger_id = ledger_id
@@ -99,6 +110,7 @@ class AssembledBatch(ReceivedBatch):
     def __init__(self, parts: list[ReceivedBatch]) -> None:
         """Raises: ChecksumMismatch, InvalidArgument: a part is damaged."""
         first = parts[0]
+        self.receiver = first.receiver
         self.topic = first.topic
         self.partition = first.partition
         self.ledger_id = first.ledger_id
@@ -162,6 +174,11 @@ class Message:
     @property
     def partition(self) -> int:
         return self._batch.partition
+
+    @property
+    def batch(self) -> ReceivedBatch:
+        """The one that it came in."""
+        return self._batch
 
     @property
     def offset(self) -> int:

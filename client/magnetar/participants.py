@@ -79,6 +79,7 @@ class Participants:
         self._forget_senders: list[Callable[[], object]] = []
         self._txn_id: TxnID | None = None
         self._identity: ProducerIdentity | None = None
+        self._two_phase_commit = False
         self._enrollment: Enrollment | None = None
 
     def __len__(self) -> int:
@@ -112,6 +113,7 @@ class Participants:
         on_failed: Callable[[MagnetarError], None],
         *,
         identity: ProducerIdentity | None,
+        two_phase_commit: bool,
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> None:
@@ -120,10 +122,12 @@ class Participants:
         Args:
             on_failed: the coordinator does not take one of them.
             identity: of the transactional producer whose transaction it is.
+            two_phase_commit: it never expires.
             partitions, subscriptions: those that it knows already.
         """
         self._txn_id = txn_id
         self._identity = identity
+        self._two_phase_commit = two_phase_commit
         self._enrollment = Enrollment(
             txn_id,
             coordinator,
@@ -147,7 +151,7 @@ class Participants:
         assert self._enrollment is not None
         assert self._txn_id is not None
         self._enrollment.subscription(acks.name)
-        acks.begin(self._txn_id, self._producer_epoch)
+        acks.begin(self._txn_id, self._producer_epoch, two_phase_commit=self._two_phase_commit)
 
     @property
     def _producer_epoch(self) -> int | None:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
 from magnetar.assembly import Assembly
 from magnetar.cluster import TopicRoute
 from magnetar.config import ConsumerConfig
+from magnetar.connection import Connection
+from magnetar.delayed_nacks import DelayedNacks
 from magnetar.errors import ClientClosed
 from magnetar.holdings import Holdings
 from magnetar.interval_set import IntervalSet, Range
 from magnetar.link_session import LinkSession, Result
 from magnetar.message import BatchCursor, MessageColumns, ReceivedBatch
 from magnetar.model import InitialPosition, SubscriptionType
+from magnetar.ownership import LOSSES, Ownership, Settling
+from magnetar.permits import Permits
 from magnetar.runtime import Runtime
 from magnetar_core.batch import part_of
 from magnetar_core.errors import (
@@ -32,15 +36,13 @@ from magnetar_core.errors import (
     from_wire,
 )
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import broker_pb2
+from magnetar_core.wire import broker_pb2, common_pb2
 
 if TYPE_CHECKING:
     from magnetar.transaction import Transaction
 
 log = logging.getLogger("magnetar")
 
-# Nacks that fall due within one such span travel together.
-NACK_TICK_MS = 20
 # Messages that came in parts and can be acknowledged by their MessageId alone.
 ASSEMBLED_NOTED_MAX = 10_000
 
@@ -60,16 +62,26 @@ class PartitionReceiver:
         initial_position: InitialPosition,
         config: ConsumerConfig,
         on_change: Callable[[], None],
+        ownership: Ownership | None = None,
     ) -> None:
         """
         Args:
             on_change: something can be received now, or never again.
+            ownership: of a group's partition.
         """
         self.name = route.subscription_name(partition, subscription)
+        # What it delivers bears it; 0 is nobody's.
+        self.number = runtime.next_number()
         self.holdings = Holdings()
         self.ledger_id = 0
         # FAILOVER: whether this consumer is the one that gets messages here.
         self.active = False
+        # A group's partition: messages come when transactions of earlier owners have ended.
+        self.waiting = False
+        # A group wants it back: nothing more is taken from it.
+        self.stopped = False
+        # One past the last message that the application was given; None before the first.
+        self.given_end: int | None = None
         self.failure: MagnetarError | None = None
         # Raised when the cursor moved, and all that was delivered before became void.
         self.resets = 0
@@ -82,22 +94,21 @@ class PartitionReceiver:
         self._initial_position = initial_position
         self._config = config
         self._on_change = on_change
+        self._ownership = ownership
         self._attached: LinkSession | None = None
         # Raised with each attempt: the broker refuses late copies of earlier ones.
         self._attach_epoch = 0
         self._detached = asyncio.Event()
         # What the broker says that attaching again will not help against.
         self._closed_by: MagnetarError | None = None
-        self._permits_used = 0
-        self._permit_bytes_used = 0
+        self._permits = Permits(config, self._flow)
         self._assembly = Assembly(config.message_bytes_max)
         # Messages that came in parts: the last offset of each by its first, newest last.
         self._assembled: dict[int, int] = {}
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started.add_done_callback(_retrieve)
-        self._nacks: dict[int, IntervalSet] = {}
-        self._nack_timers: dict[int, asyncio.TimerHandle] = {}
+        self._nacks = DelayedNacks(runtime, config, self.holdings, self._ask_again)
         self._closing = False
         self.acks = PlainAcks(
             runtime,
@@ -106,14 +117,25 @@ class PartitionReceiver:
             consumer_id,
             linger_ms=config.ack_linger_ms,
             ledger_id=lambda: self.ledger_id,
-            on_confirmed=self.holdings.ack_confirmed,
-            on_failed=self.holdings.ack_failed,
+            member=self.member,
+            on_confirmed=self._on_acked,
+            on_failed=self._on_ack_failed,
         )
         # By the transaction's number.
         self._transactional: dict[int, TransactionAcks] = {}
         self._connection = route.connection(partition)
         self._connection.register(consumer_id, partition, self._on_push)
         self._task = runtime.spawn(self._run(), f"receive {self.name}")
+
+    @property
+    def member(self) -> common_pb2.GroupMember | None:
+        """Of a group's partition: whom commands about it name."""
+        return None if self._ownership is None else self._ownership.member
+
+    @property
+    def connection(self) -> Connection:
+        """To the broker that has the partition now."""
+        return self._route.connection(self.name.partition)
 
     async def started(self) -> None:
         """Wait for the first attachment.
@@ -147,10 +169,11 @@ class PartitionReceiver:
             raise
         taken = cursor.take(count_max)
         self.holdings.hand_out(taken.first_offset, taken.last_offset)
-        self._use_permits(len(taken) * cursor.batch.permits)
+        self.given_end = max(self.given_end or 0, taken.last_offset + 1)
+        self._permits.use(len(taken) * cursor.batch.permits)
         if not cursor.ranges:
             self.ready.popleft()
-            self._use_permit_bytes(cursor.batch)
+            self._permits.use_bytes(cursor.batch)
         return taken
 
     def last_offset_of(self, offset: int) -> int:
@@ -201,28 +224,39 @@ class PartitionReceiver:
         self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
     ) -> None:
         """Give messages back after a delay, if they are held; the configured one unless given."""
-        given_back = self.holdings.nack_begins(ranges)
-        if not given_back:
-            return
-        now_ms = self._runtime.now_ms()
-        if delay_ms is None:
-            delay_ms = self._config.nack_delay_of(redelivery_count)
-        due_ms = now_ms + max(0.0, delay_ms)
-        tick = math.ceil(due_ms / NACK_TICK_MS)
-        waiting = self._nacks.get(tick)
-        if waiting is None:
-            waiting = self._nacks[tick] = IntervalSet()
-            delay_s = max(0.0, tick * NACK_TICK_MS - now_ms) / 1000
-            loop = asyncio.get_running_loop()
-            self._nack_timers[tick] = loop.call_later(delay_s, self._nack_due, tick)
-        waiting.add_all(given_back)
+        self._nacks.add(ranges, redelivery_count, delay_ms)
+        self._tell_settled()
 
     def reset(self) -> None:
         """The cursor moved: what was delivered before is void; attach again."""
         self.resets += 1
         self.holdings.reset()
-        self._cancel_nacks()
+        self._nacks.clear()
+        self.given_end = None
         self._detach()
+
+    @property
+    def settling(self) -> Settling:
+        """What of this partition is in the application's hands."""
+        return Settling(self.holdings.is_held, bool(self._transactional))
+
+    def stop(self) -> None:
+        """Take nothing more: what was not handed out goes to whoever comes next."""
+        self.stopped = True
+        self._forget_queue()
+
+    def resume(self) -> None:
+        """Go on after all: what was not handed out comes again."""
+        self.stopped = False
+        self._detach()
+
+    def lose(self, error: MagnetarError) -> None:
+        """The partition is not ours any more; acks that are under way will be refused."""
+        session = self._attached
+        self._stop(error)
+        if session is not None:
+            # Where the broker does not know that yet, it would keep others from attaching.
+            session.request(self._close_command(), lambda _: None)
 
     async def close(self) -> None:
         """Confirm acks, leave the subscription. What is held goes to others."""
@@ -231,21 +265,22 @@ class PartitionReceiver:
             async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
                 await self.acks.flush()
                 if self._attached is not None:
-                    await self._attached.call(
-                        broker_pb2.CommandCloseConsumer(
-                            subscription=self.name.to_wire(), consumer_id=self._consumer_id
-                        )
-                    )
+                    await self._attached.call(self._close_command())
         except (MagnetarError, LinkClosed, TimeoutError) as error:
             log.info("closing %s: %s", self.name, error)
         finally:
             self._stop(ClientClosed("the consumer is closed"))
 
+    def _close_command(self) -> broker_pb2.CommandCloseConsumer:
+        return broker_pb2.CommandCloseConsumer(
+            subscription=self.name.to_wire(), consumer_id=self._consumer_id
+        )
+
     def _stop(self, error: MagnetarError) -> None:
         self.failure = error
         self._task.cancel()
         self._connection.unregister(self._consumer_id, self.name.partition)
-        self._cancel_nacks()
+        self._nacks.clear()
         self._attached = None
         self.ready.clear()
         if not self._started.done():
@@ -263,8 +298,7 @@ class PartitionReceiver:
                 continue
             except MagnetarError as error:
                 if not error.retriable:
-                    log.warning("%s: %s", self.name, error)
-                    self._stop(error)
+                    self._refused(error)
                     return
                 self._last_refusal = error
                 if isinstance(error, PartitionMoved):
@@ -276,9 +310,26 @@ class PartitionReceiver:
                 self._started.set_result(None)
             await self._detached.wait()
             if self._closed_by is not None:
-                log.warning("%s: the broker closed this consumer: %s", self.name, self._closed_by)
-                self._stop(self._closed_by)
+                self._refused(self._closed_by)
                 return
+
+    def _refused(self, error: MagnetarError) -> None:
+        """The broker does not want this consumer here, and asking again cannot help."""
+        if self._tell_lost(error):
+            return
+        log.warning("%s: the broker does not take this consumer: %s", self.name, error)
+        self._stop(error)
+
+    def _tell_lost(self, error: MagnetarError) -> bool:
+        """Whether this means that the group has given the partition away, and others know now."""
+        if self._ownership is None or not isinstance(error, LOSSES):
+            return False
+        self._ownership.on_lost(error)
+        return True
+
+    def _tell_settled(self) -> None:
+        if self._ownership is not None:
+            self._ownership.on_settled()
 
     async def _attach(self, session: LinkSession) -> None:
         """Subscribe on this link. Whatever an earlier attachment still brings is ignored."""
@@ -304,6 +355,7 @@ class PartitionReceiver:
                 initial_position=int(self._initial_position),  # type: ignore[arg-type]
                 consumer_name=self._consumer_name,
                 attach_epoch=self._attach_epoch,
+                member=self.member,
             ),
             on_reply,
         )
@@ -319,11 +371,11 @@ class PartitionReceiver:
             self.holdings.reset()
         self.ledger_id = reply.ledger_id
         self.active = reply.active
+        self.waiting = reply.waiting
         self._attached = session
-        self._permits_used = 0
-        self._permit_bytes_used = 0
         session.on_close(lambda: self._on_session_closed(session))
-        self._flow(self._config.receiver_queue_messages, self._config.receiver_queue_bytes)
+        if not self.stopped:
+            self._permits.begin()
 
     def _on_session_closed(self, session: LinkSession) -> None:
         if session is self._attached:
@@ -361,11 +413,18 @@ class PartitionReceiver:
             self.reset()
         else:
             self.active = body.active
+            self.waiting = body.waiting
 
     def _on_deliver(self, deliver: broker_pb2.CommandDeliver) -> None:
+        if self.stopped:
+            return
         for wire in deliver.batches:
             batch = ReceivedBatch(
-                self.name.topic, self.name.partition, deliver.ledger_id or self.ledger_id, wire
+                self.name.topic,
+                self.name.partition,
+                deliver.ledger_id or self.ledger_id,
+                wire,
+                self.number,
             )
             meant = IntervalSet([(batch.first_offset, batch.last_offset)])
             meant.remove_all((one.first, one.last) for one in wire.excluded)
@@ -382,16 +441,16 @@ class PartitionReceiver:
         copies_count = len(meant) - sum(last - first + 1 for first, last in new)
         if copies_count:
             log.debug("%s: dropped %d copies", self.name, copies_count)
-            self._use_permits(copies_count * batch.permits)
+            self._permits.use(copies_count * batch.permits)
         if new:
             self.ready.append(BatchCursor(batch, new))
         else:
-            self._use_permit_bytes(batch)
+            self._permits.use_bytes(batch)
 
     def _on_part(self, part: ReceivedBatch) -> None:
         """Part of a message: it leaves the queue at once, since the others have to fit too."""
-        self._use_permits(1)
-        self._use_permit_bytes(part)
+        self._permits.use(1)
+        self._permits.use_bytes(part)
         try:
             whole, cut = self._assembly.add(part)
         except MagnetarError as error:
@@ -419,29 +478,10 @@ class PartitionReceiver:
             for cursor in self.ready:
                 count = cursor.count
                 cursor.remove(claimed)
-                self._use_permits((count - cursor.count) * cursor.batch.permits)
+                self._permits.use((count - cursor.count) * cursor.batch.permits)
                 if not cursor.ranges:
-                    self._use_permit_bytes(cursor.batch)
+                    self._permits.use_bytes(cursor.batch)
             self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
-
-    def _use_permits(self, count: int) -> None:
-        """Top up at half of the queue."""
-        self._permits_used += count
-        if self._permits_used >= max(1, self._config.receiver_queue_messages // 2):
-            self._top_up()
-
-    def _use_permit_bytes(self, batch: ReceivedBatch) -> None:
-        """A batch has left the queue."""
-        if not batch.permits:
-            return
-        self._permit_bytes_used += len(batch.data)
-        if self._permit_bytes_used >= max(1, self._config.receiver_queue_bytes // 2):
-            self._top_up()
-
-    def _top_up(self) -> None:
-        permits, self._permits_used = self._permits_used, 0
-        byte_count, self._permit_bytes_used = self._permit_bytes_used, 0
-        self._flow(permits, byte_count)
 
     def _flow(self, permits: int, byte_count: int) -> None:
         if self._attached is not None:
@@ -458,8 +498,8 @@ class PartitionReceiver:
         ranges = cursor.ranges[::-1]
         for first, last in ranges:
             self.holdings.hand_out(first, last)
-            self._use_permits((last - first + 1) * cursor.batch.permits)
-        self._use_permit_bytes(cursor.batch)
+            self._permits.use((last - first + 1) * cursor.batch.permits)
+        self._permits.use_bytes(cursor.batch)
         self.nack(ranges, cursor.batch.redelivery_count)
 
     def _enroll(self, txn: Transaction) -> TransactionAcks:
@@ -469,8 +509,9 @@ class PartitionReceiver:
             self._route,
             self.name,
             self._consumer_id,
+            member=self.member,
             on_confirmed=lambda ranges: self.holdings.ack_in_transaction_confirmed(number, ranges),
-            on_failed=txn.doom,
+            on_failed=partial(self._on_ack_in_transaction_failed, txn),
             on_ended=lambda committed: self._on_transaction_ended(number, committed),
         )
         self._transactional[number] = acks
@@ -480,18 +521,19 @@ class PartitionReceiver:
     def _on_transaction_ended(self, number: int, committed: bool) -> None:
         self._transactional.pop(number, None)
         self._ask_again(self.holdings.end_transaction(number, committed=committed))
+        self._tell_settled()
 
-    def _nack_due(self, tick: int) -> None:
-        self._nack_timers.pop(tick, None)
-        ranges = self._nacks.pop(tick, None)
-        if ranges is not None:
-            self._ask_again(self.holdings.nack_due(ranges))
+    def _on_acked(self, ranges: Sequence[Range]) -> None:
+        self.holdings.ack_confirmed(ranges)
+        self._tell_settled()
 
-    def _cancel_nacks(self) -> None:
-        for timer in self._nack_timers.values():
-            timer.cancel()
-        self._nack_timers.clear()
-        self._nacks.clear()
+    def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
+        self.holdings.ack_failed(ranges)
+        self._tell_lost(error)
+
+    def _on_ack_in_transaction_failed(self, txn: Transaction, error: MagnetarError) -> None:
+        txn.doom(error)
+        self._tell_lost(error)
 
     def _ask_again(self, ranges: list[Range]) -> None:
         """Nack, if attached: another attachment brings all that is unacknowledged by itself."""

@@ -197,6 +197,8 @@ class Transaction:
             begun.coordinator,
             self.doom,
             identity=begun.identity,
+            # Only a coordinator that allows two-phase commit lets a transaction live for ever.
+            two_phase_commit=not begun.timeout_ms,
             partitions=partitions,
             subscriptions=subscriptions,
         )

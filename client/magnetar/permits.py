@@ -1,0 +1,51 @@
+"""How much a broker may send ahead: topped up when half of the queue has been used. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar.config import ConsumerConfig
+from magnetar.message import ReceivedBatch
+
+
+class Permits:
+    """Of one attachment at a time, for messages and for bytes of their batches."""
+
+    __slots__ = ("_byte_count", "_bytes_max", "_count", "_flow", "_messages_max")
+
+    def __init__(self, config: ConsumerConfig, flow: Callable[[int, int], None]) -> None:
+        """
+        Args:
+            flow: gives so many permits, for messages and for bytes.
+        """
+        self._messages_max = config.receiver_queue_messages
+        self._bytes_max = config.receiver_queue_bytes
+        self._flow = flow
+        # Used, and not given back yet.
+        self._count = 0
+        self._byte_count = 0
+
+    def begin(self) -> None:
+        """A new attachment, whose queue is empty."""
+        self._count = 0
+        self._byte_count = 0
+        self._flow(self._messages_max, self._bytes_max)
+
+    def use(self, count: int) -> None:
+        """Messages have left the queue."""
+        self._count += count
+        if self._count >= max(1, self._messages_max // 2):
+            self._top_up()
+
+    def use_bytes(self, batch: ReceivedBatch) -> None:
+        """A batch has left the queue."""
+        if not batch.permits:
+            return
+        self._byte_count += len(batch.data)
+        if self._byte_count >= max(1, self._bytes_max // 2):
+            self._top_up()
+
+    def _top_up(self) -> None:
+        count, self._count = self._count, 0
+        byte_count, self._byte_count = self._byte_count, 0
+        self._flow(count, byte_count)
