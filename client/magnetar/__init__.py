@@ -14,6 +14,7 @@ from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, CommitRefused, UsedAfterFork
+from magnetar.group_consumer import GroupConsumer
 from magnetar.group_model import (
     GroupDescription,
     GroupMember,
@@ -44,6 +45,7 @@ from magnetar.model import (
     UnfinishedParticipant,
 )
 from magnetar.participants import TransactionPart
+from magnetar.places import TopicPartition, offsets
 from magnetar.producer import Producer
 from magnetar.transaction import Transaction
 from magnetar.transactional_producer import TransactionalProducer
@@ -109,6 +111,7 @@ __all__ = [
     "DiskFull",
     "FencedInstance",
     "Gone",
+    "GroupConsumer",
     "GroupDescription",
     "GroupMember",
     "GroupNotFound",
@@ -153,6 +156,7 @@ __all__ = [
     "TopicDescription",
     "TopicExists",
     "TopicNotFound",
+    "TopicPartition",
     "TopicSummary",
     "Transaction",
     "TransactionAction",
@@ -176,4 +180,5 @@ __all__ = [
     "UnknownMember",
     "UsedAfterFork",
     "connect",
+    "offsets",
 ]

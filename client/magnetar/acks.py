@@ -206,11 +206,13 @@ class TransactionAcks:
         member: common_pb2.GroupMember | None,
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[MagnetarError], None],
+        on_refused: Callable[[MagnetarError], object],
         on_ended: Callable[[bool], None],
     ) -> None:
         """
         Args:
             member: of a group's partition: who acknowledges.
+            on_refused: told what the broker says, and not what was given up for other reasons.
             on_ended: called once with whether the transaction committed.
         """
         self.name = name
@@ -227,6 +229,7 @@ class TransactionAcks:
         self._member = member
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
+        self._on_refused = on_refused
         self._open = IntervalSet()
         self._open_type = INDIVIDUAL
         self._ledger_id = 0
@@ -346,12 +349,15 @@ class TransactionAcks:
             item.receipt.set_result(None)
 
     def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
-        if self.failure is None:
+        is_first = self.failure is None
+        if is_first:
             self.failure = error
         for item in tail:
             if item.receipt is not None and not item.receipt.done():
                 item.receipt.set_exception(copy_error(error))
         self._on_failed(error)
+        if is_first:
+            self._on_refused(error)
 
 
 def _retrieve(receipt: Receipt) -> None:

@@ -16,6 +16,7 @@ from magnetar.connection import Connection
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy, DeadLetters
 from magnetar.errors import ClientClosed
+from magnetar.group_consumer import Callbacks, GroupConsumer, GroupSettings, OnPartitions
 from magnetar.identity import ProducerIdentity
 from magnetar.message import Message, MessageColumns
 from magnetar.model import InitialPosition, SubscriptionType, TransactionStatus
@@ -54,7 +55,7 @@ class Client(Administration):
         self._budget = PendingBudget(config.pending_bytes_max, config.pending_messages_max)
         self._closed = False
         self._producers: dict[int, Producer] = {}
-        self._consumers: dict[int, Consumer] = {}
+        self._consumers: dict[int, Consumer | GroupConsumer] = {}
         self._transactions: dict[int, Transaction] = {}
         self._coordinator_turn = 0
 
@@ -170,6 +171,99 @@ class Client(Administration):
             config,
             self._forget_consumer,
             await self._dead_letters(dead_letter, topic, subscription),
+        )
+        self._consumers[consumer.consumer_id] = consumer
+        try:
+            await consumer.started()
+        except BaseException:
+            await consumer.close()
+            raise
+        return consumer
+
+    async def consumer_group(
+        self,
+        group: str,
+        topics: str | Sequence[str] | None = None,
+        pattern: str | None = None,
+        *,
+        instance_id: str = "",
+        session_timeout_s: float | None = None,
+        rebalance_timeout_s: float | None = None,
+        max_poll_interval_s: float = 300.0,
+        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        allow_two_phase_commit: bool = False,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+        receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
+        ack_linger_ms: float | None = None,
+        nack_delay_ms: float | None = None,
+        nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
+    ) -> GroupConsumer:
+        """Join a group, whose members share the partitions of topics; made when it is absent.
+
+        Args:
+            topics: one or several that exist.
+            pattern: with a shell's wildcards, as "orders-*"; topics that are made later count too.
+            instance_id: makes the member static: a restart within the session timeout moves no
+                partition, and whoever joins under the same id takes its place (KIP-345).
+            session_timeout_s: without a sign of life for so long, others take over. None: the
+                broker's default, as for the next one.
+            rebalance_timeout_s: how long the application may keep a partition that is asked back.
+            max_poll_interval_s: seconds between calls of receive; an application that takes longer
+                leaves the group, and joins again with its next receive.
+            initial_position: where partitions begin that the group has not read.
+            allow_two_phase_commit: acks may be part of transactions that never expire, and hold a
+                partition for as long as they like. All members say the same.
+            on_assigned, on_revoked, on_lost: functions or coroutine functions that are given a list
+                of TopicPartition: before anything of them is received; before they are given back;
+                after they were given to others. What they raise, the next receive raises.
+            dead_letter: as of subscribe; with several topics it has to name its own.
+        Raises:
+            TopicNotFound: one of the topics does not exist.
+            InvalidArgument: no topics and no pattern, or a setting makes no sense.
+            LogUnavailable: nobody answers in time.
+        Source: KIP-447; KIP-848; docs/design/groups.md.
+        """
+        self._require_open()
+        given = {
+            "receiver_queue_messages": receiver_queue_messages,
+            "receiver_queue_bytes": receiver_queue_bytes,
+            "message_bytes_max": message_bytes_max,
+            "ack_linger_ms": ack_linger_ms,
+            "nack_delay_ms": nack_delay_ms,
+            "nack_delay_ms_max": nack_delay_ms_max,
+        }
+        config = ConsumerConfig(
+            **{name: value for name, value in given.items() if value is not None}  # type: ignore[arg-type]
+        )
+        settings = GroupSettings(
+            group=group,
+            topics=(topics,) if isinstance(topics, str) else tuple(topics or ()),
+            pattern=pattern or "",
+            instance_id=instance_id,
+            session_timeout_s=session_timeout_s,
+            rebalance_timeout_s=rebalance_timeout_s,
+            max_poll_interval_s=max_poll_interval_s,
+            initial_position=InitialPosition.of(initial_position),
+            allow_two_phase_commit=allow_two_phase_commit,
+        )
+        for topic in settings.topics:
+            await self._cluster.route(topic)
+        one_topic = len(settings.topics) == 1 and not settings.pattern
+        if dead_letter is not None and not dead_letter.topic and not one_topic:
+            raise InvalidArgument("name a topic for the dead letters of several topics")
+        consumer = GroupConsumer(
+            self._runtime,
+            self._cluster,
+            settings,
+            config,
+            Callbacks(on_assigned, on_revoked, on_lost),
+            self._forget_consumer,
+            await self._dead_letters(dead_letter, settings.topics[0] if one_topic else "", group),
         )
         self._consumers[consumer.consumer_id] = consumer
         try:
@@ -467,7 +561,7 @@ class Client(Administration):
     def _forget_producer(self, producer: Producer) -> None:
         self._producers.pop(producer.producer_id, None)
 
-    def _forget_consumer(self, consumer: Consumer) -> None:
+    def _forget_consumer(self, consumer: Consumer | GroupConsumer) -> None:
         self._consumers.pop(consumer.consumer_id, None)
 
     def _forget_transaction(self, txn: Transaction) -> None:

@@ -227,6 +227,9 @@ class ConsumerBase:
     def _receive_ends(self) -> None:
         """It got something, or gave up."""
 
+    def _raise_troubles(self) -> None:
+        """Raises: what went wrong besides, once."""
+
     # For them.
 
     async def _seek(
@@ -259,6 +262,7 @@ class ConsumerBase:
 
     async def _next(self, count_max: int) -> MessageColumns:
         while True:
+            self._raise_troubles()
             columns = self._take(count_max)
             if columns is not None:
                 return columns

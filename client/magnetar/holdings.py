@@ -19,6 +19,9 @@ class Holdings:
     def __init__(self) -> None:
         self.queued = IntervalSet()
         self.held = IntervalSet()
+        # Handed out, and neither acknowledged for good nor given back. More than held: what a
+        # transaction acknowledged that may still abort, or did.
+        self.given = IntervalSet()
         # Of held: a plain ack of them is under way.
         self.acking = IntervalSet()
         # Of held: given back, and soon asked for again.
@@ -47,6 +50,7 @@ class Holdings:
         """The application gets them."""
         self.queued.remove(first, last)
         self.held.add(first, last)
+        self.given.add(first, last)
 
     def claim(self, ranges: Iterable[Range]) -> list[Range]:
         """The application acknowledges an earlier copy of what is queued: it is not handed out.
@@ -67,14 +71,28 @@ class Holdings:
         free.remove_all(self.acking)
         return list(free)
 
+    def given_up_to(self, offset: int, transaction: int | None) -> list[Range]:
+        """What the application was given up to an offset and has to acknowledge, in a transaction
+        or plainly. What another transaction has acknowledged is in it, and will conflict."""
+        free = IntervalSet(self.given.within(0, offset))
+        if transaction is None:
+            free.remove_all(self.acking)
+        else:
+            free.remove_all(self._acked.get(transaction, ()))
+        return list(free)
+
+    def acked_in(self, transaction: int) -> IntervalSet:
+        """What the application acknowledged in a transaction that is undecided."""
+        return IntervalSet(self._acked.get(transaction, ()))
+
     @property
-    def is_held(self) -> bool:
-        """Whether the application has something that it neither acknowledged nor gave back."""
-        if len(self.held) > len(self.nacking):
-            return True
-        free = IntervalSet(self.held)
+    def is_settled(self) -> bool:
+        """Whether the application has acknowledged for good, or given back, all it was given."""
+        if len(self.given) > len(self.nacking):
+            return False
+        free = IntervalSet(self.given)
         free.remove_all(self.nacking)
-        return bool(free)
+        return not free
 
     def ack_begins(self, ranges: Sequence[Range]) -> None:
         """A plain ack is on its way: until it is confirmed, a copy may still come."""
@@ -82,7 +100,7 @@ class Holdings:
         self.nacking.remove_all(ranges)
 
     def ack_confirmed(self, ranges: Sequence[Range]) -> None:
-        for known in (self.acking, self.held, self.dropped):
+        for known in (self.acking, self.held, self.dropped, self.given):
             known.remove_all(ranges)
 
     def ack_failed(self, ranges: Sequence[Range]) -> None:
@@ -110,6 +128,7 @@ class Holdings:
             return []
         if committed:
             self.dropped.remove_all(acked)
+            self.given.remove_all(acked)
             return []
         wanted = IntervalSet(acked)
         wanted.remove_all(confirmed)
@@ -140,7 +159,7 @@ class Holdings:
         given_back: list[Range] = []
         for first, last in ranges:
             given_back += self.nacking.within(first, last)
-        for known in (self.nacking, self.held, self.dropped):
+        for known in (self.nacking, self.held, self.dropped, self.given):
             known.remove_all(given_back)
         return given_back
 
@@ -152,6 +171,7 @@ class Holdings:
         """The cursor moved or the log was restored: earlier deliveries are void."""
         self.queued.clear()
         self.held.clear()
+        self.given.clear()
         self.acking.clear()
         self.nacking.clear()
         self.dropped.clear()

@@ -37,7 +37,7 @@ class Settling(NamedTuple):
     """What of a partition is in the application's hands.
 
     Attributes:
-        held: messages that it was given, and has neither acknowledged nor given back.
+        held: messages that it was given, and has neither acknowledged for good nor given back.
         in_transactions: some are acknowledged in transactions whose outcome is not known.
     """
 

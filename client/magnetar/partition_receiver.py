@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
@@ -29,6 +28,7 @@ from magnetar.permits import Permits
 from magnetar.runtime import Runtime
 from magnetar_core.batch import part_of
 from magnetar_core.errors import (
+    InvalidArgument,
     LogUnavailable,
     MagnetarError,
     OutOfRange,
@@ -176,6 +176,16 @@ class PartitionReceiver:
             self._permits.use_bytes(cursor.batch)
         return taken
 
+    def check_given(self, offset: int) -> None:
+        """Raises: InvalidArgument, when this was not given all below it, or it cuts a message."""
+        if self.given_end is None or offset > self.given_end:
+            raise InvalidArgument(
+                f"{offset} is beyond what was received of {self.name}, which ends at"
+                f" {self.given_end}"
+            )
+        if any(first < offset <= last for first, last in self._assembled.items()):
+            raise InvalidArgument(f"{offset} is inside of a message of {self.name}")
+
     def last_offset_of(self, offset: int) -> int:
         """Of the message that begins there."""
         return self._assembled.get(offset, offset)
@@ -238,7 +248,7 @@ class PartitionReceiver:
     @property
     def settling(self) -> Settling:
         """What of this partition is in the application's hands."""
-        return Settling(self.holdings.is_held, bool(self._transactional))
+        return Settling(not self.holdings.is_settled, bool(self._transactional))
 
     def stop(self) -> None:
         """Take nothing more: what was not handed out goes to whoever comes next."""
@@ -258,9 +268,13 @@ class PartitionReceiver:
             # Where the broker does not know that yet, it would keep others from attaching.
             session.request(self._close_command(), lambda _: None)
 
-    async def close(self) -> None:
-        """Confirm acks, leave the subscription. What is held goes to others."""
+    async def close(self) -> MagnetarError | None:
+        """Confirm acks, leave the subscription. What is held goes to others.
+
+        Returns: what an ack failed with that nobody waited for.
+        """
         self._closing = True
+        failure: MagnetarError | None = None
         try:
             async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
                 await self.acks.flush()
@@ -268,8 +282,11 @@ class PartitionReceiver:
                     await self._attached.call(self._close_command())
         except (MagnetarError, LinkClosed, TimeoutError) as error:
             log.info("closing %s: %s", self.name, error)
+            if isinstance(error, MagnetarError):
+                failure = error
         finally:
             self._stop(ClientClosed("the consumer is closed"))
+        return failure
 
     def _close_command(self) -> broker_pb2.CommandCloseConsumer:
         return broker_pb2.CommandCloseConsumer(
@@ -511,7 +528,8 @@ class PartitionReceiver:
             self._consumer_id,
             member=self.member,
             on_confirmed=lambda ranges: self.holdings.ack_in_transaction_confirmed(number, ranges),
-            on_failed=partial(self._on_ack_in_transaction_failed, txn),
+            on_failed=txn.doom,
+            on_refused=self._tell_lost,
             on_ended=lambda committed: self._on_transaction_ended(number, committed),
         )
         self._transactional[number] = acks
@@ -529,10 +547,6 @@ class PartitionReceiver:
 
     def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
         self.holdings.ack_failed(ranges)
-        self._tell_lost(error)
-
-    def _on_ack_in_transaction_failed(self, txn: Transaction, error: MagnetarError) -> None:
-        txn.doom(error)
         self._tell_lost(error)
 
     def _ask_again(self, ranges: list[Range]) -> None:

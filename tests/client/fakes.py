@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
+from tests.client.fake_groups import FakeGroups
 from tests.core.envelope import command
 
 import magnetar
@@ -15,6 +16,7 @@ from magnetar_core.clock import SystemClock
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
+    ProducerFenced,
     ResourceInUse,
     SequenceGap,
     TopicExists,
@@ -77,10 +79,14 @@ class Cursor:
         self.redelivered: dict[int, int] = {}
 
 
-class FakeCluster:
+class FakeCluster(FakeGroups):
     """One broker and one coordinator."""
 
     def __init__(self) -> None:
+        super().__init__()
+        # Of transactional ids: how often they were taken over, and what is open.
+        self.epochs: dict[str, int] = {}
+        self.open_of: dict[str, TxnID] = {}
         self.topics: dict[str, tuple[int, list[Partition]]] = {}
         self.cursors: dict[tuple[str, str, int], Cursor] = {}
         self.transactions: dict[TxnID, dict[str, Any]] = {}
@@ -256,6 +262,7 @@ class FakeCluster:
     def on_subscribe(self, link: FakeLink, body: Any) -> Any:
         wire = body.subscription
         partition = self.find(wire.topic)[1][wire.partition]
+        self.fence(body)
         key = (wire.topic, wire.subscription, wire.partition)
         if key not in self.cursors:
             earliest = body.initial_position == broker_pb2.EARLIEST
@@ -266,7 +273,9 @@ class FakeCluster:
             epochs[body.consumer_id] = body.attach_epoch
             self.detach(self.cursors[key], body.consumer_id)
             self.cursors[key].attached[body.consumer_id] = Attachment(link)
-        return broker_pb2.CommandSubscribeResponse(ledger_id=1, active=True)
+        return broker_pb2.CommandSubscribeResponse(
+            ledger_id=1, active=True, waiting=self.is_waiting(wire)
+        )
 
     def on_flow(self, link: FakeLink, body: Any) -> Any:
         attachment = self.cursor(body.subscription).attached.get(body.consumer_id)
@@ -275,6 +284,7 @@ class FakeCluster:
 
     def on_ack(self, link: FakeLink, body: Any) -> Any:
         cursor = self.cursor(body.subscription)
+        self.fence(body)
         offsets = [o for one in body.ranges for o in range(one.first, one.last + 1)]
         if not body.HasField("txn_id"):
             cursor.acked.update(o for o in offsets if o not in cursor.pending)
@@ -305,6 +315,7 @@ class FakeCluster:
 
     def on_seek(self, link: FakeLink, body: Any) -> Any:
         cursor = self.cursor(body.subscription)
+        self.fence(body)
         if cursor.pending:
             raise ResourceInUse()
         cursor.start, cursor.acked = body.offset, set()
@@ -341,7 +352,7 @@ class FakeCluster:
             cursor.redelivered[offset] = cursor.redelivered.get(offset, 0) + 1
 
     def dispatch(self) -> None:
-        for (topic, _, number), cursor in self.cursors.items():
+        for (topic, name, number), cursor in self.cursors.items():
             if topic not in self.topics:
                 continue
             for consumer_id, attachment in list(cursor.attached.items()):
@@ -350,6 +361,8 @@ class FakeCluster:
                     continue
                 taken = {o for one in cursor.attached.values() for o in one.sent}
                 taken |= cursor.acked | set(cursor.pending)
+                if self.groups.get(name) and (topic, number) in self.groups[name].waiting:
+                    continue
                 for batch in self.topics[topic][1][number].batches:
                     first, count = batch[:2]
                     wanted = [
@@ -375,11 +388,31 @@ class FakeCluster:
                         )
                     )
 
+    def on_init_producer(self, link: FakeLink, body: Any) -> Any:
+        name = body.transactional_id
+        if name in self.open_of:
+            self.end(self.open_of.pop(name), commit=False)
+        self.epochs[name] = self.epochs.get(name, -1) + 1
+        return transaction_pb2.CommandInitProducerResponse(
+            producer_id=1, producer_epoch=self.epochs[name]
+        )
+
+    def check_identity(self, body: Any) -> None:
+        one = body.identity
+        if body.HasField("identity") and one.producer_epoch < self.epochs[one.transactional_id]:
+            raise ProducerFenced()
+
     def on_new_txn(self, link: FakeLink, body: Any) -> Any:
+        self.check_identity(body)
         txn_id = TxnID.of(TCID, 1, len(self.transactions) + 1)
         self.transactions[txn_id] = {"status": common_pb2.OPEN, "participants": {}}
+        timeout_ms = body.txn_timeout_ms
+        if body.HasField("identity"):
+            self.open_of[body.identity.transactional_id] = txn_id
+            # An id that starts so is of two-phase commit.
+            timeout_ms = 0 if body.identity.transactional_id.startswith("2pc") else 60_000
         return transaction_pb2.CommandNewTxnResponse(
-            txn_id=txn_id.to_wire(), txn_timeout_ms=body.txn_timeout_ms
+            txn_id=txn_id.to_wire(), txn_timeout_ms=timeout_ms
         )
 
     def live(self, wire: Any) -> dict[str, Any]:
@@ -406,6 +439,7 @@ class FakeCluster:
         return transaction_pb2.CommandAddSubscriptionToTxnResponse(txn_id=body.txn_id)
 
     def on_end_txn(self, link: FakeLink, body: Any) -> Any:
+        self.check_identity(body)
         txn = self.live(body.txn_id)
         commit = body.txn_action == common_pb2.COMMIT
         status = common_pb2.COMMITTED if commit else common_pb2.ABORTED
@@ -549,12 +583,14 @@ FAST = magnetar.ClientConfig(
 )
 
 
-async def connect(cluster: FakeCluster, config: magnetar.ClientConfig = FAST) -> magnetar.Client:
+async def connect(
+    cluster: FakeCluster, config: magnetar.ClientConfig = FAST, seed: int = 7
+) -> magnetar.Client:
     return await magnetar.connect(
         BROKER_ADDRESS,
         transport=cluster.transport(),
         clock=SystemClock(),
-        random=Random(7),
+        random=Random(seed),
         config=config,
     )
 
