@@ -254,6 +254,11 @@ class TransactionAcks:
         self._two_phase_commit = two_phase_commit
         self._pipeline.open()
 
+    @property
+    def txn_id(self) -> TxnID | None:
+        """None while a lazy transaction has none."""
+        return self._txn_id
+
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
         """Acknowledge in the transaction; the receipt tells what the broker says of it.
 

@@ -35,6 +35,7 @@ from magnetar_core.errors import (
     PartitionMoved,
     from_wire,
 )
+from magnetar_core.ids import TxnID
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2
 
@@ -45,6 +46,8 @@ log = logging.getLogger("magnetar")
 
 # Messages that came in parts and can be acknowledged by their MessageId alone.
 ASSEMBLED_NOTED_MAX = 10_000
+# Transactions that do not count, and whose ends may not have reached the broker.
+AFTER_NOTED_MAX = 100
 
 
 class PartitionReceiver:
@@ -123,6 +126,8 @@ class PartitionReceiver:
         )
         # By the transaction's number.
         self._transactional: dict[int, TransactionAcks] = {}
+        # Nothing is wanted before these have ended at the broker.
+        self._after: dict[TxnID, None] = {}
         self._connection = route.connection(partition)
         self._connection.register(consumer_id, partition, self._on_push)
         self._task = runtime.spawn(self._run(), f"receive {self.name}")
@@ -238,8 +243,15 @@ class PartitionReceiver:
         self._tell_settled()
 
     def reset(self) -> None:
-        """The cursor moved: what was delivered before is void; attach again."""
+        """What was delivered before is void; attach again.
+
+        A group's messages then come in order: what transactions acknowledged that are not decided
+        comes first, if it comes.
+        """
         self.resets += 1
+        if self._ownership is not None:
+            for acks in self._transactional.values():
+                self._go_back(acks)
         self.holdings.reset()
         self._nacks.clear()
         self.given_end = None
@@ -373,6 +385,7 @@ class PartitionReceiver:
                 consumer_name=self._consumer_name,
                 attach_epoch=self._attach_epoch,
                 member=self.member,
+                after_txn_ids=[txn_id.to_wire() for txn_id in self._after],
             ),
             on_reply,
         )
@@ -537,9 +550,19 @@ class PartitionReceiver:
         return acks
 
     def _on_transaction_ended(self, number: int, committed: bool) -> None:
-        self._transactional.pop(number, None)
+        acks = self._transactional.pop(number, None)
         self._ask_again(self.holdings.end_transaction(number, committed=committed))
+        if self._ownership is not None and acks is not None and not committed:
+            self._go_back(acks)
         self._tell_settled()
+
+    def _go_back(self, acks: TransactionAcks) -> None:
+        """A transaction does not count: what it acknowledged comes before what lies behind it."""
+        if acks.txn_id is not None:
+            self._after[acks.txn_id] = None
+            while len(self._after) > AFTER_NOTED_MAX:
+                del self._after[next(iter(self._after))]
+        self._detach()
 
     def _on_acked(self, ranges: Sequence[Range]) -> None:
         self.holdings.ack_confirmed(ranges)

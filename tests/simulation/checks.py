@@ -174,3 +174,20 @@ def check_processed_once(history: History, cursors: list[Cursor], *, complete: b
                 )
             if not found and complete:
                 history.violation("6", f"{cursor} {offset} was never processed")
+
+
+def check_processed_in_order(history: History, cursors: list[Cursor]) -> None:
+    """A group's outputs lie in the order of their inputs, whoever made them."""
+    newest: dict[tuple[Cursor, Place], int] = {}
+    for place, log in history.seen.items():
+        for offset in sorted(log):
+            message = history.sent[log[offset]]
+            if message.input is None or message.input[0] not in cursors:
+                continue
+            cursor, input_offset = message.input
+            before = newest.get((cursor, place), -1)
+            if before > input_offset:
+                history.violation(
+                    "group", f"{cursor} {input_offset} was processed after {before}: {message}"
+                )
+            newest[cursor, place] = input_offset

@@ -275,6 +275,17 @@ FAMILIES = {
             ),
             _provoked("o fenced", "o completed", "o sequences", "o terminated"),
         ),
+        Family(
+            "p",
+            "a partition of a group has one owner, whose acks alone count; inputs keep their order",
+            _plan(
+                {"atomic": 2, "member": 4},
+                {**CRASHES, "client crash": 2.0, "partition": 1.0, "half-open": 0.5, "delays": 0.3},
+                transactions_min=250,
+                crashes_min=15,
+            ),
+            _provoked("p fenced", "p refused"),
+        ),
     )
 }
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.simulation import checks, identity_programs
+from tests.simulation import checks, group_programs, identity_programs
 from tests.simulation.history import Cursor, Place
 from tests.simulation.loop import SimulationFailure
 from tests.simulation.nodes import ClientNode
@@ -26,7 +26,7 @@ ORPHAN_SECONDS_MAX = 30.0
 # From the last acknowledgement until retention has looked again.
 RETENTION_SECONDS = 1.0
 # These go on while the rest has stopped, until nothing is left to consume.
-CONSUMING = ("worker", "consumer", "observer", "inspector")
+CONSUMING = ("worker", "consumer", "member", "observer", "inspector")
 
 
 class Judgement:
@@ -57,7 +57,7 @@ class Judgement:
         )
         await self._world.run_program("recoverer", self._recover)
         await self._world.run_program("janitor", self._wait_for_ends)
-        for kind in ("worker", "consumer"):
+        for kind in ("worker", "consumer", "member"):
             for node in self._clients.get(kind, ()):
                 if not node.alive:
                     node.start()
@@ -111,10 +111,14 @@ class Judgement:
             await asyncio.sleep(0.3)
 
     async def _wait_for_consumers(self, node: ClientNode) -> None:
-        """Until both subscriptions have nothing left."""
+        """Until every subscription has nothing left."""
         client = raw_client(self._world, node)
         deadline = self._loop.time() + QUIET_SECONDS_MAX
-        wanted = {("in", "work"): "worker", ("mix", "audit"): "consumer"}
+        wanted = {
+            ("in", "work"): "worker",
+            ("mix", "audit"): "consumer",
+            (group_programs.INPUT, group_programs.GROUP): "member",
+        }
         for (topic, subscription), kind in wanted.items():
             if not self._clients.get(kind):
                 continue
@@ -169,7 +173,10 @@ class Judgement:
         copies = self._world.network.faults["duplicate"] > 0
         checks.check_wholes(self._history, first_offsets, copies=copies)
         trimmed = any(first_offsets.values())
-        checks.check_processed_once(self._history, self._worker_cursors(), complete=not trimmed)
+        cursors = self._cursors("worker", "in", "work")
+        crew = self._cursors("member", group_programs.INPUT, group_programs.GROUP)
+        checks.check_processed_once(self._history, cursors + crew, complete=not trimmed)
+        checks.check_processed_in_order(self._history, crew)
 
     async def _wait_for_orphans(self, client: RawClient) -> None:
         """Rule f: what the coordinator ended does not stay open at the broker."""
@@ -221,7 +228,8 @@ class Judgement:
         self._world.provoked["10"] += 1
         await idle.end(idle.end_command(common_pb2.ABORT, wait_finished=True))
 
-    def _worker_cursors(self) -> list[Cursor]:
-        if not self._clients.get("worker"):
+    def _cursors(self, kind: str, topic: str, subscription: str) -> list[Cursor]:
+        """Of the clients of a kind, if there were any."""
+        if not self._clients.get(kind):
             return []
-        return [("in", number, "work") for number in range(PARTITIONS)]
+        return [(topic, number, subscription) for number in range(PARTITIONS)]

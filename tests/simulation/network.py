@@ -12,9 +12,9 @@ from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 
+from tests.simulation.group_wiretap import Wiretaps
 from tests.simulation.loop import Incarnation, VirtualLoop
 from tests.simulation.trace import Trace
-from tests.simulation.wiretap import Wiretap
 
 from magnetar_core.transport import Acceptor, LinkClosed, Session
 from magnetar_core.wire import service_pb2 as pb
@@ -282,7 +282,7 @@ class Network:
         self.quiet = False
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
-        self.wiretap: Wiretap | None = None
+        self.wiretap: Wiretaps | None = None
         self._listeners: dict[tuple[str, str], tuple[Incarnation, Acceptor]] = {}
         self._links: dict[SimulatedLink, None] = {}
         self._link_count = 0

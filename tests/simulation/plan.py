@@ -68,6 +68,7 @@ class Plan:
                 "dual": random.choice((0, 1, 2, 2)),
                 "job": random.randint(0, 1),
                 "terminator": random.randint(0, 1),
+                "member": random.choice((0, 0, 2, 3)),
                 "observer": 1,
                 "inspector": 1,
             },

@@ -6,10 +6,13 @@ forbids. `python -m tests.simulation.run --planted NAME` counts the seeds until 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
+
+from tests.simulation import planted_groups
+from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
 from magnetar_broker import keys, transaction_index
@@ -30,19 +33,6 @@ from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
 from magnetar_storage.store import WriteBatch
-
-Plant = Callable[[], AbstractContextManager[None]]
-
-
-@contextmanager
-def replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Put something else into a module's or class's place, for a while."""
-    original = getattr(owner, name)
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def reply_before_durable() -> AbstractContextManager[None]:
@@ -271,5 +261,6 @@ PLANTED: dict[str, Plant] = {
         name_not_stored,
         identity_not_stored,
         complete_always_commits,
+        *planted_groups.PLANTS,
     )
 }

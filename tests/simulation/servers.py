@@ -28,6 +28,8 @@ def make_broker(
         name=node.name,
         address=node.name,
         coordinators=(MemberAddress(name="coordinator", address="coordinator", tcid=0),),
+        # Members are expelled by what happens to links, as it does to people's in minutes.
+        group_session_timeout_ms_min=100,
         **settings,
     )
     random = world.environment.random(f"{node.name}/{node.life}")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TextIO
 
-from tests.simulation import identity_programs, raw_programs, sdk_programs
+from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
 from tests.simulation.chaos import Chaos
+from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
 from tests.simulation.loop import (
@@ -39,6 +40,7 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "dual": identity_programs.dual_writer,
     "job": identity_programs.job,
     "terminator": identity_programs.terminator,
+    "member": group_programs.member,
     "consumer": sdk_programs.plain_consumer,
     "sloppy": raw_programs.sloppy,
     "observer": raw_programs.observer,
@@ -73,7 +75,8 @@ class World:
         self.network = Network(self.loop, Random(f"{seed}/network"), self.trace)
         self.environment = Environment(self.loop, self.network, self.trace, str(seed))
         self.history = History(self.loop.time, self.loop.fail)
-        self.network.wiretap = Wiretap(self.history.violation)
+        self.group_wiretap = GroupWiretap(self.history.violation)
+        self.network.wiretap = Wiretaps(Wiretap(self.history.violation), self.group_wiretap)
         self.provoked: Counter[str] = Counter()
         self.places: list[Place] = [
             (topic, number) for topic in TOPICS for number in range(PARTITIONS)

@@ -1,0 +1,162 @@
+"""Listens where frames enter and leave the broker, and knows who owns which partition of a group.
+
+What the broker has announced binds it, whatever crashes afterwards: a partition has one owner a
+generation, a later owner's announcement ends the earlier one's acks, and the later one is handed
+nothing while a transaction of an earlier generation holds acks there (docs/design/groups.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from magnetar_core.wire import service_pb2 as pb
+
+# A group's name, topic id, partition.
+Cursor = tuple[str, int, int]
+TxnKey = tuple[int, int]
+Request = tuple[int, int]
+
+
+class _Ack(NamedTuple):
+    cursor: Cursor
+    txn: TxnKey | None
+    generation: int
+    # The newest one that was announced when the command came.
+    announced: int
+    ends: int
+
+
+class GroupWiretap:
+    """Args:
+    violation: ends the run; invariant and text.
+    """
+
+    def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
+        self._violation = violation
+        self._owners: dict[tuple[Cursor, int], str] = {}
+        self._announced: dict[Cursor, int] = {}
+        self._members: dict[Request, tuple[str, str]] = {}
+        self._acks: dict[Request, _Ack] = {}
+        self._subscribes: dict[Request, Any] = {}
+        # The cursor of each attached consumer, and the generation with which it attached.
+        self._consumers: dict[tuple[int, int, int], tuple[Cursor, int]] = {}
+        self._pending: dict[Cursor, dict[TxnKey, int]] = {}
+        self._ends: Counter[tuple[Cursor, TxnKey]] = Counter()
+        self.counts: Counter[str] = Counter()
+
+    def on_request(self, link: int, frame: pb.Frame) -> None:
+        """A frame is about to be handled by a server."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            request = link, one.request_id
+            if name in ("join_group", "group_heartbeat"):
+                body = getattr(one, name)
+                self._members.setdefault(request, (body.group, body.member_id))
+            elif name == "ack" and one.ack.HasField("member"):
+                self._acks.setdefault(request, self._ack(one.ack))
+            elif name == "subscribe" and one.subscribe.HasField("member"):
+                self._subscribes[request] = one.subscribe
+            elif name == "end_txn_on_subscription":
+                end = one.end_txn_on_subscription
+                cursor, txn = _cursor(end.subscription), _txn(end.txn_id)
+                self._ends[cursor, txn] += 1
+                self._pending.get(cursor, {}).pop(txn, None)
+
+    def on_reply(self, link: int, frame: pb.Frame) -> None:
+        """A frame leaves a server."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            request = link, one.request_id
+            if name == "join_group_response":
+                self._announce(request, one.join_group_response.state)
+            elif name == "group_heartbeat_response":
+                self._announce(request, one.group_heartbeat_response)
+            elif name == "ack_response":
+                ack = self._acks.pop(request, None)
+                if ack is not None:
+                    self._confirm(ack)
+            elif name == "subscribe_response":
+                wire = self._subscribes.pop(request, None)
+                if wire is not None:
+                    cursor = _cursor(wire.subscription)
+                    key = (wire.consumer_id, cursor[1], cursor[2])
+                    self._consumers[key] = cursor, wire.member.generation
+            elif name == "error":
+                self._members.pop(request, None)
+                self._subscribes.pop(request, None)
+                if self._acks.pop(request, None) is not None:
+                    self.counts[f"refused {one.error.code}"] += 1
+            elif name == "deliver":
+                self._check(one.deliver)
+
+    def _announce(self, request: Request, state: Any) -> None:
+        asked = self._members.pop(request, None)
+        if asked is None:
+            return
+        group, member_id = asked
+        for one in state.assigned:
+            cursor = (group, one.partition.topic_id, one.partition.partition)
+            owner = self._owners.setdefault((cursor, one.generation), member_id)
+            if owner != member_id:
+                self._violation(
+                    "group",
+                    f"{cursor} has two owners in generation {one.generation}: {owner} and"
+                    f" {member_id}",
+                )
+            self._announced[cursor] = max(self._announced.get(cursor, 0), one.generation)
+
+    def _ack(self, wire: Any) -> _Ack:
+        cursor = _cursor(wire.subscription)
+        txn = _txn(wire.txn_id) if wire.HasField("txn_id") else None
+        ends = self._ends[cursor, txn] if txn is not None else 0
+        announced = self._announced.get(cursor, 0)
+        return _Ack(cursor, txn, wire.member.generation, announced, ends)
+
+    def _confirm(self, ack: _Ack) -> None:
+        if ack.generation < ack.announced:
+            self._violation(
+                "group",
+                f"{ack.cursor} takes an ack of generation {ack.generation}, while that of"
+                f" {ack.announced} has it",
+            )
+        if ack.txn is not None and self._ends[ack.cursor, ack.txn] == ack.ends:
+            pending = self._pending.setdefault(ack.cursor, {})
+            pending[ack.txn] = min(ack.generation, pending.get(ack.txn, ack.generation))
+
+    def _check(self, wire: Any) -> None:
+        attached = self._consumers.get((wire.consumer_id, wire.topic_id, wire.partition))
+        if attached is None:
+            return
+        cursor, generation = attached
+        for txn, earlier in self._pending.get(cursor, {}).items():
+            if earlier < generation:
+                self._violation(
+                    "group",
+                    f"{cursor} is read in generation {generation}, while {txn} of {earlier} is"
+                    " open there",
+                )
+
+
+class Wiretaps:
+    """Several that listen on the same wire."""
+
+    def __init__(self, *taps: Any) -> None:
+        self._taps = taps
+
+    def on_request(self, link: int, frame: pb.Frame) -> None:
+        for tap in self._taps:
+            tap.on_request(link, frame)
+
+    def on_reply(self, link: int, frame: pb.Frame) -> None:
+        for tap in self._taps:
+            tap.on_reply(link, frame)
+
+
+def _cursor(wire: Any) -> Cursor:
+    return (wire.subscription, wire.topic_id, wire.partition)
+
+
+def _txn(wire: Any) -> TxnKey:
+    return (wire.most_bits, wire.least_bits)

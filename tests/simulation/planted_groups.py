@@ -1,0 +1,66 @@
+"""Planted bugs of groups. See `planted`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from tests.simulation.planting import replaced
+
+from magnetar_broker import groups
+from magnetar_broker.group import Group
+from magnetar_broker.offset_set import OffsetSet
+from magnetar_broker.ownership import Ownership
+from magnetar_broker.subscription import Subscription
+
+
+def zombie_acks_taken() -> AbstractContextManager[None]:
+    """Whoever is a member acknowledges where it likes (KIP-447)."""
+
+    def check_owner(self: Group, partition: Any, name: Any) -> None:
+        self.member(name)
+
+    return replaced(Group, "check_owner", check_owner)
+
+
+def earlier_generations_ignored() -> AbstractContextManager[None]:
+    """A new owner does not wait for what earlier ones have left open."""
+    return replaced(Ownership, "awaited", lambda self, transactions: [])
+
+
+def first_end_is_enough() -> AbstractContextManager[None]:
+    """A new owner waits for one of several transactions."""
+
+    def release(self: Subscription, offsets: OffsetSet) -> None:
+        self.dispatcher.release(offsets)
+        self.delivery.wait(False)
+        self.delivery.wake()
+
+    return replaced(Subscription, "_release", release)
+
+
+def generation_not_stored() -> AbstractContextManager[None]:
+    """After a restart generations begin anew."""
+    original = groups._row_of
+
+    def row_of(group: Group) -> Any:
+        row = original(group)
+        row.generation = 0
+        return row
+
+    return replaced(groups, "_row_of", row_of)
+
+
+def aborted_come_last() -> AbstractContextManager[None]:
+    """What an aborted transaction had acknowledged comes after what lies behind it."""
+    original = Subscription.deliver_after
+    return replaced(Subscription, "deliver_after", lambda self, txn_ids: original(self, ()))
+
+
+PLANTS = (
+    zombie_acks_taken,
+    earlier_generations_ignored,
+    first_end_is_enough,
+    generation_not_stored,
+    aborted_come_last,
+)

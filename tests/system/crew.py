@@ -1,0 +1,227 @@
+"""A crew of workers that share a topic, what is done to them, and what comes out in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.system.group_worker import GROUP, INPUT, OUTPUT, SESSION_TIMEOUT_S
+from tests.system.processes import BROKER, Servers
+
+from magnetar import Client, Producer
+
+PARTITIONS = 16
+KEYS = 997
+WORKERS = 8
+WORKERS_MAX = 10
+# Longer than the session: others have taken over when it goes on.
+PAUSE_S = 2 * SESSION_TIMEOUT_S
+FAULTS = ("kill", "pause", "add", "remove", "broker")
+
+
+@dataclass
+class Pause:
+    """When a worker stood still, and which log says what it was at."""
+
+    log: Path
+    from_s: float
+    to_s: float = 0.0
+
+
+@dataclass
+class Worker:
+    process: subprocess.Popen[bytes]
+    log: Path
+    instance_id: str
+
+
+@dataclass
+class Outcome:
+    """What happened to the zombies."""
+
+    refused: int = 0
+    # They had nothing under way, or had asked for their commit before the pause.
+    idle: int = 0
+    committed: list[Pause] = field(default_factory=list)
+
+
+class Crew:
+    """Workers as processes.
+
+    Args:
+        directory: for their logs.
+    """
+
+    def __init__(self, servers: Servers, directory: Path, random: Random) -> None:
+        self._servers = servers
+        self._directory = directory
+        self._random = random
+        self._workers: list[Worker] = []
+        self._count = 0
+        self.pauses: list[Pause] = []
+        self.faults: Counter[str] = Counter()
+
+    def hire(self, instance_id: str = "") -> None:
+        self._count += 1
+        log = self._directory / f"worker-{self._count}.log"
+        command = [sys.executable, "-m", "tests.system.group_worker"]
+        with (self._directory / f"worker-{self._count}.err").open("wb") as errors:
+            process = subprocess.Popen(
+                [*command, self._servers.address, str(log), instance_id], stderr=errors
+            )
+        self._workers.append(Worker(process, log, instance_id))
+
+    async def strike(self, fault: str) -> None:
+        """One fault; returns when whoever it hit goes on, or somebody has its place."""
+        self.faults[fault] += 1
+        worker = self._random.choice(self._workers)
+        if fault == "kill":
+            self._workers.remove(worker)
+            worker.process.kill()
+            worker.process.wait()
+            self.hire(worker.instance_id)
+        elif fault == "pause":
+            pause = Pause(worker.log, time.monotonic())
+            worker.process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(PAUSE_S)
+            pause.to_s = time.monotonic()
+            worker.process.send_signal(signal.SIGCONT)
+            self.pauses.append(pause)
+        elif fault == "add" and len(self._workers) < WORKERS_MAX:
+            self.hire()
+        elif fault in ("add", "remove"):
+            self._workers.remove(worker)
+            await _dismiss(worker)
+            if len(self._workers) < WORKERS - 1:
+                self.hire()
+        else:
+            self._servers.kill(BROKER)
+            await asyncio.sleep(self._random.uniform(0.0, 0.5))
+            self._servers.start(BROKER)
+
+    async def dismiss_all(self) -> None:
+        """Every worker stops in order."""
+        workers, self._workers = self._workers, []
+        await asyncio.gather(*(_dismiss(one) for one in workers))
+
+    def kill_all(self) -> None:
+        for worker in self._workers:
+            worker.process.kill()
+            worker.process.wait()
+
+    def zombies(self) -> Outcome:
+        """What became of the batches that were under way when their workers were paused."""
+        outcome = Outcome()
+        for pause in self.pauses:
+            lines = [json.loads(line) for line in pause.log.read_text().splitlines()]
+            before = [one for one in lines if one["at_s"] < pause.from_s]
+            after = [one for one in lines if one["at_s"] > pause.to_s]
+            if not before or before[-1]["what"] != "begin" or not after:
+                outcome.idle += 1
+                continue
+            ends = [one["what"] for one in after if one["what"] in ("refused", "committed")]
+            if ends[:1] == ["refused"]:
+                outcome.refused += 1
+            elif ends:
+                outcome.committed.append(pause)
+        return outcome
+
+
+async def _dismiss(worker: Worker) -> None:
+    worker.process.send_signal(signal.SIGTERM)
+    for _ in range(600):
+        if worker.process.poll() is not None:
+            break
+        await asyncio.sleep(0.05)
+    errors = worker.log.with_suffix(".err").read_text()
+    assert worker.process.returncode == 0, (worker.process.returncode, errors)
+
+
+class Orders:
+    """The input: numbered messages of many keys, and the numbers that each key was given."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self.count = 0
+
+    async def send(self, count: int) -> None:
+        for number in range(self.count, self.count + count):
+            key = number % KEYS
+            await self._producer.enqueue(f"{key}:{number // KEYS}".encode(), f"key-{key}".encode())
+        await self._producer.flush()
+        self.count += count
+
+
+async def story(
+    client: Client, crew: Crew, *, messages: int, faults: int, random: Random
+) -> dict[str, Any]:
+    """Workers process all that comes, while something happens to them again and again.
+
+    Returns:
+        What there is to tell: how long it took, what hit, what became of zombies.
+    """
+    await client.create_topic(INPUT, partitions=PARTITIONS)
+    await client.create_topic(OUTPUT, partitions=PARTITIONS)
+    orders = Orders(await client.create_producer(INPUT))
+    # So that nothing is missed: the group begins before the first message.
+    for number in range(WORKERS):
+        crew.hire(f"worker-{number}" if number % 2 else "")
+    began_s = time.monotonic()
+    portion = messages // (faults + 1)
+    await orders.send(messages - portion * faults)
+    plan = [FAULTS[number % len(FAULTS)] for number in range(faults)]
+    random.shuffle(plan)
+    for fault in plan:
+        await asyncio.sleep(random.uniform(0.2, 0.8))
+        await crew.strike(fault)
+        await orders.send(portion)
+    await _consumed(client)
+    seconds = time.monotonic() - began_s
+    await crew.dismiss_all()
+    await _verify(client, orders.count)
+    zombies = crew.zombies()
+    assert not zombies.committed, f"a zombie's commit counted: {zombies.committed}"
+    return {
+        "seconds": seconds,
+        "messages": orders.count,
+        "faults": dict(crew.faults),
+        "zombies refused": zombies.refused,
+        "zombies idle": zombies.idle,
+    }
+
+
+async def _consumed(client: Client, timeout_s: float = 120.0) -> None:
+    """Until the group has nothing left to do."""
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        found = await client.describe_group(GROUP)
+        if not found.summary.lag:
+            return
+        assert time.monotonic() < deadline_s, f"the group does not come to its end: {found}"
+        await asyncio.sleep(0.1)
+
+
+async def _verify(client: Client, count: int) -> None:
+    """Each input exactly once, and the numbers of each key in their order."""
+    inputs: Counter[bytes] = Counter()
+    newest: dict[str, int] = {}
+    for partition in range(PARTITIONS):
+        async for columns in client.read_columns(OUTPUT, partition):
+            for message in columns:
+                source, offset, key, number = message.value.decode().split(":")
+                inputs[f"{source}:{offset}".encode()] += 1
+                before = newest.get(key, -1)
+                assert int(number) > before, f"key {key}: {number} comes after {before}"
+                newest[key] = int(number)
+    twice = [place for place, times in inputs.items() if times > 1]
+    assert not twice, f"{len(twice)} inputs were processed twice, as {twice[:5]}"
+    assert len(inputs) == count, f"{count - len(inputs)} inputs were never processed"
