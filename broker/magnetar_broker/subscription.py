@@ -189,7 +189,7 @@ class Subscription:
     def _release(self, offsets: OffsetSet) -> None:
         self.dispatcher.release(offsets)
         if self.delivery.waiting:
-            self.delivery.wait(bool(self.awaited()))
+            self.delivery.wait(self._has_to_wait())
         self.delivery.wake()
 
     # Groups
@@ -208,7 +208,13 @@ class Subscription:
     def deliver_after(self, txn_ids: Iterable[TxnID]) -> None:
         """Whoever is attached gets nothing before these have ended here."""
         self._after = frozenset(txn_ids)
-        self.delivery.wait(bool(self.awaited()))
+        self.delivery.wait(self._has_to_wait())
+
+    def _has_to_wait(self) -> bool:
+        if self.ownership is None and not self._after:
+            return False
+        # What is withheld comes back in a moment, and lies before what is not read yet.
+        return bool(self.dispatcher.withheld) or bool(self.awaited())
 
     def awaited(self) -> list[TxnID]:
         """Open transactions for which delivery waits."""

@@ -140,6 +140,11 @@ class Holdings:
             wanted.remove_all(other)
         return list(wanted)
 
+    def forget_transaction(self, transaction: int) -> None:
+        """Whatever comes of what it acknowledged is new."""
+        self._acked.pop(transaction, None)
+        self._confirmed.pop(transaction, None)
+
     def nack_begins(self, ranges: Iterable[Range]) -> list[Range]:
         """The application gives them back, later; returns those that it holds, and so can."""
         given_back = IntervalSet()

@@ -250,8 +250,10 @@ class PartitionReceiver:
         """
         self.resets += 1
         if self._ownership is not None:
-            for acks in self._transactional.values():
-                self._go_back(acks)
+            for number, acks in self._transactional.items():
+                # What is delivered after its end is no copy.
+                self.holdings.forget_transaction(number)
+                self._note_after(acks)
         self.holdings.reset()
         self._nacks.clear()
         self.given_end = None
@@ -552,17 +554,19 @@ class PartitionReceiver:
     def _on_transaction_ended(self, number: int, committed: bool) -> None:
         acks = self._transactional.pop(number, None)
         self._ask_again(self.holdings.end_transaction(number, committed=committed))
-        if self._ownership is not None and acks is not None and not committed:
-            self._go_back(acks)
+        is_news = acks is not None and acks.txn_id not in self._after
+        if self._ownership is not None and acks is not None and is_news and not committed:
+            # What it acknowledged comes before what lies behind it.
+            self._note_after(acks)
+            self._detach()
         self._tell_settled()
 
-    def _go_back(self, acks: TransactionAcks) -> None:
-        """A transaction does not count: what it acknowledged comes before what lies behind it."""
+    def _note_after(self, acks: TransactionAcks) -> None:
+        """Whatever is delivered from now on comes after the end of this transaction."""
         if acks.txn_id is not None:
             self._after[acks.txn_id] = None
             while len(self._after) > AFTER_NOTED_MAX:
                 del self._after[next(iter(self._after))]
-        self._detach()
 
     def _on_acked(self, ranges: Sequence[Range]) -> None:
         self.holdings.ack_confirmed(ranges)

@@ -284,7 +284,9 @@ FAMILIES = {
                 transactions_min=250,
                 crashes_min=15,
             ),
-            _provoked("p fenced", "p refused"),
+            lambda world: (
+                world.provoked["p fenced"] > 0 and world.group_wiretap.counts["refused"] > 0
+            ),
         ),
     )
 }

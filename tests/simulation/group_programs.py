@@ -33,12 +33,10 @@ async def member(world: World, node: ClientNode) -> None:
 
     async def work(client: magnetar.Client, random: Random) -> None:
         writer = await Writer.make(world, node, client, OUTPUT)
-        # Two in three are static: their next life takes the place of this one.
-        number = int(node.name.rpartition("-")[2])
         consumer = await client.consumer_group(
             GROUP,
             [INPUT],
-            instance_id=node.name if number % 3 else "",
+            instance_id=instance_id_of(node),
             session_timeout_s=SESSION_TIMEOUT_S,
             rebalance_timeout_s=REBALANCE_TIMEOUT_S,
             max_poll_interval_s=random.choice((1.0, 300.0)),
@@ -66,9 +64,18 @@ async def member(world: World, node: ClientNode) -> None:
             await work(client, random)
         except FencedInstance:
             world.provoked["p fenced"] += 1
-            raise
+            # The other one has the place; they do not throw each other out for ever.
+            await asyncio.sleep(random.uniform(0.5, 3.0))
+            if world.hurry:
+                node.stopping = True
 
     await with_client(world, node, fenced)
+
+
+def instance_id_of(node: ClientNode) -> str:
+    """The first is dynamic, the second static; two share an instance id, by mistake."""
+    number = int(node.name.rpartition("-")[2])
+    return ("", node.name, "twins", "twins")[number % 4]
 
 
 async def one_batch(

@@ -84,10 +84,9 @@ class GroupWiretap:
                     key = (wire.consumer_id, cursor[1], cursor[2])
                     self._consumers[key] = cursor, wire.member.generation
             elif name == "error":
-                self._members.pop(request, None)
-                self._subscribes.pop(request, None)
-                if self._acks.pop(request, None) is not None:
-                    self.counts[f"refused {one.error.code}"] += 1
+                known = (self._members, self._subscribes, self._acks)
+                if any([some.pop(request, None) is not None for some in known]):  # type: ignore[attr-defined]
+                    self.counts["refused"] += 1
             elif name == "deliver":
                 self._check(one.deliver)
 
