@@ -23,7 +23,12 @@ from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
 from magnetar_coordinator.ends import WIRE_ACTION, end_command
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
+from magnetar_coordinator.transaction import (
+    Participant,
+    Transaction,
+    TxnAction,
+    TxnStatus,
+)
 from magnetar_coordinator.watermark_sender import WatermarkSender
 from magnetar_core.clock import Clock
 from magnetar_core.errors import LogUnavailable
@@ -63,13 +68,19 @@ class _End:
 
 
 class _Finishing:
-    """One transaction under way."""
+    """One transaction under way.
 
-    __slots__ = ("ends", "refused", "started_ms")
+    Attributes:
+        ends: those that have not answered.
+        later: participants that are told when these have.
+    """
 
-    def __init__(self, started_ms: float) -> None:
+    __slots__ = ("ends", "later", "refused", "started_ms")
+
+    def __init__(self, started_ms: float, later: list[Participant]) -> None:
         self.started_ms = started_ms
         self.ends: dict[Participant, tuple[_Broker, _End]] = {}
+        self.later = later
         self.refused = False
 
 
@@ -128,15 +139,34 @@ class Finisher:
             await broker.link.close()
 
     def finish(self, transaction: Transaction) -> None:
-        """Tell the participants of a transaction whose decision is durable."""
+        """Tell the participants of a transaction whose decision is durable.
+
+        Of a commit subscriptions hear when its messages are in place: whoever gets what comes next
+        there writes behind them.
+        Source: PIP-31, TC Startup, the steps of committing; docs/design/groups.md.
+        """
         if self._stopped:
             return
-        now_ms = self._clock.monotonic_ms()
-        finishing = self._transactions[transaction.txn_id] = _Finishing(now_ms)
-        if not transaction.unfinished:
+        first = list(transaction.unfinished)
+        later: list[Participant] = []
+        if transaction.status is TxnStatus.COMMITTING:
+            later = [one for one in first if isinstance(one, SubscriptionName)]
+            if later and len(later) < len(first):
+                first = [one for one in first if not isinstance(one, SubscriptionName)]
+            else:
+                later = []
+        finishing = _Finishing(self._clock.monotonic_ms(), later)
+        self._transactions[transaction.txn_id] = finishing
+        if not first:
             self._finished(transaction, finishing)
             return
-        for participant in list(transaction.unfinished):
+        self._begin(transaction, finishing, first)
+
+    def _begin(
+        self, transaction: Transaction, finishing: _Finishing, participants: list[Participant]
+    ) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for participant in participants:
             broker = self._broker(self._address_of(participant))
             end = _End(transaction, participant)
             finishing.ends[participant] = broker, end
@@ -173,7 +203,12 @@ class Finisher:
         finishing = self._transactions[transaction.txn_id]
         del transaction.unfinished[end.participant]
         del finishing.ends[end.participant]
-        if not finishing.ends:
+        if finishing.ends:
+            return
+        if finishing.later:
+            later, finishing.later = finishing.later, []
+            self._begin(transaction, finishing, later)
+        else:
             self._finished(transaction, finishing)
 
     def refused(self, end: _End, error: common.ServerError) -> None:

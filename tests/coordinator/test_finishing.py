@@ -188,8 +188,10 @@ def test_an_incomplete_commit_waits_for_an_administrator() -> None:
         assert world.metric("incomplete_transactions") == 1
         description = await world.client.describe(txn_id)
         assert description.status == common.COMMITTING
+        # What was consumed for it stays pending until its messages are in place.
         assert [one.last_error for one in description.unfinished] == [
-            "TXN_INCOMPLETE: 2 of 3 messages"
+            "TXN_INCOMPLETE: 2 of 3 messages",
+            "",
         ]
         await world.settle(35)
         # Slowly: one attempt every ten seconds.
@@ -204,6 +206,32 @@ def test_an_incomplete_commit_waits_for_an_administrator() -> None:
         assert await world.client.status(txn_id) == common.COMMITTED
         assert world.metric("incomplete_transactions") == 0
         await world.client.ask(accept)
+        await world.close()
+
+    run(scenario())
+
+
+def test_what_was_consumed_ends_after_what_was_produced() -> None:
+    """docs/design/groups.md: whoever gets the next input writes behind this transaction."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.answer = lambda name, body: (
+            SILENCE if name == "end_txn_on_partition" and len(world.broker.received) < 10 else None
+        )
+        for action in (common.COMMIT, common.ABORT):
+            world.broker.received.clear()
+            txn_id = await world.client.new(P0)
+            await world.client.add(txn_id, S0)
+            await world.client.end(txn_id, action)
+            await world.settle()
+            told = [one for one in world.broker.names() if one.startswith("end_txn")]
+            if action == common.COMMIT:
+                assert told == ["end_txn_on_partition"]
+                await world.settle(60)
+                assert (txn_id, S0) in world.broker.ended
+            else:
+                assert told == ["end_txn_on_partition", "end_txn_on_subscription"]
         await world.close()
 
     run(scenario())
