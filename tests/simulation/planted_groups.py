@@ -15,12 +15,8 @@ from magnetar_broker.subscription import Subscription
 
 
 def zombie_acks_taken() -> AbstractContextManager[None]:
-    """Whoever is a member acknowledges where it likes (KIP-447)."""
-
-    def check_owner(self: Group, partition: Any, name: Any) -> None:
-        self.member(name)
-
-    return replaced(Group, "check_owner", check_owner)
+    """Nobody is asked for the generation of what it acknowledges (KIP-447)."""
+    return replaced(Ownership, "check", lambda self, member: None)
 
 
 def earlier_generations_ignored() -> AbstractContextManager[None]:
