@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import magnetar
-from benchmarks import memory, recovery, small_transactions, streams, tailing
+from benchmarks import memory, rebalance, recovery, small_transactions, streams, tailing
 from benchmarks.ceiling import measure as ceiling
 from benchmarks.plan import Plan
 from benchmarks.results import Result
@@ -93,6 +93,8 @@ def _begin(plan: Plan, client: Client, servers: Servers, workload: str) -> Async
         )
     if workload == "latency":
         return streams.measure_latency(client, seconds=plan.seconds)
+    if workload == "rebalance":
+        return rebalance.measure(client, servers.address)
     if workload == "consume":
         return _begin_consume(plan, client, servers)
     measure = {
