@@ -18,9 +18,9 @@ from magnetar.cluster import Cluster, TopicRoute
 from magnetar.config import ConsumerConfig, require
 from magnetar.consumer_base import Acknowledged, ConsumerBase
 from magnetar.dead_letters import DeadLetters
-from magnetar.group_member import Assigned, Instruction, Kept, Lost, Release, Revoked
 from magnetar.group_membership import GroupMembership
 from magnetar.interval_set import IntervalSet, Range
+from magnetar.member_state import Assigned, Instruction, Kept, Lost, Release, Revoked
 from magnetar.message import Message
 from magnetar.model import InitialPosition, SubscriptionType
 from magnetar.ownership import Ownership, Settling

@@ -1,6 +1,6 @@
 """Keeps a membership alive in the background: joins, sends heartbeats, leaves.
 
-What to do when, `group_member` decides; here are the commands and the waiting. A broker that is
+What to do when, `member_state` decides; here are the commands and the waiting. A broker that is
 away costs time and nothing else: it knows its members again when it comes back.
 Source: docs/design/groups.md, Members.
 """
@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from magnetar.connection import Connection
-from magnetar.group_member import Command, GroupMember, Instruction, Phase
 from magnetar.link_session import LinkSession
+from magnetar.member_state import Command, Instruction, MemberState, Phase
 from magnetar.pipeline import copy_error
 from magnetar.runtime import Runtime
 from magnetar_core.errors import (
@@ -56,7 +56,7 @@ class GroupMembership:
             follow: does what the group wants, without waiting for it.
             on_failed: the membership is over, for good.
         """
-        self.member = GroupMember(
+        self.member = MemberState(
             max_poll_interval_ms=max_poll_interval_ms, now_ms=runtime.now_ms()
         )
         self.failure: MagnetarError | None = None

@@ -102,7 +102,7 @@ class _Held:
     done: bool = False
 
 
-class GroupMember:
+class MemberState:
     """One member. Times are milliseconds of any clock that does not jump."""
 
     def __init__(self, *, max_poll_interval_ms: float, now_ms: float) -> None:

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from magnetar.group_member import (
+from magnetar.member_state import (
     Assigned,
     Command,
-    GroupMember,
     Instruction,
     Kept,
     Lost,
+    MemberState,
     Phase,
     Release,
     Revoked,
@@ -28,8 +28,8 @@ HELD = Settling(held=True, in_transactions=False)
 IN_TRANSACTION = Settling(held=True, in_transactions=True)
 
 
-def member(assigned: dict[PartitionName, int], generation: int = 1) -> GroupMember:
-    made = GroupMember(max_poll_interval_ms=1_000, now_ms=0)
+def member(assigned: dict[PartitionName, int], generation: int = 1) -> MemberState:
+    made = MemberState(max_poll_interval_ms=1_000, now_ms=0)
     assert made.next_command(0) is Command.JOIN
     made.sent(0)
     expected: list[Instruction] = [Assigned(one, since) for one, since in assigned.items()]
@@ -42,7 +42,7 @@ def member(assigned: dict[PartitionName, int], generation: int = 1) -> GroupMemb
 
 
 def answer(
-    one: GroupMember, generation: int, assigned: dict[PartitionName, int]
+    one: MemberState, generation: int, assigned: dict[PartitionName, int]
 ) -> list[Instruction]:
     instructions = one.answered(generation, 100, assigned, 0)
     one.check()
