@@ -13,7 +13,7 @@ from magnetar.cluster import ClusterInfo, Member
 from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
-from magnetar.errors import ClientClosed, CommitRefused, UsedAfterFork
+from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfterFork
 from magnetar.group_consumer import GroupConsumer
 from magnetar.group_model import (
     GroupDescription,
@@ -46,6 +46,7 @@ from magnetar.model import (
 )
 from magnetar.participants import TransactionPart
 from magnetar.places import TopicPartition, offsets
+from magnetar.processing import Output, ProcessSummary, process
 from magnetar.producer import Producer
 from magnetar.transaction import Transaction
 from magnetar.transactional_producer import TransactionalProducer
@@ -135,10 +136,13 @@ __all__ = [
     "OffsetReset",
     "OutOfRange",
     "OutcomeUnknown",
+    "Output",
     "PartitionDescription",
     "PartitionMoved",
     "PartitionName",
+    "PoisonMessage",
     "PreparedTxnState",
+    "ProcessSummary",
     "Producer",
     "ProducerConfig",
     "ProducerDescription",
@@ -181,4 +185,5 @@ __all__ = [
     "UsedAfterFork",
     "connect",
     "offsets",
+    "process",
 ]

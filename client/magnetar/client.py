@@ -370,18 +370,21 @@ class Client(Administration):
 
     def transactional_producer(
         self,
-        transactional_id: str,
+        transactional_id: str | None = None,
         *,
         two_phase_commit: bool = False,
         timeout_s: float | None = None,
     ) -> TransactionalProducer:
-        """A producer whose transactions outlive it; call its init() first.
+        """A producer with one transaction at a time; call its init() or init_transactions() first.
 
         Args:
+            transactional_id: its transactions outlive it, and whoever comes with the same id takes
+                its place. None: a group's consumer alone says what counts, and nobody is fenced
+                by name; any coordinator that is alive takes each transaction.
             two_phase_commit: its transactions never expire; the coordinator has to allow it.
             timeout_s: until the coordinator aborts one; not with two_phase_commit.
         Raises:
-            InvalidArgument: a timeout with two_phase_commit.
+            InvalidArgument: two_phase_commit with a timeout, or without a transactional id.
         """
         self._require_open()
         return TransactionalProducer(

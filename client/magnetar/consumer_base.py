@@ -38,7 +38,7 @@ class ConsumerBase:
         dead_letters: DeadLetters | None,
     ) -> None:
         self.subscription = subscription
-        self._runtime = runtime
+        self.runtime = self._runtime = runtime
         self._type = subscription_type
         self._dead_letters = dead_letters
         self._closed = False
@@ -92,7 +92,7 @@ class ConsumerBase:
             return []
         finally:
             self._receive_ends()
-        return [first, *self._take_ready(max_messages - len(first))]
+        return [first, *self.take_ready(max_messages - len(first))]
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self
@@ -269,8 +269,8 @@ class ConsumerBase:
             self._changed.clear()
             await self._changed.wait()
 
-    def _take_ready(self, count_max: int) -> list[MessageColumns]:
-        """What is there besides what was taken already, and no more than so many messages."""
+    def take_ready(self, count_max: int) -> list[MessageColumns]:
+        """What is there now, no more than so many messages; belongs to the last receive."""
         pieces: list[MessageColumns] = []
         while count_max > 0:
             try:

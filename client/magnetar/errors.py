@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from magnetar_core.errors import MagnetarError, TxnError
+
+if TYPE_CHECKING:
+    from magnetar.message import Message
 
 
 class CommitRefused(TxnError):
@@ -24,3 +29,24 @@ class UsedAfterFork(MagnetarError, RuntimeError):
     """A blocking client does not survive a fork. No effect; connect again in the child process."""
 
     grpc_status = "FAILED_PRECONDITION"
+
+
+class PoisonMessage(MagnetarError):
+    """A message that cannot be transformed. Nothing of its batch counts; `__cause__` says why.
+
+    Correct the program, or give it a topic for dead letters.
+
+    Attributes:
+        poison: the message.
+    """
+
+    grpc_status = "FAILED_PRECONDITION"
+
+    def __init__(self, poison: Message, attempts: int) -> None:
+        super().__init__(
+            f"{poison!r} could not be transformed in {attempts} attempts; nothing of its batch"
+            " counts",
+            topic=poison.topic,
+            message_id=poison.message_id,
+        )
+        self.poison = poison

@@ -267,7 +267,9 @@ class GroupConsumer(ConsumerBase):
     def redeliver(self) -> None:
         """Have all delivered again, in order, that was received and not acknowledged.
 
-        What the application has of it is void. Cursors stay where they are.
+        What the application has of it is void; cursors stay where they are. To be called when a
+        batch was dropped, as after an abort: what it acknowledged in the transaction comes again in
+        any case, the rest of it does not.
         """
         self._require_usable()
         for receiver in self._order:

@@ -1,11 +1,14 @@
-"""A producer whose transactions outlive it: for two-phase commit with another system.
+"""A producer that has one transaction at a time, and may outlive it.
 
-Source: KIP-939, KafkaProducer API Changes; docs/design/two_phase_commit.md.
+With a transactional id its transactions survive it, as two-phase commit with another system needs;
+bound to a group's consumer, it consumes and produces exactly once.
+Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/two_phase_commit.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -13,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from magnetar.identity import PreparedTxnState, ProducerIdentity
 from magnetar.message import Message
 from magnetar.model import TxnSend
-from magnetar_core.errors import InvalidArgument, InvalidTxnState, ProducerFenced
+from magnetar_core.errors import (
+    InvalidArgument,
+    InvalidTxnState,
+    LogUnavailable,
+    OutcomeUnknown,
+    ProducerFenced,
+)
 from magnetar_core.ids import MessageId, TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
 
@@ -21,18 +30,25 @@ if TYPE_CHECKING:
     from magnetar.client import Client
     from magnetar.connection import Connection
     from magnetar.consumer import Consumer
+    from magnetar.group_consumer import GroupConsumer
+    from magnetar.places import TopicPartition
     from magnetar.producer import Producer
     from magnetar.transaction import Transaction
 
 
-class _State(Enum):
-    """By name what may be called."""
+log = logging.getLogger("magnetar")
 
-    NEW = "init"
+TIMEOUT_S_DEFAULT = 60.0
+
+
+class _State(Enum):
+    """By name what may be called. init_transactions() may be, in all but the last."""
+
+    NEW = "init, init_transactions"
     READY = "begin, init"
-    OPEN = "send, acknowledge, prepare, commit, abort"
+    OPEN = "send, acknowledge, send_offsets_to_transaction, prepare, commit, abort"
     PREPARED = "commit, abort, complete"
-    FENCED = "nothing: another instance has taken over"
+    FENCED = "init_transactions: another instance has taken over"
     CLOSED = "nothing: it is closed"
 
 
@@ -42,22 +58,28 @@ class TransactionalProducer:
     def __init__(
         self,
         client: Client,
-        transactional_id: str,
+        transactional_id: str | None,
         *,
         two_phase_commit: bool,
         timeout_s: float | None,
     ) -> None:
+        if two_phase_commit and not transactional_id:
+            raise InvalidArgument("two-phase commit needs a transactional id, to find it again")
+        if transactional_id == "":
+            raise InvalidArgument("a transactional id has at least one character")
         if two_phase_commit and timeout_s is not None:
             raise InvalidArgument(
                 "with two-phase commit a transaction never expires: leave timeout_s out"
             )
         self.transactional_id = transactional_id
         self.two_phase_commit = two_phase_commit
-        self._client = client
+        self.client = self._client = client
         self._timeout_s = timeout_s
-        self._state = _State.NEW
+        # Without an id there is nothing to take over.
+        self._state = _State.NEW if transactional_id else _State.READY
         self._coordinator: Connection | None = None
-        self._identity = ProducerIdentity(transactional_id, -1, -1)
+        self._identity = ProducerIdentity(transactional_id or "", -1, -1)
+        self._consumer: GroupConsumer | None = None
         self._transaction: Transaction | None = None
         # Of what is prepared, here or by the instance before.
         self._prepared = PreparedTxnState()
@@ -86,18 +108,57 @@ class TransactionalProducer:
         Source: KIP-939, initTransactions.
         """
         self._require("init", _State.NEW, _State.READY)
-        self._coordinator = await self._client.coordinator_for(self.transactional_id)
+        if self.transactional_id is None:
+            raise InvalidTxnState("init() needs a transactional id; without one, just begin()")
+        return await self._init(self.transactional_id, keep_prepared=keep_prepared)
+
+    async def init_transactions(self, consumer: GroupConsumer) -> None:
+        """Consume from this consumer, in transactions that its group fences.
+
+        Waits until the consumer is a member of its group. May be called again at any time: what is
+        open is aborted, and whoever took the transactional id over is fenced in its turn. It has to
+        be after ProducerFenced.
+
+        Raises:
+            FencedInstance: a newer member has the consumer's instance id.
+            TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
+        Source: KIP-447, initTransactions.
+        """
+        if self._state is _State.CLOSED:
+            self._require("init_transactions")
+        self._consumer = consumer
+        await consumer.joined()
+        await self._abandon()
+        if self.transactional_id is not None:
+            await self._init(self.transactional_id, keep_prepared=False)
+        self._prepared = PreparedTxnState()
+        self._state = _State.READY
+
+    async def _abandon(self) -> None:
+        """Abort what is open, as far as that is possible."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        try:
+            await transaction.abort()
+        except (InvalidTxnState, ProducerFenced) as error:
+            # It was committed after all, or somebody else has ended it.
+            log.info("%r was not aborted: %s", transaction, error)
+        except (OutcomeUnknown, LogUnavailable) as error:
+            # With an id, taking it over ends it; without, the coordinator does, in time.
+            log.info("%r is left to its coordinator: %s", transaction, error)
+
+    async def _init(self, transactional_id: str, *, keep_prepared: bool) -> PreparedTxnState:
+        self._coordinator = await self._client.coordinator_for(transactional_id)
         reply: transaction_pb2.CommandInitProducerResponse = await self._coordinator.request(
             transaction_pb2.CommandInitProducer(
-                transactional_id=self.transactional_id,
+                transactional_id=transactional_id,
                 txn_timeout_ms=int((self._timeout_s or 0) * 1000),
                 enable_2pc=self.two_phase_commit,
                 keep_prepared=keep_prepared,
             )
         )
-        self._identity = ProducerIdentity(
-            self.transactional_id, reply.producer_id, reply.producer_epoch
-        )
+        self._identity = ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)
         if not reply.HasField("ongoing_txn_id"):
             self._prepared = PreparedTxnState()
             # Nothing to complete; what is completed all the same is nothing.
@@ -114,6 +175,12 @@ class TransactionalProducer:
     async def begin(self) -> None:
         """Open a transaction. Raises: ProducerFenced; InvalidTxnState, when one is open."""
         self._require("begin", _State.READY)
+        if self.transactional_id is None:
+            self._transaction = await self._client.begin_transaction(
+                TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
+            )
+            self._state = _State.OPEN
+            return
         assert self._coordinator is not None
         with self._fencing():
             self._transaction = await self._client.begin_as(
@@ -141,10 +208,30 @@ class TransactionalProducer:
         producer = await self._producer(topic)
         await producer.enqueue(value, key, txn=self._transaction, **options)
 
-    async def acknowledge(self, consumer: Consumer, messages: Iterable[Message]) -> None:
+    async def acknowledge(
+        self, consumer: Consumer | GroupConsumer, messages: Iterable[Message]
+    ) -> None:
         """Acknowledge messages in the transaction."""
         self._require("acknowledge", _State.OPEN)
         await consumer.ack_many(messages, txn=self._transaction)
+
+    async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Acknowledge in the transaction all that the consumer was given below these offsets.
+
+        Args:
+            offsets: for each partition that of the next message to process; magnetar.offsets()
+                gives them for a batch.
+        Raises:
+            InvalidTxnState: nothing is open, or init_transactions() was not called.
+            IllegalGeneration: the consumer lost a partition. Abort, drop the batch, go on.
+            InvalidArgument: beyond what the consumer was given. No effect.
+            TransactionConflict: it is acknowledged already. Abort.
+        Source: KIP-447, sendOffsetsToTransaction.
+        """
+        self._require("send_offsets_to_transaction", _State.OPEN)
+        if self._consumer is None:
+            raise InvalidTxnState("call init_transactions(consumer) first")
+        await self._consumer.ack_offsets(offsets, txn=self._transaction)
 
     async def prepare(self) -> PreparedTxnState:
         """Flush. From now on only commit, abort and complete are allowed.
@@ -271,9 +358,14 @@ class TransactionalProducer:
     def _require(self, call: str, *states: _State) -> None:
         if self._state not in states:
             raise InvalidTxnState(
-                f"{call}() is not possible while {self.transactional_id!r} is"
+                f"{call}() is not possible while {self._name} is"
                 f" {self._state.name}; allowed: {self._state.value}"
             )
+
+    @property
+    def _name(self) -> str:
+        """For people."""
+        return repr(self.transactional_id) if self.transactional_id else "this producer"
 
     @contextmanager
     def _fencing(self) -> Iterator[None]:

@@ -436,7 +436,7 @@ def test_unknown_topics_and_silent_brokers_are_told_at_the_beginning() -> None:
         with pytest.raises(LogUnavailable):
             await join(client)
 
-    run(test, dataclasses.replace(FAST, operation_timeout_ms=50))
+    run(test, dataclasses.replace(FAST, operation_timeout_ms=300))
 
 
 def test_offsets_acknowledge_all_that_was_given_below_them() -> None:

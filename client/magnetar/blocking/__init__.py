@@ -6,7 +6,17 @@ Objects may be used from several threads.
 """
 
 from magnetar.blocking.client import Client, connect
+from magnetar.blocking.groups import GroupConsumer, process
 from magnetar.blocking.messaging import Consumer, Producer
 from magnetar.blocking.transactions import Transaction, TransactionalProducer
 
-__all__ = ["Client", "Consumer", "Producer", "Transaction", "TransactionalProducer", "connect"]
+__all__ = [
+    "Client",
+    "Consumer",
+    "GroupConsumer",
+    "Producer",
+    "Transaction",
+    "TransactionalProducer",
+    "connect",
+    "process",
+]

@@ -7,6 +7,7 @@ from random import Random
 
 import magnetar
 from magnetar import client as asyncio_client
+from magnetar.blocking.groups import GroupConsumer, OnPartitions, on_a_thread
 from magnetar.blocking.loop_thread import Closing, LoopThread
 from magnetar.blocking.messaging import Consumer, Producer
 from magnetar.blocking.transactions import Transaction, TransactionalProducer
@@ -101,6 +102,54 @@ class Client(Closing):
         )
         return Consumer(self._loop, inner)
 
+    def consumer_group(
+        self,
+        group: str,
+        topics: str | Sequence[str] | None = None,
+        pattern: str | None = None,
+        *,
+        instance_id: str = "",
+        session_timeout_s: float | None = None,
+        rebalance_timeout_s: float | None = None,
+        max_poll_interval_s: float = 300.0,
+        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        allow_two_phase_commit: bool = False,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+        receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
+        ack_linger_ms: float | None = None,
+        nack_delay_ms: float | None = None,
+        nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
+    ) -> GroupConsumer:
+        inner = self._loop.wait(
+            self.inner.consumer_group(
+                group,
+                topics,
+                pattern,
+                instance_id=instance_id,
+                session_timeout_s=session_timeout_s,
+                rebalance_timeout_s=rebalance_timeout_s,
+                max_poll_interval_s=max_poll_interval_s,
+                initial_position=initial_position,
+                allow_two_phase_commit=allow_two_phase_commit,
+                on_assigned=on_a_thread(on_assigned),
+                on_revoked=on_a_thread(on_revoked),
+                on_lost=on_a_thread(on_lost),
+                receiver_queue_messages=receiver_queue_messages,
+                receiver_queue_bytes=receiver_queue_bytes,
+                message_bytes_max=message_bytes_max,
+                ack_linger_ms=ack_linger_ms,
+                nack_delay_ms=nack_delay_ms,
+                nack_delay_ms_max=nack_delay_ms_max,
+                dead_letter=dead_letter,
+            )
+        )
+        return GroupConsumer(self._loop, inner)
+
     def begin_transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
         inner = self._loop.wait(self.inner.begin_transaction(timeout_s, lazy=lazy))
         return Transaction(self._loop, inner)
@@ -118,7 +167,7 @@ class Client(Closing):
 
     def transactional_producer(
         self,
-        transactional_id: str,
+        transactional_id: str | None = None,
         *,
         two_phase_commit: bool = False,
         timeout_s: float | None = None,

@@ -45,6 +45,10 @@ class LoopThread:
 
         return self.wait(work())
 
+    def post(self, function: Callable[[], object]) -> None:
+        """Have something called on the loop, without waiting; from a signal handler too."""
+        self._loop.call_soon_threadsafe(function)
+
     def check(self, otherwise: Callable[[], None] = lambda: None) -> None:
         if os.getpid() != self._pid:
             otherwise()

@@ -114,11 +114,74 @@ class Producer(Closing):
         self._loop.wait(self.inner.close())
 
 
-class Consumer(Closing):
-    """See magnetar.Consumer. Iterating gives messages until the consumer is closed."""
+class Receiving(Closing):
+    """What every consumer does, however it comes by its partitions; see magnetar.Consumer.
+
+    Iterating gives messages until the consumer is closed.
+    """
+
+    def __init__(self, loop: LoopThread, inner: magnetar.Consumer | magnetar.GroupConsumer) -> None:
+        self.loop = self._loop = loop
+        self._receiving = inner
+
+    def receive(self, timeout_s: float | None = None) -> Message:
+        return self._loop.wait(self._receiving.receive(timeout_s))
+
+    def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        return self._loop.wait(self._receiving.receive_batch(max_messages, timeout_s))
+
+    def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        return self._loop.wait(self._receiving.receive_columns(max_messages, timeout_s))
+
+    def __iter__(self) -> Iterator[Message]:
+        while True:
+            try:
+                message = self.receive()
+            except ClientClosed:
+                return
+            yield message
+
+    def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+        self._loop.wait(self._receiving.ack(message, txn=inner_of(txn)))
+
+    def ack_many(
+        self, messages: Iterable[Acknowledged] | MessageColumns, *, txn: Transaction | None = None
+    ) -> None:
+        self._loop.wait(self._receiving.ack_many(messages, txn=inner_of(txn)))
+
+    def ack_nowait(
+        self,
+        messages: Acknowledged | Iterable[Acknowledged] | MessageColumns,
+        *,
+        txn: Transaction | None = None,
+    ) -> None:
+        self._loop.call(lambda: self._receiving.ack_nowait(messages, txn=inner_of(txn)))
+
+    def ack_cumulative(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
+        self._loop.wait(self._receiving.ack_cumulative(message, txn=inner_of(txn)))
+
+    def flush_acks(self) -> None:
+        self._loop.wait(self._receiving.flush_acks())
+
+    def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
+        self._loop.call(lambda: self._receiving.nack(message, delay_s=delay_s))
+
+    def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
+        self._loop.call(lambda: self._receiving.nack_many(messages, delay_s=delay_s))
+
+    def close(self) -> None:
+        self._loop.wait(self._receiving.close())
+
+
+class Consumer(Receiving):
+    """See magnetar.Consumer."""
 
     def __init__(self, loop: LoopThread, inner: magnetar.Consumer) -> None:
-        self._loop = loop
+        super().__init__(loop, inner)
         self.inner = inner
 
     @property
@@ -136,55 +199,6 @@ class Consumer(Closing):
     @property
     def active_partitions(self) -> tuple[int, ...]:
         return self.inner.active_partitions
-
-    def receive(self, timeout_s: float | None = None) -> Message:
-        return self._loop.wait(self.inner.receive(timeout_s))
-
-    def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
-
-    def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
-
-    def __iter__(self) -> Iterator[Message]:
-        while True:
-            try:
-                message = self.receive()
-            except ClientClosed:
-                return
-            yield message
-
-    def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
-        self._loop.wait(self.inner.ack(message, txn=inner_of(txn)))
-
-    def ack_many(
-        self, messages: Iterable[Acknowledged] | MessageColumns, *, txn: Transaction | None = None
-    ) -> None:
-        self._loop.wait(self.inner.ack_many(messages, txn=inner_of(txn)))
-
-    def ack_nowait(
-        self,
-        messages: Acknowledged | Iterable[Acknowledged] | MessageColumns,
-        *,
-        txn: Transaction | None = None,
-    ) -> None:
-        self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
-
-    def ack_cumulative(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
-        self._loop.wait(self.inner.ack_cumulative(message, txn=inner_of(txn)))
-
-    def flush_acks(self) -> None:
-        self._loop.wait(self.inner.flush_acks())
-
-    def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
-        self._loop.call(lambda: self.inner.nack(message, delay_s=delay_s))
-
-    def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
-        self._loop.call(lambda: self.inner.nack_many(messages, delay_s=delay_s))
 
     def seek(
         self,
@@ -204,6 +218,3 @@ class Consumer(Closing):
                 partition=partition,
             )
         )
-
-    def close(self) -> None:
-        self._loop.wait(self.inner.close())

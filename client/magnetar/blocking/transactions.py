@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,9 +15,11 @@ from magnetar.model import (
     TxnSend,
 )
 from magnetar.participants import TransactionPart
+from magnetar.places import TopicPartition
 from magnetar_core.ids import MessageId, TxnID
 
 if TYPE_CHECKING:
+    from magnetar.blocking.groups import GroupConsumer
     from magnetar.blocking.messaging import Consumer
 
 
@@ -69,7 +71,7 @@ class TransactionalProducer(Closing):
         self.inner = inner
 
     @property
-    def transactional_id(self) -> str:
+    def transactional_id(self) -> str | None:
         return self.inner.transactional_id
 
     @property
@@ -90,7 +92,13 @@ class TransactionalProducer(Closing):
     def enqueue(self, topic: str, value: bytes, key: bytes | None = None, **options: Any) -> None:
         self._loop.wait(self.inner.enqueue(topic, value, key, **options))
 
-    def acknowledge(self, consumer: Consumer, messages: Iterable[Message]) -> None:
+    def init_transactions(self, consumer: GroupConsumer) -> None:
+        self._loop.wait(self.inner.init_transactions(consumer.inner))
+
+    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._loop.wait(self.inner.send_offsets_to_transaction(offsets))
+
+    def acknowledge(self, consumer: Consumer | GroupConsumer, messages: Iterable[Message]) -> None:
         self._loop.wait(self.inner.acknowledge(consumer.inner, messages))
 
     def prepare(self) -> PreparedTxnState:

@@ -128,7 +128,7 @@ class DualWriter(Generic[Store]):
         identity = self._producer.identity
         self._owner = f"{identity.producer_id}/{identity.producer_epoch}"
         self._on_step(Step.READ_STATE)
-        return self._complete(self._store.claim(self._producer.transactional_id, self._owner))
+        return self._complete(self._store.claim(identity.transactional_id, self._owner))
 
     @contextmanager
     def unit(self) -> Iterator[Unit[Store]]:
@@ -164,14 +164,14 @@ class DualWriter(Generic[Store]):
             # It may have committed: what it holds decides.
             self._store.rollback()
             self._on_step(Step.READ_STATE)
-            self._complete(self._store.read(self._producer.transactional_id))
+            self._complete(self._store.read(self._producer.identity.transactional_id))
             raise
         self._on_step(Step.COMMIT)
         self._producer.commit()
         self._is_ready = True
 
     def _write_state(self, prepared: PreparedTxnState) -> None:
-        transactional_id = self._producer.transactional_id
+        transactional_id = self._producer.identity.transactional_id
         if not self._store.write(transactional_id, self._owner, str(prepared)):
             raise ProducerFenced(
                 f"another instance has claimed {transactional_id!r} in the database: this one must"
