@@ -62,7 +62,6 @@ async def run(arguments: argparse.Namespace) -> None:
             except BATCH_IS_VOID as error:
                 print(f"comes again: {error}", file=sys.stderr)
                 await producer.init_transactions(consumer)
-                consumer.redeliver()
 
 
 def main() -> None:

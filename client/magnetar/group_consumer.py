@@ -269,11 +269,12 @@ class GroupConsumer(ConsumerBase):
 
         What the application has of it is void; cursors stay where they are. To be called when a
         batch was dropped, as after an abort: what it acknowledged in the transaction comes again in
-        any case, the rest of it does not.
+        any case, the rest of it does not. TransactionalProducer.init_transactions() does it.
         """
         self._require_usable()
         for receiver in self._order:
-            receiver.reset()
+            if any(receiver.settling):
+                receiver.reset()
 
     async def flush_acks(self) -> None:
         """Wait until all plain acks are confirmed.

@@ -330,7 +330,6 @@ class _Processing:
                 log.info("initialising transactions again: %s", error)
                 if await self._stops_within(backoff.next_ms() / 1000):
                     return
-        self._consumer.redeliver()
 
     async def _abort(self) -> None:
         """Until it is known, so that the inputs are free again; their owner waits for that."""

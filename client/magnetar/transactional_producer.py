@@ -116,8 +116,9 @@ class TransactionalProducer:
         """Consume from this consumer, in transactions that its group fences.
 
         Waits until the consumer is a member of its group. May be called again at any time: what is
-        open is aborted, and whoever took the transactional id over is fenced in its turn. It has to
-        be after ProducerFenced.
+        open is aborted, whoever took the transactional id over is fenced in its turn, and what the
+        consumer was given and has not acknowledged comes again, in order. So it is what to do
+        after a batch failed; after ProducerFenced it has to be done.
 
         Raises:
             FencedInstance: a newer member has the consumer's instance id.
@@ -133,6 +134,7 @@ class TransactionalProducer:
             await self._init(self.transactional_id, keep_prepared=False)
         self._prepared = PreparedTxnState()
         self._state = _State.READY
+        consumer.redeliver()
 
     async def _abandon(self) -> None:
         """Abort what is open, as far as that is possible."""

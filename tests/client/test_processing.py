@@ -98,10 +98,13 @@ def test_offsets_need_a_consumer_and_an_open_transaction() -> None:
         consumer = await join(client)
         await gather(consumer, 3)
         await producer.init_transactions(consumer)
+        # What was given before is void, and comes again.
+        messages = await gather(consumer, 6)
         await producer.begin()
         with pytest.raises(InvalidArgument, match="beyond"):
-            await producer.send_offsets_to_transaction({consumer.assignment[0]: 99})
+            await producer.send_offsets_to_transaction({P0: 99})
         # That said nothing about what else is in the transaction.
+        await producer.send_offsets_to_transaction(offsets(messages))
         await producer.commit()
         await producer.begin()
         with pytest.raises(IllegalGeneration):
