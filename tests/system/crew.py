@@ -25,6 +25,7 @@ WORKERS = 8
 WORKERS_MAX = 10
 # Longer than the session: others have taken over when it goes on.
 PAUSE_S = 2 * SESSION_TIMEOUT_S
+CATCHES_MAX = 200
 FAULTS = ("kill", "pause", "add", "remove", "broker")
 
 
@@ -90,8 +91,8 @@ class Crew:
             worker.process.wait()
             self.hire(worker.instance_id)
         elif fault == "pause":
+            await self._catch(worker)
             pause = Pause(worker.log, time.monotonic())
-            worker.process.send_signal(signal.SIGSTOP)
             await asyncio.sleep(PAUSE_S)
             pause.to_s = time.monotonic()
             worker.process.send_signal(signal.SIGCONT)
@@ -107,6 +108,17 @@ class Crew:
             self._servers.kill(BROKER)
             await asyncio.sleep(self._random.uniform(0.0, 0.5))
             self._servers.start(BROKER)
+
+    async def _catch(self, worker: Worker) -> None:
+        """Stop a worker in the middle of a batch, before it has asked for its commit."""
+        for _ in range(CATCHES_MAX):
+            worker.process.send_signal(signal.SIGSTOP)
+            lines = worker.log.read_text().splitlines() if worker.log.exists() else []
+            if lines and json.loads(lines[-1])["what"] == "begin":
+                return
+            worker.process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(self._random.uniform(0.001, 0.02))
+        worker.process.send_signal(signal.SIGSTOP)
 
     async def dismiss_all(self) -> None:
         """Every worker stops in order."""
@@ -182,8 +194,7 @@ async def story(
     random.shuffle(plan)
     for fault in plan:
         await asyncio.sleep(random.uniform(0.2, 0.8))
-        await crew.strike(fault)
-        await orders.send(portion)
+        await asyncio.gather(orders.send(portion), crew.strike(fault))
     await _consumed(client)
     seconds = time.monotonic() - began_s
     await crew.dismiss_all()
