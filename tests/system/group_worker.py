@@ -34,9 +34,10 @@ class Log:
         self._file.write(json.dumps({"at_s": time.monotonic(), "what": what, **details}) + "\n")
 
 
-async def main(address: str, log: Log, instance_id: str) -> None:
+async def main(address: str, path: Path, instance_id: str) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    log = Log(path)
     async with await magnetar.connect(address) as client:
         consumer = await client.consumer_group(
             GROUP,
@@ -80,4 +81,4 @@ async def one_batch(
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Log(Path(sys.argv[2])), sys.argv[3]))
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))
