@@ -290,14 +290,14 @@ class ConsumerBase:
         for step in range(len(order)):
             at = (self._turn + step) % len(order)
             receiver = order[at]
-            while receiver.ready:
-                columns = receiver.take(count_max)
+            while receiver.queue.ready:
+                columns = receiver.queue.take(count_max)
                 if self._dead_letters is not None and self._dead_letters.concerns(columns):
                     self._give_up(receiver, columns, self._dead_letters)
                     continue
                 # It keeps its turn until its batch is used up.
-                batch_is_used_up = not receiver.ready or (
-                    receiver.ready[0].batch is not columns.batch
+                batch_is_used_up = not receiver.queue.ready or (
+                    receiver.queue.ready[0].batch is not columns.batch
                 )
                 self._turn = at + 1 if batch_is_used_up else at
                 return columns
@@ -327,7 +327,7 @@ class ConsumerBase:
         offset = message_id.offset
         if isinstance(message, Message):
             return receiver, offset, message.last_offset
-        return receiver, offset, receiver.last_offset_of(offset)
+        return receiver, offset, receiver.queue.last_offset_of(offset)
 
     def _place_for(self, message: Acknowledged, txn: Transaction | None) -> Place:
         """As _place. Where the partition was given away, the transaction has failed."""

@@ -208,7 +208,7 @@ class GroupConsumer(ConsumerBase):
             except IllegalGeneration as error:
                 self._fail(txn, error)
                 raise
-            receiver.check_given(offset)
+            receiver.queue.check_given(offset)
             number = None if txn is None else txn.number
             holdings = receiver.holdings
             ranges = IntervalSet(holdings.given_up_to(offset - 1, number) if offset else ())
@@ -231,7 +231,7 @@ class GroupConsumer(ConsumerBase):
         meant = receiver.number
         if isinstance(offsets, Offsets):
             meant = offsets.receivers[place]
-        if receiver.given_end is None or meant != receiver.number:
+        if receiver.queue.given_end is None or meant != receiver.number:
             raise IllegalGeneration(f"{place} was assigned again since its messages were received")
         return receiver
 

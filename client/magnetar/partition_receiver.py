@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
-from magnetar.assembly import Assembly
 from magnetar.cluster import TopicRoute
 from magnetar.config import ConsumerConfig
 from magnetar.connection import Connection
 from magnetar.delayed_nacks import DelayedNacks
 from magnetar.errors import ClientClosed
 from magnetar.holdings import Holdings
-from magnetar.interval_set import IntervalSet, Range
+from magnetar.interval_set import Range
 from magnetar.link_session import LinkSession, Result
-from magnetar.message import BatchCursor, MessageColumns, ReceivedBatch
 from magnetar.model import InitialPosition, SubscriptionType
 from magnetar.ownership import LOSSES, Ownership, Settling
-from magnetar.permits import Permits
+from magnetar.receive_queue import ReceiveQueue
 from magnetar.runtime import Runtime
-from magnetar_core.batch import part_of
 from magnetar_core.errors import (
-    InvalidArgument,
     LogUnavailable,
     MagnetarError,
     OutOfRange,
@@ -44,8 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("magnetar")
 
-# Messages that came in parts and can be acknowledged by their MessageId alone.
-ASSEMBLED_NOTED_MAX = 10_000
 # Transactions that do not count, and whose ends may not have reached the broker.
 AFTER_NOTED_MAX = 100
 
@@ -83,12 +76,9 @@ class PartitionReceiver:
         self.waiting = False
         # A group wants it back: nothing more is taken from it.
         self.stopped = False
-        # One past the last message that the application was given; None before the first.
-        self.given_end: int | None = None
         self.failure: MagnetarError | None = None
         # Raised when the cursor moved, and all that was delivered before became void.
         self.resets = 0
-        self.ready: deque[BatchCursor] = deque()
         self._runtime = runtime
         self._route = route
         self._consumer_id = consumer_id
@@ -104,10 +94,9 @@ class PartitionReceiver:
         self._detached = asyncio.Event()
         # What the broker says that attaching again will not help against.
         self._closed_by: MagnetarError | None = None
-        self._permits = Permits(config, self._flow)
-        self._assembly = Assembly(config.message_bytes_max)
-        # Messages that came in parts: the last offset of each by its first, newest last.
-        self._assembled: dict[int, int] = {}
+        self.queue = ReceiveQueue(
+            self.name, self.number, config, self.holdings, flow=self._flow, give_back=self.nack
+        )
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started.add_done_callback(_retrieve)
@@ -159,42 +148,6 @@ class PartitionReceiver:
                 f"no broker took the subscription {self.name} within {timeout_ms:.0f} ms"
             ) from None
 
-    def take(self, count_max: int) -> MessageColumns:
-        """Hand out messages that lie side by side; there must be some.
-
-        Raises:
-            ChecksumMismatch, InvalidArgument: the batch is damaged; it is asked for again.
-        """
-        cursor = self.ready[0]
-        try:
-            _ = cursor.batch.columns
-        except MagnetarError:
-            self.ready.popleft()
-            self._give_back_damaged(cursor)
-            raise
-        taken = cursor.take(count_max)
-        self.holdings.hand_out(taken.first_offset, taken.last_offset)
-        self.given_end = max(self.given_end or 0, taken.last_offset + 1)
-        self._permits.use(len(taken) * cursor.batch.permits)
-        if not cursor.ranges:
-            self.ready.popleft()
-            self._permits.use_bytes(cursor.batch)
-        return taken
-
-    def check_given(self, offset: int) -> None:
-        """Raises: InvalidArgument, when this was not given all below it, or it cuts a message."""
-        if self.given_end is None or offset > self.given_end:
-            raise InvalidArgument(
-                f"{offset} is beyond what was received of {self.name}, which ends at"
-                f" {self.given_end}"
-            )
-        if any(first < offset <= last for first, last in self._assembled.items()):
-            raise InvalidArgument(f"{offset} is inside of a message of {self.name}")
-
-    def last_offset_of(self, offset: int) -> int:
-        """Of the message that begins there."""
-        return self._assembled.get(offset, offset)
-
     def check_ledger(self, ledger_id: int) -> None:
         """Raises: OutOfRange for a message of another incarnation of the log."""
         if ledger_id and self.ledger_id and ledger_id != self.ledger_id:
@@ -203,17 +156,17 @@ class PartitionReceiver:
             )
 
     def ack_nowait(self, ranges: Sequence[Range]) -> None:
-        self._claim(ranges)
+        self.queue.claim(ranges)
         self.holdings.ack_begins(ranges)
         self.acks.add(ranges)
 
     async def ack(self, ranges: Sequence[Range]) -> None:
-        self._claim(ranges)
+        self.queue.claim(ranges)
         self.holdings.ack_begins(ranges)
         await self.acks.acknowledge(ranges)
 
     async def ack_up_to(self, offset: int) -> None:
-        self._claim([(0, offset)])
+        self.queue.claim([(0, offset)])
         ranges = self.holdings.held_up_to(offset)
         self.holdings.ack_begins(ranges)
         await self.acks.acknowledge_up_to(offset, ranges)
@@ -231,7 +184,7 @@ class PartitionReceiver:
         if acks is None:
             acks = self._enroll(txn)
         receipt = acks.add(ranges, cumulative=cumulative, ledger_id=self.ledger_id)
-        self._claim(ranges)
+        self.queue.claim(ranges)
         self.holdings.ack_in_transaction(txn.number, ranges)
         return receipt
 
@@ -256,7 +209,7 @@ class PartitionReceiver:
                 self._note_after(acks)
         self.holdings.reset()
         self._nacks.clear()
-        self.given_end = None
+        self.queue.given_end = None
         self._detach()
 
     @property
@@ -267,7 +220,7 @@ class PartitionReceiver:
     def stop(self) -> None:
         """Take nothing more: what was not handed out goes to whoever comes next."""
         self.stopped = True
-        self._forget_queue()
+        self.queue.clear()
 
     def resume(self) -> None:
         """Go on after all: what was not handed out comes again."""
@@ -313,7 +266,7 @@ class PartitionReceiver:
         self._connection.unregister(self._consumer_id, self.name.partition)
         self._nacks.clear()
         self._attached = None
-        self.ready.clear()
+        self.queue.ready.clear()
         if not self._started.done():
             self._started.set_exception(error)
         self._on_change()
@@ -364,7 +317,7 @@ class PartitionReceiver:
 
     async def _attach(self, session: LinkSession) -> None:
         """Subscribe on this link. Whatever an earlier attachment still brings is ignored."""
-        self._forget_queue()
+        self.queue.clear()
         self._attach_epoch += 1
         reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -396,7 +349,9 @@ class PartitionReceiver:
     def _on_subscribed(
         self, session: LinkSession, reply: broker_pb2.CommandSubscribeResponse
     ) -> None:
-        if self._closing:
+        if self._closing or self.failure is not None:
+            # It was asked for before that.
+            session.request(self._close_command(), lambda _: None)
             return
         if self.ledger_id and reply.ledger_id != self.ledger_id:
             self.resets += 1
@@ -407,7 +362,7 @@ class PartitionReceiver:
         self._attached = session
         session.on_close(lambda: self._on_session_closed(session))
         if not self.stopped:
-            self._permits.begin()
+            self.queue.begin()
 
     def _on_session_closed(self, session: LinkSession) -> None:
         if session is self._attached:
@@ -416,13 +371,8 @@ class PartitionReceiver:
     def _detach(self) -> None:
         self._attached = None
         self.active = False
-        self._forget_queue()
+        self.queue.clear()
         self._detached.set()
-
-    def _forget_queue(self) -> None:
-        self.ready.clear()
-        self._assembly.clear()
-        self.holdings.detach()
 
     def _move(self) -> None:
         self._route.refresh_soon()
@@ -450,70 +400,16 @@ class PartitionReceiver:
     def _on_deliver(self, deliver: broker_pb2.CommandDeliver) -> None:
         if self.stopped:
             return
-        for wire in deliver.batches:
-            batch = ReceivedBatch(
-                self.name.topic,
-                self.name.partition,
-                deliver.ledger_id or self.ledger_id,
-                wire,
-                self.number,
-            )
-            meant = IntervalSet([(batch.first_offset, batch.last_offset)])
-            meant.remove_all((one.first, one.last) for one in wire.excluded)
-            if part_of(batch.data):
-                self._on_part(batch)
-            else:
-                self._queue(batch, meant)
-        if self.ready:
-            self._on_change()
-
-    def _queue(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
-        """Put what is new of a batch where it can be taken."""
-        new = self.holdings.arrive(meant)
-        copies_count = len(meant) - sum(last - first + 1 for first, last in new)
-        if copies_count:
-            log.debug("%s: dropped %d copies", self.name, copies_count)
-            self._permits.use(copies_count * batch.permits)
-        if new:
-            self.ready.append(BatchCursor(batch, new))
-        else:
-            self._permits.use_bytes(batch)
-
-    def _on_part(self, part: ReceivedBatch) -> None:
-        """Part of a message: it leaves the queue at once, since the others have to fit too."""
-        self._permits.use(1)
-        self._permits.use_bytes(part)
         try:
-            whole, cut = self._assembly.add(part)
+            cut = self.queue.add(deliver.ledger_id or self.ledger_id, deliver.batches)
         except MagnetarError as error:
             log.error("%s: %s", self.name, error)
             self._stop(error)
             return
-        for one in cut:
-            log.warning(
-                "%s: the beginning or the end of a message in parts is missing at offset %d, as"
-                " after a seek; it is skipped",
-                self.name,
-                one.first_offset,
-            )
-            self.acks.add([(one.first_offset, one.last_offset)])
-        if whole is not None:
-            self._assembled[whole.first_offset] = whole.last_offset
-            while len(self._assembled) > ASSEMBLED_NOTED_MAX:
-                del self._assembled[next(iter(self._assembled))]
-            self._queue(whole, IntervalSet([(whole.first_offset, whole.last_offset)]))
-
-    def _claim(self, ranges: Sequence[Range]) -> None:
-        """An earlier copy of them is being acknowledged: do not hand out another."""
-        claimed = self.holdings.claim(ranges)
-        if claimed:
-            for cursor in self.ready:
-                count = cursor.count
-                cursor.remove(claimed)
-                self._permits.use((count - cursor.count) * cursor.batch.permits)
-                if not cursor.ranges:
-                    self._permits.use_bytes(cursor.batch)
-            self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
+        if cut:
+            self.acks.add(cut)
+        if self.queue.ready:
+            self._on_change()
 
     def _flow(self, permits: int, byte_count: int) -> None:
         if self._attached is not None:
@@ -525,14 +421,6 @@ class PartitionReceiver:
                     permit_bytes=byte_count,
                 )
             )
-
-    def _give_back_damaged(self, cursor: BatchCursor) -> None:
-        ranges = cursor.ranges[::-1]
-        for first, last in ranges:
-            self.holdings.hand_out(first, last)
-            self._permits.use((last - first + 1) * cursor.batch.permits)
-        self._permits.use_bytes(cursor.batch)
-        self.nack(ranges, cursor.batch.redelivery_count)
 
     def _enroll(self, txn: Transaction) -> TransactionAcks:
         number = txn.number
