@@ -38,7 +38,7 @@ class ConsumerBase:
         dead_letters: DeadLetters | None,
     ) -> None:
         self.subscription = subscription
-        self.runtime = self._runtime = runtime
+        self._runtime = runtime
         self._type = subscription_type
         self._dead_letters = dead_letters
         self._closed = False
@@ -46,6 +46,11 @@ class ConsumerBase:
         # Whose turn it is: partitions take turns, a batch each.
         self._turn = 0
         self._order: list[PartitionReceiver] = []
+
+    @property
+    def runtime(self) -> Runtime:
+        """The client's, for what is built on top of this consumer."""
+        return self._runtime
 
     async def receive(self, timeout_s: float | None = None) -> Message:
         """The next message.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from magnetar.identity import PreparedTxnState, ProducerIdentity
 from magnetar.message import Message
 from magnetar.model import TxnSend
+from magnetar.producer_state import ProducerState as State
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
@@ -41,17 +41,6 @@ log = logging.getLogger("magnetar")
 TIMEOUT_S_DEFAULT = 60.0
 
 
-class _State(Enum):
-    """By name what may be called. init_transactions() may be, in all but the last."""
-
-    NEW = "init, init_transactions"
-    READY = "begin, init"
-    OPEN = "send, acknowledge, send_offsets_to_transaction, prepare, commit, abort"
-    PREPARED = "commit, abort, complete"
-    FENCED = "init_transactions: another instance has taken over"
-    CLOSED = "nothing: it is closed"
-
-
 class TransactionalProducer:
     """Made by `Client.transactional_producer`. Not for several tasks at once."""
 
@@ -73,10 +62,10 @@ class TransactionalProducer:
             )
         self.transactional_id = transactional_id
         self.two_phase_commit = two_phase_commit
-        self.client = self._client = client
+        self.client = client
         self._timeout_s = timeout_s
         # Without an id there is nothing to take over.
-        self._state = _State.NEW if transactional_id else _State.READY
+        self._state = State.NEW if transactional_id else State.READY
         self._coordinator: Connection | None = None
         self._identity = ProducerIdentity(transactional_id or "", -1, -1)
         self._consumer: GroupConsumer | None = None
@@ -107,7 +96,7 @@ class TransactionalProducer:
             InvalidTxnState: a transaction of this instance is open.
         Source: KIP-939, initTransactions.
         """
-        self._require("init", _State.NEW, _State.READY)
+        self._require("init", State.NEW, State.READY)
         if self.transactional_id is None:
             raise InvalidTxnState("init() needs a transactional id; without one, just begin()")
         return await self._init(self.transactional_id, keep_prepared=keep_prepared)
@@ -125,15 +114,16 @@ class TransactionalProducer:
             TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
         Source: KIP-447, initTransactions.
         """
-        if self._state is _State.CLOSED:
+        if self._state is State.CLOSED:
             self._require("init_transactions")
         self._consumer = consumer
-        await consumer.joined()
         await self._abandon()
+        self._state = State.NEW
+        await consumer.joined()
         if self.transactional_id is not None:
             await self._init(self.transactional_id, keep_prepared=False)
         self._prepared = PreparedTxnState()
-        self._state = _State.READY
+        self._state = State.READY
         consumer.redeliver()
 
     async def _abandon(self) -> None:
@@ -151,7 +141,7 @@ class TransactionalProducer:
             log.info("%r is left to its coordinator: %s", transaction, error)
 
     async def _init(self, transactional_id: str, *, keep_prepared: bool) -> PreparedTxnState:
-        self._coordinator = await self._client.coordinator_for(transactional_id)
+        self._coordinator = await self.client.coordinator_for(transactional_id)
         reply: transaction_pb2.CommandInitProducerResponse = await self._coordinator.request(
             transaction_pb2.CommandInitProducer(
                 transactional_id=transactional_id,
@@ -164,31 +154,31 @@ class TransactionalProducer:
         if not reply.HasField("ongoing_txn_id"):
             self._prepared = PreparedTxnState()
             # Nothing to complete; what is completed all the same is nothing.
-            self._state = _State.PREPARED if keep_prepared else _State.READY
+            self._state = State.PREPARED if keep_prepared else State.READY
             return self._prepared
         self._prepared = PreparedTxnState(
             reply.ongoing_producer_id,
             reply.ongoing_producer_epoch,
             TxnID.from_wire(reply.ongoing_txn_id),
         )
-        self._state = _State.PREPARED
+        self._state = State.PREPARED
         return self._prepared
 
     async def begin(self) -> None:
         """Open a transaction. Raises: ProducerFenced; InvalidTxnState, when one is open."""
-        self._require("begin", _State.READY)
+        self._require("begin", State.READY)
         if self.transactional_id is None:
-            self._transaction = await self._client.begin_transaction(
+            self._transaction = await self.client.begin_transaction(
                 TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
             )
-            self._state = _State.OPEN
+            self._state = State.OPEN
             return
         assert self._coordinator is not None
         with self._fencing():
-            self._transaction = await self._client.begin_as(
+            self._transaction = await self.client.begin_as(
                 self._identity, self._coordinator, self._on_pair
             )
-        self._state = _State.OPEN
+        self._state = State.OPEN
 
     async def send(
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
@@ -198,7 +188,7 @@ class TransactionalProducer:
         Args:
             options: as of Producer.send, without txn.
         """
-        self._require("send", _State.OPEN)
+        self._require("send", State.OPEN)
         producer = await self._producer(topic)
         return await producer.send(value, key, txn=self._transaction, **options)
 
@@ -206,7 +196,7 @@ class TransactionalProducer:
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
     ) -> None:
         """As send, without waiting: prepare() or commit() tell what became of it."""
-        self._require("send", _State.OPEN)
+        self._require("send", State.OPEN)
         producer = await self._producer(topic)
         await producer.enqueue(value, key, txn=self._transaction, **options)
 
@@ -214,7 +204,7 @@ class TransactionalProducer:
         self, consumer: Consumer | GroupConsumer, messages: Iterable[Message]
     ) -> None:
         """Acknowledge messages in the transaction."""
-        self._require("acknowledge", _State.OPEN)
+        self._require("acknowledge", State.OPEN)
         await consumer.ack_many(messages, txn=self._transaction)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -230,7 +220,7 @@ class TransactionalProducer:
             TransactionConflict: it is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """
-        self._require("send_offsets_to_transaction", _State.OPEN)
+        self._require("send_offsets_to_transaction", State.OPEN)
         if self._consumer is None:
             raise InvalidTxnState("call init_transactions(consumer) first")
         await self._consumer.ack_offsets(offsets, txn=self._transaction)
@@ -246,7 +236,7 @@ class TransactionalProducer:
             InvalidTxnState: without two-phase commit, or nothing is open.
         Source: KIP-939, prepareTransaction.
         """
-        self._require("prepare", _State.OPEN)
+        self._require("prepare", State.OPEN)
         if not self.two_phase_commit:
             raise InvalidTxnState(
                 "prepare() needs two-phase commit: without it the transaction may expire any time"
@@ -260,7 +250,7 @@ class TransactionalProducer:
         self._prepared = PreparedTxnState(
             self._identity.producer_id, self._identity.producer_epoch, self._transaction.txn_id
         )
-        self._state = _State.PREPARED
+        self._state = State.PREPARED
         return self._prepared
 
     async def commit(self) -> None:
@@ -286,9 +276,9 @@ class TransactionalProducer:
             Whether a transaction was committed; nothing happens when none is prepared.
         Source: KIP-939, completeTransaction.
         """
-        self._require("complete", _State.PREPARED)
+        self._require("complete", State.PREPARED)
         if self._prepared.txn_id is None:
-            self._state = _State.READY
+            self._state = State.READY
             return False
         commits = prepared == self._prepared
         await self._end("complete", common_pb2.COMMIT if commits else common_pb2.ABORT)
@@ -296,9 +286,9 @@ class TransactionalProducer:
 
     async def close(self) -> None:
         """Abort what is open; what is prepared stays, for the next instance."""
-        if self._state is _State.OPEN:
+        if self._state is State.OPEN:
             await self.abort()
-        self._state = _State.CLOSED
+        self._state = State.CLOSED
         for producer in self._producers.values():
             await producer.close()
 
@@ -309,7 +299,7 @@ class TransactionalProducer:
         await self.close()
 
     async def _end(self, name: str, action: common_pb2.TxnAction) -> None:
-        self._require(name, _State.OPEN, _State.PREPARED)
+        self._require(name, State.OPEN, State.PREPARED)
         with self._fencing():
             if self._transaction is None:
                 await self._end_kept(action)
@@ -323,7 +313,7 @@ class TransactionalProducer:
                 await self._transaction.abort()
         self._transaction = None
         self._prepared = PreparedTxnState()
-        self._state = _State.READY
+        self._state = State.READY
 
     async def _end_kept(self, action: common_pb2.TxnAction) -> None:
         """What an earlier instance wrote: nobody here knows how much, so nothing is counted."""
@@ -338,7 +328,7 @@ class TransactionalProducer:
                 txn_action=action,
                 identity=self._identity.to_wire(),
             ),
-            timeout_ms=self._client.config.commit_timeout_ms,
+            timeout_ms=self.client.config.commit_timeout_ms,
         )
         self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
@@ -346,7 +336,7 @@ class TransactionalProducer:
         """A transaction that was aborted is over; one whose outcome is unknown is not."""
         if self._transaction is not None and self._transaction.has_been_aborted:
             self._transaction = None
-            self._state = _State.READY
+            self._state = State.READY
 
     def _on_pair(self, identity: ProducerIdentity) -> None:
         self._identity = identity
@@ -354,15 +344,11 @@ class TransactionalProducer:
     async def _producer(self, topic: str) -> Producer:
         producer = self._producers.get(topic)
         if producer is None:
-            producer = self._producers[topic] = await self._client.create_producer(topic)
+            producer = self._producers[topic] = await self.client.create_producer(topic)
         return producer
 
-    def _require(self, call: str, *states: _State) -> None:
-        if self._state not in states:
-            raise InvalidTxnState(
-                f"{call}() is not possible while {self._name} is"
-                f" {self._state.name}; allowed: {self._state.value}"
-            )
+    def _require(self, call: str, *states: State) -> None:
+        self._state.require(call, self._name, *states)
 
     @property
     def _name(self) -> str:
@@ -375,5 +361,5 @@ class TransactionalProducer:
         try:
             yield
         except ProducerFenced:
-            self._state = _State.FENCED
+            self._state = State.FENCED
             raise

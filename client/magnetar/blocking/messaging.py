@@ -121,8 +121,13 @@ class Receiving(Closing):
     """
 
     def __init__(self, loop: LoopThread, inner: magnetar.Consumer | magnetar.GroupConsumer) -> None:
-        self.loop = self._loop = loop
+        self._loop = loop
         self._receiving = inner
+
+    @property
+    def loop(self) -> LoopThread:
+        """The client's thread, for what is built on top of this consumer."""
+        return self._loop
 
     def receive(self, timeout_s: float | None = None) -> Message:
         return self._loop.wait(self._receiving.receive(timeout_s))
