@@ -562,3 +562,32 @@ def test_recovery_after_a_power_failure_keeps_what_members_were_told() -> None:
                 assert group.owners[one] == (member.member, generation)
 
     run(scenario)
+
+
+def test_metrics() -> None:
+    async def scenario(world: World) -> None:
+        a, b = await two_workers(world)
+        await world.client.ask(send(b"0", b"1"))
+        await a.ack((0, 0), in_txn=txn(1))
+        await b.beat()
+        await pass_time(world, SESSION_MS, b)
+        world.broker._show()
+
+        def read(name: str, **labels: str) -> float | None:
+            registry = world.broker.metrics.registry
+            return registry.get_sample_value(f"magnetar_broker_{name}", labels)
+
+        assert read("groups") == 1
+        assert read("group_members") == 1
+        assert read("group_members_expelled_total") == 1
+        assert read("group_rebalances_total") == 3
+        assert read("group_waiting_partitions") == 1
+        assert read("group_lag", group=GROUP, topic="t", partition="0") == 2
+        await b.client.ask(group_wire.CommandLeaveGroup(group=GROUP, member_id="b"))
+        await world.client.ask(end(txn(1), common.ABORT, on=GROUP))
+        await world.client.ask(group_wire.CommandDeleteGroup(group=GROUP))
+        world.broker._show()
+        assert read("groups") == 0
+        assert read("group_lag", group=GROUP, topic="t", partition="0") is None
+
+    run(scenario)
