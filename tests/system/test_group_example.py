@@ -141,7 +141,9 @@ async def member(client: Client, **options: object) -> GroupConsumer:
 async def wait_for_shares(*members: GroupConsumer) -> None:
     async def shared() -> bool:
         places = [place for one in members for place in one.assignment]
-        return len(places) == len(dict.fromkeys(places)) == PARTITIONS
+        counts = [len(one.assignment) for one in members]
+        even = max(counts) - min(counts) <= 1
+        return even and len(places) == len(dict.fromkeys(places)) == PARTITIONS
 
     await until(shared, timeout_s=10)
 
