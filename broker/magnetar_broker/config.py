@@ -71,6 +71,10 @@ class BrokerConfig:
     tail_bytes_max: int = 4 * 1024 * 1024
     # Read from the log at once for one subscription.
     dispatch_bytes_max: int = 1024 * 1024
+    # Read ahead for one Key_Shared subscription on one partition, while their keys have to wait for
+    # a consumer. Beyond, nothing new goes out until something of that is settled. Larger: a slow
+    # consumer holds up the others later, at up to some hundred bytes of memory each.
+    key_shared_waiting_max: int = 20_000
 
     # Below this much free space, sends and new topics get DiskFull; ends, acks and deletes go on.
     free_space_floor_bytes: int = 256 * 1024 * 1024
@@ -99,6 +103,7 @@ class BrokerConfig:
             "open_txn_bytes_max",
             "session_open_txn_bytes_max",
             "dispatch_bytes_max",
+            "key_shared_waiting_max",
             "retention_check_interval_ms",
             "producer_idle_ms_max",
             "late_txn_ms",

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from magnetar_broker.dispatch import Consumer, Dispatcher, SubscriptionType
 from magnetar_broker.environment import Environment
+from magnetar_broker.key_shared import KeySharedDispatcher
 from magnetar_broker.log_reader import LogReader, StoredBatch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
-from magnetar_core.batch import Part, part_of
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import (
     DataLoss,
@@ -31,7 +31,6 @@ from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
-CONTINUED = (Part.FIRST, Part.MIDDLE)
 # Attach epochs remembered of consumers that have left.
 PAST_CONSUMERS_MAX = 1_000
 
@@ -56,7 +55,11 @@ class Attachment:
 
 
 class Delivery:
-    """The attached consumers of one subscription, and the stream of messages to them."""
+    """The attached consumers of one subscription, and the stream of messages to them.
+
+    Args:
+        pending_acks: what is in PENDING_ACK, with the ids of the consumers that acknowledged it.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Delivery:
         dispatcher: Dispatcher,
         partition_log: PartitionLog,
         reader: LogReader,
+        pending_acks: Callable[[], Iterable[tuple[int, Range]]],
     ) -> None:
         self.dispatcher = dispatcher
         self.closed = False
@@ -72,6 +76,7 @@ class Delivery:
         self._name = name
         self._log = partition_log
         self._reader = reader
+        self._pending_acks = pending_acks
         self._attachments: dict[int, Attachment] = {}
         self._attach_epochs: dict[int, int] = {}
         self._read_ahead: deque[StoredBatch] = deque()
@@ -114,6 +119,7 @@ class Delivery:
             self._detach(earlier)
         elif len(self._attachments) >= limit:
             raise QuotaExceeded(f"{self._name} has its {limit} consumers", consumers_max=limit)
+        self._dispatch_as(subscription_type)
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)
         self.dispatcher.attach(consumer, subscription_type)
         self._attachments[consumer_id] = Attachment(self, consumer, session)
@@ -125,6 +131,24 @@ class Delivery:
         if earlier is not None:
             # What its earlier self held may go to others.
             self.wake()
+
+    def _dispatch_as(self, subscription_type: SubscriptionType) -> None:
+        """Have the dispatcher of this type. Those of another type have left."""
+        previous = self.dispatcher
+        by_key = subscription_type is SubscriptionType.KEY_SHARED
+        if by_key is (previous.type is SubscriptionType.KEY_SHARED):
+            return
+        if by_key:
+            self.dispatcher = KeySharedDispatcher(
+                previous.cursor,
+                self._name.partition,
+                waiting_max=self._environment.config.key_shared_waiting_max,
+                pending_acks=self._pending_acks(),
+            )
+        else:
+            self.dispatcher = Dispatcher(previous.cursor, self._name.partition)
+        self.dispatcher.inherit(previous)
+        self._forget_read()
 
     def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
         """A consumer leaves, if it is attached by this conversation."""
@@ -244,14 +268,7 @@ class Delivery:
             stored = ahead[0]
             if offset is None or not stored.first_offset <= offset < stored.end:
                 break
-            assignment = self.dispatcher.assign(
-                stored.first_offset,
-                stored.count,
-                stored.visible_count,
-                byte_count=len(stored.batch),
-                is_continued=part_of(stored.batch) in CONTINUED,
-            )
-            if assignment is not None:
+            for assignment in self.dispatcher.hand_out(stored):
                 deliveries.setdefault(assignment.consumer.consumer_id, []).append(
                     delivered_batch(stored, assignment.excluded, assignment.redelivery_count)
                 )

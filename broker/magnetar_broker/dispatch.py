@@ -12,12 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
+from magnetar_core.batch import Part, part_of
 from magnetar_core.errors import ConsumerBusy, SubscriptionExists
 
+if TYPE_CHECKING:
+    from magnetar_broker.log_reader import StoredBatch
+
 REDELIVERY_COUNT_MAX = 255
+# A batch of these is followed by another part of its message.
+CONTINUED = (Part.FIRST, Part.MIDDLE)
 
 
 class SubscriptionType(IntEnum):
@@ -26,6 +33,7 @@ class SubscriptionType(IntEnum):
     EXCLUSIVE = 0
     SHARED = 1
     FAILOVER = 2
+    KEY_SHARED = 3
 
 
 @dataclass(slots=True)
@@ -93,6 +101,10 @@ class RedeliveryCounts:
         while self._levels and not self._levels[-1]:
             self._levels.pop()
 
+    def raised(self, offsets: OffsetSet) -> OffsetSet:
+        """Those that went out again, or will."""
+        return self._levels[0].intersection(offsets) if self._levels else OffsetSet()
+
     def alike(self, first: int, wanted: int) -> tuple[int, int]:
         """The count of the lowest wanted offset, and the wanted ones that share it.
 
@@ -112,7 +124,10 @@ class RedeliveryCounts:
 
 
 class Dispatcher:
-    """Dispatch state of one subscription on one partition."""
+    """Dispatch state of one subscription on one partition.
+
+    Of every type but KEY_SHARED: that one has `key_shared` in its place.
+    """
 
     def __init__(self, cursor: Acknowledgements, partition_number: int) -> None:
         self.cursor = cursor
@@ -128,6 +143,11 @@ class Dispatcher:
         self._turn = 0
         # Who got the part of a message before this offset, and so gets the next one.
         self._next_part: tuple[int, Consumer] | None = None
+
+    def inherit(self, previous: Dispatcher) -> None:
+        """Take the place of another one that has no consumers any more."""
+        self.withheld = previous.withheld
+        self.redeliveries = previous.redeliveries
 
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise."""
@@ -172,14 +192,26 @@ class Dispatcher:
         consumer.held.clear()
         self._choose_active()
 
-    def acknowledged(self, ranges: Iterable[Range]) -> None:
-        """These are DELETED: nobody holds them, nothing counts them."""
+    def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet | None:
+        """These are DELETED: nobody holds them, nothing counts them.
+
+        Returns:
+            What settle() is to be told of, once it is durable; None or empty: nothing.
+        """
         for first, last in ranges:
             self._take_out(first, last)
             self.redeliveries.forget(first, last)
+        return None
 
-    def pend(self, ranges: Iterable[Range]) -> None:
-        """These are PENDING_ACK: out of everybody's hands until their transaction ends."""
+    def settle(self, offsets: OffsetSet) -> None:
+        """What acknowledged() has returned is durable."""
+
+    def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
+        """These are PENDING_ACK: out of everybody's hands until their transaction ends.
+
+        Args:
+            consumer_id: of who acknowledged them.
+        """
         for first, last in ranges:
             self._take_out(first, last)
 
@@ -230,6 +262,17 @@ class Dispatcher:
         if self.read_offset < end_offset:
             return self.read_offset
         return None
+
+    def hand_out(self, stored: StoredBatch) -> Iterable[Assignment]:
+        """Give a stored batch to consumers; only when next_offset() named an offset in it."""
+        assignment = self.assign(
+            stored.first_offset,
+            stored.count,
+            stored.visible_count,
+            byte_count=len(stored.batch),
+            is_continued=part_of(stored.batch) in CONTINUED,
+        )
+        return () if assignment is None else (assignment,)
 
     def assign(
         self,

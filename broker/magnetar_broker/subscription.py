@@ -6,7 +6,7 @@ touched it in `transaction_index`; this module makes the three agree and writes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
@@ -58,11 +58,22 @@ class Subscription:
         self.ownership: Ownership | None = None
         # What the attached consumer wants to be over first.
         self._after: frozenset[TxnID] = frozenset()
-        self.dispatcher = Dispatcher(cursor, name.partition)
-        self.delivery = Delivery(environment, name, self.dispatcher, partition_log, reader)
+        self.delivery = Delivery(
+            environment,
+            name,
+            Dispatcher(cursor, name.partition),
+            partition_log,
+            reader,
+            self._pending_acks,
+        )
         self._environment = environment
         self._log = partition_log
         self._prefix = keys.in_partition(name.topic_id, name.partition, subscription_id)
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Its kind follows the type of the consumers that attach."""
+        return self.delivery.dispatcher
 
     # Acknowledgements
 
@@ -84,8 +95,10 @@ class Subscription:
             ranges = [(0, max(last for _, last in ranges))]
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
-            self.dispatcher.acknowledged(deleted)
+            settling = self.dispatcher.acknowledged(deleted)
             self._environment.defer_rows(self)
+            if settling:
+                self._environment.when_durable(lambda: self._settle(settling))
 
     def acknowledge_in(
         self,
@@ -132,7 +145,7 @@ class Subscription:
             member=member or NO_MEMBER,
         )
         self.cursor.acknowledge_in(txn_id, PendingAck(writer.ordinal, ack_sequence, tuple(ranges)))
-        self.dispatcher.pend(ranges)
+        self.dispatcher.pend(ranges, consumer_id)
         batch = self._environment.commits.batch
         row = records.PendingAckRow(
             ranges=[common.OffsetRange(first=first, last=last) for first, last in ranges]
@@ -182,15 +195,30 @@ class Subscription:
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
         self._environment.defer_rows(self)
-        self.dispatcher.acknowledged(deleted.ranges())
+        settling = self.dispatcher.acknowledged(deleted.ranges())
         self.dispatcher.withhold(released)
         self._environment.when_durable(lambda: self._release(released))
+        if settling:
+            self._environment.when_durable(lambda: self._settle(settling))
 
     def _release(self, offsets: OffsetSet) -> None:
         self.dispatcher.release(offsets)
         if self.delivery.waiting:
             self.delivery.wait(self._has_to_wait())
         self.delivery.wake()
+
+    def _settle(self, offsets: OffsetSet) -> None:
+        self.dispatcher.settle(offsets)
+        self.delivery.wake()
+
+    def _pending_acks(self) -> Iterator[tuple[int, Range]]:
+        """What is in PENDING_ACK, and who acknowledged it."""
+        for txn_id, pending in self.cursor.transactions.items():
+            writers = self.index.open[txn_id].writers.values()
+            consumer_ids = {one.ordinal: one.writer_id for one in writers}
+            for ack in pending.acks:
+                for one in ack.ranges:
+                    yield consumer_ids[ack.ordinal], one
 
     # Groups
 

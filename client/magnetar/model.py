@@ -18,6 +18,7 @@ class SubscriptionType(IntEnum):
     EXCLUSIVE = broker_pb2.EXCLUSIVE
     SHARED = broker_pb2.SHARED
     FAILOVER = broker_pb2.FAILOVER
+    KEY_SHARED = broker_pb2.KEY_SHARED
 
 
 class InitialPosition(IntEnum):

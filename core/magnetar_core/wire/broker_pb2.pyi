@@ -13,6 +13,7 @@ class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EXCLUSIVE: _ClassVar[SubscriptionType]
     SHARED: _ClassVar[SubscriptionType]
     FAILOVER: _ClassVar[SubscriptionType]
+    KEY_SHARED: _ClassVar[SubscriptionType]
 
 class InitialPosition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -21,6 +22,7 @@ class InitialPosition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 EXCLUSIVE: SubscriptionType
 SHARED: SubscriptionType
 FAILOVER: SubscriptionType
+KEY_SHARED: SubscriptionType
 LATEST: InitialPosition
 EARLIEST: InitialPosition
 

@@ -1,0 +1,120 @@
+"""Which slots the messages of stored batches belong to.
+
+The header of a batch with one key has that key's hash, so it need not be opened. Any other is
+opened once, and what was learned is kept until all of it is settled: two bytes a message, or one
+number for a batch with one slot.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import google_crc32c
+
+from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
+from magnetar_core.batch import HEADER, Part, decode, read_header
+from magnetar_core.errors import MagnetarError
+
+# A batch that claims to be larger when opened is not opened.
+OPENED_BYTES_MAX = 64 << 20
+
+# Of each message, or of all of them.
+Slots: TypeAlias = "array[int] | int"
+# Slot, and the first and the last offset of a run of messages in it.
+Run = tuple[int, int, int]
+
+
+def slots_of(batch: bytes) -> Slots | None:
+    """The slots of a batch's messages; None for a part that follows another.
+
+    What cannot be opened has the slot of the empty key: whoever gets it finds the damage.
+    """
+    try:
+        header = read_header(batch, verify=False)
+        if header.part is Part.FIRST:
+            return _slot_of_first_part(batch)
+        if header.part:
+            return None
+        if header.key_hash:
+            return slot_of_hash(header.key_hash)
+        if header.body_bytes > OPENED_BYTES_MAX:
+            return EMPTY_KEY_SLOT
+        keys = decode(batch, verify=False).keys()
+    except MagnetarError:
+        return EMPTY_KEY_SLOT
+    if keys is None:
+        return EMPTY_KEY_SLOT
+    slots = array("H", map(slot_of_hash, map(google_crc32c.value, keys)))
+    return slots[0] if slots.count(slots[0]) == len(slots) else slots
+
+
+def _slot_of_first_part(batch: bytes) -> int:
+    """A message in parts is a batch that was cut: the first piece begins with its header."""
+    if len(batch) < 2 * HEADER.size:
+        return EMPTY_KEY_SLOT
+    *_, key_hash = HEADER.unpack_from(batch, HEADER.size)
+    return slot_of_hash(key_hash)
+
+
+class KnownSlots:
+    """Slots of the batches that were read, by offset."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        # By first offset: the last one, and the slots.
+        self._batches: dict[int, tuple[int, Slots]] = {}
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def knows(self, first: int) -> bool:
+        """Whether the batch that begins there is known."""
+        return first in self._batches
+
+    def add(self, first: int, last: int, slots: Slots) -> None:
+        if first not in self._batches:
+            insort(self._starts, first)
+        self._batches[first] = (last, slots)
+
+    def slot_at(self, offset: int) -> int | None:
+        for slot, _, _ in self.runs(offset, offset):
+            return slot
+        return None
+
+    def runs(self, first: int, last: int) -> Iterator[Run]:
+        """What is known of a range, as runs of one slot each; ascending."""
+        for start, end, slots in self._overlapping(first, last):
+            low, high = max(first, start), min(last, end)
+            if isinstance(slots, int):
+                yield slots, low, high
+                continue
+            run_slot, run_first = slots[low - start], low
+            for offset in range(low + 1, high + 1):
+                slot = slots[offset - start]
+                if slot != run_slot:
+                    yield run_slot, run_first, offset - 1
+                    run_slot, run_first = slot, offset
+            yield run_slot, run_first, high
+
+    def batches(self, first: int, last: int) -> list[tuple[int, int]]:
+        """First and last offset of each batch that has offsets in a range."""
+        return [(start, end) for start, end, _ in self._overlapping(first, last)]
+
+    def forget(self, first: int) -> None:
+        """The batch that begins there is settled."""
+        del self._batches[first]
+        del self._starts[bisect_right(self._starts, first) - 1]
+
+    def clear(self) -> None:
+        self._starts.clear()
+        self._batches.clear()
+
+    def _overlapping(self, first: int, last: int) -> Iterator[tuple[int, int, Slots]]:
+        place = max(bisect_right(self._starts, first) - 1, 0)
+        for start in self._starts[place : bisect_right(self._starts, last)]:
+            end, slots = self._batches[start]
+            if end >= first:
+                yield start, end, slots
