@@ -1,6 +1,7 @@
 """Slots of the key hash, and which consumer each of them should have.
 
-A key's hash is CRC-32C; its highest bits name a slot. Not the lowest: those are the same for all
+A key's hash is CRC-32C, which a multiplication mixes before its highest bits name a slot. Without
+that, keys that count (user-1, user-2) would share few slots, since CRC is linear; and so would all
 keys of a partition, since clients choose partitions by the remainder of the same hash.
 
 Every consumer has a weight for every slot, drawn from its identity, and the heaviest one gets the
@@ -21,12 +22,14 @@ from functools import lru_cache
 SLOT_BITS = 12
 SLOT_COUNT = 1 << SLOT_BITS
 _SHIFT = 32 - SLOT_BITS
+# 2 to the 32nd by the golden ratio, odd: Knuth, The Art of Computer Programming, 6.4.
+_MULTIPLIER = 0x9E3779B1
 # What a message without a key has: CRC-32C of nothing is 0.
 EMPTY_KEY_SLOT = 0
 
 
 def slot_of_hash(key_hash: int) -> int:
-    return key_hash >> _SHIFT
+    return (key_hash * _MULTIPLIER & 0xFFFFFFFF) >> _SHIFT
 
 
 # A consumer attaches to many partitions, with the same weights.
