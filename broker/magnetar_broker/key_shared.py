@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.dispatch import CONTINUED, Assignment, Consumer, Dispatcher, SubscriptionType
 from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, Targets
-from magnetar_broker.key_slots import KnownSlots, Slots, slots_of
+from magnetar_broker.key_slots import KnownSlots, slots_of
 from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
 from magnetar_core.batch import part_of
 
@@ -83,11 +83,14 @@ class KeySharedDispatcher(Dispatcher):
         self._settling = OffsetSet()
         # Those of `withheld` that are counted by slots.
         self._held_back = OffsetSet()
-        # In PENDING_ACK or withheld, of unknown slots: these are learned before anything goes out.
+        # In PENDING_ACK, settling or withheld, of unknown slots: these are learned before anything
+        # goes out.
         self._unplaced = cursor.pending.copy()
         self._ackers: dict[int, OffsetSet] = {}
         for consumer_id, (first, last) in pending_acks:
             self._ackers.setdefault(consumer_id, OffsetSet()).add(first, last)
+        # Where the part after the last one that was learned begins, and their slot.
+        self._last_part: tuple[int, int] | None = None
         # By consumer: the next part of the message of which it got one.
         self._next_parts: dict[int, int] = {}
 
@@ -145,21 +148,21 @@ class KeySharedDispatcher(Dispatcher):
         for first, last in ranges:
             self.redeliveries.forget(first, last)
             self.withheld.discard(first, last)
-            self._unplaced.discard(first, last)
         self._count_withheld(self._held_back.within(ranges), -1)
         self._stop_waiting(self.replay.within(ranges))
         gone = self._unsettled.within(ranges)
+        gone.update(self._unplaced.within(ranges))
         for consumer in self.consumers:
             consumer.held.difference_update(gone)
         self._settling.update(gone)
-        if not gone:
-            self._forget_settled(ranges)
+        self._forget_settled(ranges)
         return gone
 
     def settle(self, offsets: OffsetSet) -> None:
         gone = offsets.intersection(self._settling)
         self._settling.difference_update(gone)
-        self._count_settled(gone)
+        self._unplaced.difference_update(gone)
+        self._count_settled(gone.intersection(self._unsettled))
         self._forget_settled(gone.ranges())
 
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
@@ -260,11 +263,19 @@ class KeySharedDispatcher(Dispatcher):
         first = stored.first_offset
         if self._known.knows(first):
             return
-        slots: Slots | None = slots_of(stored.batch)
+        slots = slots_of(stored.batch)
         if slots is None:
-            slots = self._known.slot_at(first - 1)
-        # The beginning of a message in parts may lie before the cursor: it cannot be put together.
-        self._known.add(first, stored.end - 1, EMPTY_KEY_SLOT if slots is None else slots)
+            slots = self._slot_of_next_part(first)
+        if isinstance(slots, int) and part_of(stored.batch) in CONTINUED:
+            self._last_part = (stored.end, slots)
+        self._known.add(first, stored.end - 1, slots)
+
+    def _slot_of_next_part(self, first: int) -> int:
+        if self._last_part is not None and self._last_part[0] == first:
+            return self._last_part[1]
+        slot = self._known.slot_at(first - 1)
+        # Where the message begins was acknowledged long ago: it cannot be put together any more.
+        return EMPTY_KEY_SLOT if slot is None else slot
 
     def _read(self, first: int, last: int) -> None:
         """Of a batch of known slots, what is PENDING waits from now on."""
@@ -388,6 +399,7 @@ class KeySharedDispatcher(Dispatcher):
             self._unplaced.difference_update(found)
             self._count_withheld(found.intersection(self.withheld), 1)
             pending = found.intersection(self.cursor.pending)
+            pending.update(found.intersection(self._settling))
             for consumer_id, acknowledged in self._ackers.items():
                 own = pending.intersection(acknowledged)
                 pending.difference_update(own)
@@ -453,7 +465,7 @@ class KeySharedDispatcher(Dispatcher):
         """Slots of batches of which all is DELETED need not be known any more."""
         for first, last in ranges:
             for start, end in self._known.batches(first, last):
-                if end < self.read_offset and self._is_settled(start, end):
+                if self._is_settled(start, end):
                     self._known.forget(start)
 
     def _is_settled(self, first: int, last: int) -> bool:

@@ -144,7 +144,13 @@ def test_what_is_known_comes_as_runs() -> None:
     known.add(10, 13, array("H", [1, 1, 2, 1]))
     known.add(20, 29, 7)
     known.add(0, 4, 5)
-    assert list(known.runs(0, 100)) == [(5, 0, 4), (1, 10, 11), (2, 12, 12), (1, 13, 13), (7, 20, 29)]
+    assert list(known.runs(0, 100)) == [
+        (5, 0, 4),
+        (1, 10, 11),
+        (2, 12, 12),
+        (1, 13, 13),
+        (7, 20, 29),
+    ]
     assert list(known.runs(11, 22)) == [(1, 11, 11), (2, 12, 12), (1, 13, 13), (7, 20, 22)]
     assert list(known.runs(5, 9)) == list(known.runs(14, 19)) == list(known.runs(30, 99)) == []
     assert (known.slot_at(12), known.slot_at(14), known.knows(20)) == (2, None, True)
