@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.broker.harness import txn
 
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
-from magnetar_broker.dispatch import Assignment, Consumer, Dispatcher, SubscriptionType
+from magnetar_broker.dispatch import Assignment, Consumer, Dispatcher
 from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
 from magnetar_broker.key_shared import KeySharedDispatcher
 from magnetar_broker.log_reader import StoredBatch
