@@ -10,7 +10,7 @@
 
 from magnetar.client import Client, connect
 from magnetar.cluster import ClusterInfo, Member
-from magnetar.config import ClientConfig, ConsumerConfig, ProducerConfig
+from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfterFork
@@ -95,6 +95,7 @@ from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 
 __all__ = [
     "AuthorizationFailed",
+    "Batching",
     "ChecksumMismatch",
     "Client",
     "ClientClosed",

@@ -1,10 +1,11 @@
-"""A batch while it grows, and how many values at once are cut into batches. Pure."""
+"""Batches while they grow, and how many values at once are cut into batches. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 import google_crc32c
 
@@ -19,7 +20,16 @@ Properties = Mapping[str, str]
 class OpenBatch:
     """Columns that grow. A column appears with the first message that needs it."""
 
-    __slots__ = ("count", "event_times_ms", "keys", "properties", "size", "values")
+    __slots__ = (
+        "awaited",
+        "count",
+        "event_times_ms",
+        "keys",
+        "properties",
+        "receipt",
+        "size",
+        "values",
+    )
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -29,6 +39,17 @@ class OpenBatch:
         # Bytes, roughly, before compression.
         self.size = 0
         self.count = 0
+        # Of the sender: told what becomes of the batch, and how many messages somebody awaits.
+        self.receipt: Any = None
+        self.awaited = 0
+
+    @property
+    def batches(self) -> Sequence[OpenBatch]:
+        return (self,)
+
+    def of_key(self, key: bytes | None) -> OpenBatch:
+        """Where a message with this key goes."""
+        return self
 
     def add(
         self,
@@ -87,6 +108,53 @@ class OpenBatch:
             properties=self.properties,
             codec=codec,
         )
+
+
+class OpenBatchesByKey:
+    """A batch for each key, with the interface of one batch of them all.
+
+    Messages without a key, and those with the empty one, share a batch.
+    """
+
+    __slots__ = ("_by_key", "count", "size")
+
+    def __init__(self) -> None:
+        self._by_key: dict[bytes, OpenBatch] = {}
+        self.size = 0
+        self.count = 0
+
+    @property
+    def batches(self) -> Sequence[OpenBatch]:
+        """In the order of their first messages."""
+        return list(self._by_key.values())
+
+    def of_key(self, key: bytes | None) -> OpenBatch:
+        batch = self._by_key.get(key or b"")
+        if batch is None:
+            batch = self._by_key[key or b""] = OpenBatch()
+        return batch
+
+    def add(
+        self,
+        value: bytes,
+        key: bytes | None = None,
+        properties: Properties | None = None,
+        event_time_ms: int | None = None,
+    ) -> None:
+        batch = self.of_key(key)
+        before = batch.size
+        batch.add(value, key, properties, event_time_ms)
+        self.size += batch.size - before
+        self.count += 1
+
+    def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
+        if keys is None:
+            self.of_key(None).extend(values, None, size)
+        else:
+            for value, key in zip(values, keys, strict=True):
+                self.of_key(key).add(value, key)
+        self.size += size
+        self.count += len(values)
 
 
 def size_of(properties: Properties) -> int:

@@ -10,7 +10,7 @@ from random import Random
 
 from magnetar.backpressure import PendingBudget
 from magnetar.cluster import Cluster
-from magnetar.config import ClientConfig, ProducerConfig
+from magnetar.config import Batching, ClientConfig, ProducerConfig
 from magnetar.connection import Connection
 from magnetar.consuming import Consuming
 from magnetar.errors import ClientClosed
@@ -62,6 +62,7 @@ class Client(Consuming):
         topic: str,
         *,
         codec: Codec | str = Codec.NONE,
+        batching: Batching | str = Batching.MIXED,
         linger_ms: float | None = None,
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
@@ -73,6 +74,8 @@ class Client(Consuming):
 
         Args:
             codec: "none", "zstd" or "lz4".
+            batching: "mixed", or "by_key" for batches of one key each, which brokers of key_shared
+                subscriptions need not open.
         Raises:
             TopicNotFound: there is no such topic.
             InvalidArgument: a setting makes no sense.
@@ -88,6 +91,7 @@ class Client(Consuming):
         }
         config = ProducerConfig(
             codec=_codec(codec),
+            batching=Batching.of(batching),
             **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
         )
         route = await self._cluster.route(topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from magnetar_core.batch import Codec
 from magnetar_core.errors import InvalidArgument
@@ -70,15 +71,39 @@ class ClientConfig:
         )
 
 
+class Batching(Enum):
+    """Which messages share a batch."""
+
+    # All of a partition.
+    MIXED = "mixed"
+    # Those of one key. The broker then sees the key without opening the batch, and gives it as a
+    # whole to one consumer of a KEY_SHARED subscription; batches are smaller, and more.
+    BY_KEY = "by_key"
+
+    @classmethod
+    def of(cls, choice: Batching | str) -> Batching:
+        """Read "mixed" or "by_key".
+
+        Raises:
+            InvalidArgument: neither.
+        """
+        try:
+            return cls(choice)
+        except ValueError:
+            raise InvalidArgument(f'{choice!r} is neither "mixed" nor "by_key"') from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
     """Of one producer.
 
     Attributes:
         codec: how batches are compressed.
+        batching: which messages share a batch.
         linger_ms: how long a batch waits for more messages. 0: until the end of the loop's turn.
         batch_bytes_max, batch_messages_max: a batch that reaches either is closed at once. Of
-            64 KiB to 256 KiB, servers store best.
+            64 KiB to 256 KiB, servers store best. BY_KEY: what is gathered for a partition, of all
+            keys together.
         in_flight_batches_max: per partition, sent and not yet answered.
         whole_bytes_max: a larger message is sent in parts, inside a transaction. The broker's own
             limit on a batch counts too, once it is known.
@@ -86,6 +111,7 @@ class ProducerConfig:
     """
 
     codec: Codec = Codec.NONE
+    batching: Batching = Batching.MIXED
     linger_ms: float = 1.0
     batch_bytes_max: int = 256 << 10
     batch_messages_max: int = 1 << 14

@@ -167,9 +167,10 @@ class ConsumerBase:
         In a transaction: all before it that this consumer was given and has not acknowledged.
         Either way that includes messages whose `nack` still waits for its delay.
 
-        Raises: as ack; InvalidArgument for SHARED, whose consumers hold each other's messages.
+        Raises: as ack; InvalidArgument for SHARED and KEY_SHARED: other consumers hold messages
+            in between.
         """
-        if self._type is SubscriptionType.SHARED:
+        if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise InvalidArgument("a shared subscription has no cumulative acks")
         receiver, first, last = self._place_for(message, txn)
         if txn is None:

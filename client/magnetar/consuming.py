@@ -57,7 +57,8 @@ class Consuming(Administration):
         """Attach a consumer, creating the subscription when it is absent.
 
         Args:
-            type: "exclusive", "shared" or "failover".
+            type: "exclusive", "shared", "failover", or "key_shared": shared, with the order of each
+                key kept. Messages without a key then count as those of one key.
             initial_position: where a new subscription begins, "earliest" or "latest".
             partitions: only these; all of the topic otherwise.
             consumer_name: FAILOVER puts consumers in the order of their names. Random unless given.

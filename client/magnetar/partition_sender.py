@@ -11,9 +11,16 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.backpressure import PendingBudget
-from magnetar.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, Properties, cut, size_of
+from magnetar.batching import (
+    MESSAGE_OVERHEAD_BYTES,
+    OpenBatch,
+    OpenBatchesByKey,
+    Properties,
+    cut,
+    size_of,
+)
 from magnetar.cluster import TopicRoute
-from magnetar.config import ProducerConfig
+from magnetar.config import Batching, ProducerConfig
 from magnetar.connection import Connection
 from magnetar.pipeline import Item, Pipeline, copy_error
 from magnetar.runtime import Runtime
@@ -70,7 +77,6 @@ class PartitionSender:
     """Gathers messages into batches and brings them to the broker in order."""
 
     __slots__ = (
-        "_awaited",
         "_budget",
         "_config",
         "_lane",
@@ -81,7 +87,6 @@ class PartitionSender:
         "_open",
         "_pipeline",
         "_producer_epoch",
-        "_receipt",
         "_route",
         "_runtime",
         "confirmed_count",
@@ -130,9 +135,7 @@ class PartitionSender:
         self._producer_epoch: int | None = None
         self._next_sequence = 0
         self._lane = 0
-        self._open = OpenBatch()
-        self._receipt: Receipt | None = None
-        self._awaited = 0
+        self._open = self._new_open()
         self._linger: asyncio.Handle | None = None
         self._route = route
         self._pipeline: Pipeline[ClosedBatch] = Pipeline(
@@ -220,14 +223,17 @@ class PartitionSender:
             > self._config.batch_bytes_max
         ):
             self.close_batch()
-        if self._receipt is None:
-            self._receipt = self._new_receipt()
-        index, receipt = self._open.count, self._receipt
-        self._awaited += 1
+        if key is not None:
+            key = as_bytes(key, "a key")
+        batch = self._open.of_key(key)
+        if batch.receipt is None:
+            batch.receipt = self._new_receipt()
+        index, receipt = batch.count, batch.receipt
+        batch.awaited += 1
         try:
             self.add(value, key, properties, event_time_ms)
         except BaseException:
-            self._awaited -= 1
+            batch.awaited -= 1
             raise
         return index, receipt
 
@@ -264,9 +270,13 @@ class PartitionSender:
             self._linger = None
         if self._open.count == 0:
             return
-        open_batch, self._open = self._open, OpenBatch()
-        receipt, self._receipt = self._receipt, None
-        awaited, self._awaited = self._awaited, 0
+        gathered, self._open = self._open, self._new_open()
+        for open_batch in gathered.batches:
+            if open_batch.count:
+                self._close(open_batch)
+
+    def _close(self, open_batch: OpenBatch) -> None:
+        receipt, awaited = open_batch.receipt, open_batch.awaited
         if self.failure is not None:
             batch = ClosedBatch(b"", open_batch.count, 0, receipt, awaited)
             self._tell(batch, self.failure)
@@ -284,8 +294,14 @@ class PartitionSender:
 
     def take_open_batch(self) -> OpenBatch:
         """What is gathered, to be sent in another way."""
-        taken, self._open = self._open, OpenBatch()
-        return taken
+        taken, self._open = self._open, self._new_open()
+        # Of several keys it had to begin, and has no way but the usual one.
+        (batch,) = (one for one in taken.batches if one.count)
+        return batch
+
+    def _new_open(self) -> OpenBatch | OpenBatchesByKey:
+        by_key = self._config.batching is Batching.BY_KEY
+        return OpenBatchesByKey() if by_key else OpenBatch()
 
     def send_alone(self, open_batch: OpenBatch, *, timeout_ms: float) -> ClosedBatch:
         """Send these as one batch, after all that was added before. Its receipt tells the rest.
@@ -334,6 +350,8 @@ class PartitionSender:
     def _linger_later(self) -> None:
         if self.plain is not None and self.txn_id is None:
             # It may turn out that all of the transaction fits this batch.
+            if len(self._open.batches) > 1:
+                self._on_batch_closed(self.name.partition)
             return
         loop = self._runtime.loop
         if self._config.linger_ms:

@@ -12,7 +12,7 @@ from magnetar.blocking.loop_thread import Closing, LoopThread
 from magnetar.blocking.messaging import Consumer, Producer
 from magnetar.blocking.transactions import Transaction, TransactionalProducer
 from magnetar.cluster import ClusterInfo
-from magnetar.config import ClientConfig
+from magnetar.config import Batching, ClientConfig
 from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, UsedAfterFork
 from magnetar.message import Message, MessageColumns
@@ -45,6 +45,7 @@ class Client(Closing):
         topic: str,
         *,
         codec: Codec | str = Codec.NONE,
+        batching: Batching | str = Batching.MIXED,
         linger_ms: float | None = None,
         batch_bytes_max: int | None = None,
         batch_messages_max: int | None = None,
@@ -56,6 +57,7 @@ class Client(Closing):
             self.inner.create_producer(
                 topic,
                 codec=codec,
+                batching=batching,
                 linger_ms=linger_ms,
                 batch_bytes_max=batch_bytes_max,
                 batch_messages_max=batch_messages_max,

@@ -30,7 +30,7 @@ Encoder = Callable[["MessageColumns"], bytes]
 @click.option(
     "--type",
     "subscription_type",
-    type=click.Choice(["exclusive", "shared", "failover"]),
+    type=click.Choice(["exclusive", "shared", "failover", "key_shared"]),
     default="exclusive",
     show_default=True,
     help="How consumers of one subscription share it.",

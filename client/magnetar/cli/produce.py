@@ -26,6 +26,13 @@ TXN_TIMEOUT_S = 15 * 60.0
 @click.option("--file", type=click.File("rb"), default="-", help="Instead of standard input.")
 @click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this, VALUE.")
 @click.option("--codec", type=click.Choice(["none", "zstd", "lz4"]), default="none")
+@click.option(
+    "--batching",
+    type=click.Choice(["mixed", "by_key"]),
+    default="mixed",
+    show_default=True,
+    help="Of all keys, or of one key each: for key_shared consumers.",
+)
 @click.option("--transactional", is_flag=True, help="All lines become visible, or none.")
 @click.option(
     "--messages-per-transaction",
@@ -110,7 +117,9 @@ async def _create_if_absent(client: Client, topic: str, partitions: int) -> None
 
 
 async def _produce(client: Client, topic: str, lines: LineReader, options: dict[str, Any]) -> None:
-    producer = await client.create_producer(topic, codec=options["codec"], linger_ms=5)
+    producer = await client.create_producer(
+        topic, codec=options["codec"], batching=options["batching"], linger_ms=5
+    )
     per_transaction: int | None = options["messages_per_transaction"]
     transactions = _Transactions(client, per_transaction) if options["transactional"] else None
     count = byte_count = 0
