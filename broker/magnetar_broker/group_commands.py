@@ -64,10 +64,8 @@ class GroupCommands:
         self._replies.answer(reply, wire.CommandLeaveGroupResponse())
 
     def _list(self, command: wire.CommandListGroups, reply: Reply) -> None:
-        summaries = [
-            summary_of(group, list(self._groups.subscriptions(group)))
-            for group in self._groups.all()
-        ]
+        cursors = self._groups.all_subscriptions()
+        summaries = [summary_of(group, cursors.get(group.name, [])) for group in self._groups.all()]
         self._replies.answer(reply, wire.CommandListGroupsResponse(groups=summaries))
 
     def _describe(self, command: wire.CommandDescribeGroup, reply: Reply) -> None:

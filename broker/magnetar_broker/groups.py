@@ -19,7 +19,7 @@ from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition import Partition
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.subscriptions import is_subscription_name
-from magnetar_broker.topics import Topics
+from magnetar_broker.topics import Topic, Topics
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import (
     GroupNotFound,
@@ -83,6 +83,15 @@ class Groups:
                 found = partition.subscriptions.find(group.name)
                 if found is not None and found.ownership is not None:
                     yield partition, found
+
+    def all_subscriptions(self) -> dict[str, list[tuple[Partition, Subscription]]]:
+        """The cursors of all groups, by name, in one pass."""
+        cursors: dict[str, list[tuple[Partition, Subscription]]] = {}
+        for partition in self._topics.partitions():
+            for one in partition.subscriptions:
+                if one.ownership is not None:
+                    cursors.setdefault(one.name.subscription, []).append((partition, one))
+        return cursors
 
     def silent_ms(self, member: Member) -> float:
         """Since its last sign of life."""
@@ -154,7 +163,8 @@ class Groups:
         group = self.get(name)
         change = group.heartbeat(member, held, self._now_ms())
         self._note_session(group, member.member_id, session)
-        self._apply(group, change)
+        if change.given:
+            self._apply(group, change)
         return group
 
     def leave(self, name: str, member: MemberName) -> None:
@@ -189,10 +199,10 @@ class Groups:
 
     # Topics and time
 
-    def topics_changed(self) -> None:
-        """Topics came or went: patterns may match others now."""
+    def topic_changed(self, topic: str) -> None:
+        """A topic came or went."""
         for group in self.all():
-            if group.members:
+            if any(_wants(member, topic) for member in group.members.values()):
                 change = group.topics_changed(self._fresh_interest(group), self._now_ms())
                 self._apply(group, change)
 
@@ -228,8 +238,9 @@ class Groups:
         self._restored.clear()
         for group in self.all():
             self._departed[group.name] = self._now_ms()
-            self._apply(group, group.restored(self._fresh_interest(group), self._now_ms()))
-        self._schedule()
+            if group.members:
+                self._apply(group, group.restored(self._fresh_interest(group), self._now_ms()))
+        self._call_at(self._next_due_ms())
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -279,23 +290,20 @@ class Groups:
 
     def _wanted_by(self, members: Iterable[Member]) -> Interest:
         """What they want, among the topics that there are."""
-        topics = {topic.name: topic for topic in self._topics.all()}
-        matching: dict[str, list[str]] = {"": []}
+        matching: dict[str, list[Topic]] = {"": []}
+        topics: dict[int, Topic] = {}
         wanted: dict[str, frozenset[int]] = {}
         for member in members:
             pattern = member.topic_pattern
             if pattern not in matching:
-                matching[pattern] = [one for one in topics if fnmatchcase(one, pattern)]
-            names = [*member.topics, *matching[pattern]]
-            wanted[member.member_id] = frozenset(
-                topics[one].topic_id for one in names if one in topics
-            )
-        topic_ids = frozenset().union(*wanted.values())
+                everything = self._topics.all()
+                matching[pattern] = [one for one in everything if fnmatchcase(one.name, pattern)]
+            named = [self._topics.lookup(name) for name in sorted(member.topics)]
+            found = {one.topic_id: one for one in [*named, *matching[pattern]] if one is not None}
+            topics.update(found)
+            wanted[member.member_id] = frozenset(found)
         partitions = tuple(
-            partition.name
-            for topic in topics.values()
-            if topic.topic_id in topic_ids
-            for partition in topic.partitions
+            partition.name for _, topic in sorted(topics.items()) for partition in topic.partitions
         )
         return Interest(partitions, wanted)
 
@@ -340,7 +348,8 @@ class Groups:
         if change.reassigned:
             self._environment.metrics.group_rebalances.inc()
             self._write(group)
-        self._schedule()
+        # Heartbeats move deadlines on; only what is new may be due before the timer.
+        self._call_at(group.next_deadline_ms)
 
     def _write(self, group: Group) -> None:
         self._changed[group.name] = None
@@ -360,6 +369,7 @@ class Groups:
             self._departed.pop(group.name, None)
             return
         self._departed[group.name] = self._now_ms() + LEFT_BEHIND_PERIOD_MS
+        self._call_at(self._departed[group.name])
         for tcid, some in txn_ids.items():
             ask = partial(self._coordinators.abort_expelled, tcid, list(some))
             self._environment.when_durable(ask)
@@ -369,17 +379,16 @@ class Groups:
     def _now_ms(self) -> float:
         return self._environment.clock.monotonic_ms()
 
-    def _schedule(self) -> None:
-        """Be called when the next member may be overdue, and while something is left behind."""
-        deadlines = [
-            one.next_deadline_ms
-            for one in self._groups.values()
-            if one.next_deadline_ms is not None
-        ]
-        deadlines += self._departed.values()
-        if not deadlines:
+    def _next_due_ms(self) -> float | None:
+        """When the next member may be overdue, or something left behind is to be asked for."""
+        deadlines = [one.next_deadline_ms for one in self._groups.values()]
+        found = [one for one in deadlines if one is not None]
+        return min([*found, *self._departed.values()], default=None)
+
+    def _call_at(self, due_ms: float | None) -> None:
+        """Sweep then, unless that is about to happen earlier."""
+        if due_ms is None:
             return
-        due_ms = min(deadlines)
         if self._timer is not None:
             if self._due_ms <= due_ms:
                 return
@@ -401,7 +410,7 @@ class Groups:
                 self._expel(group, overdue, now_ms)
             elif self._departed.get(group.name, now_ms + 1) <= now_ms:
                 self._abort_left_behind(group)
-        self._schedule()
+        self._call_at(self._next_due_ms())
 
     def _expel(self, group: Group, members: list[Member], now_ms: float) -> None:
         for member in members:
@@ -416,6 +425,12 @@ class Groups:
         change = group.expel(members, interest, now_ms)
         self._environment.metrics.group_members_expelled.inc(len(members))
         self._apply(group, change)
+
+
+def _wants(member: Member, topic: str) -> bool:
+    if topic in member.topics:
+        return True
+    return bool(member.topic_pattern) and fnmatchcase(topic, member.topic_pattern)
 
 
 def _row_of(group: Group) -> records.GroupRow:

@@ -119,7 +119,7 @@ class BrokerServer:
 
     def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
         topic = self._topics.create(command)
-        self._groups.topics_changed()
+        self._groups.topic_changed(topic.name)
         self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=topic.topic_id))
 
     def _list_topics(self, command: wire.CommandListTopics, reply: Reply) -> None:
@@ -137,7 +137,7 @@ class BrokerServer:
 
     def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
         self._topics.delete(command.topic)
-        self._groups.topics_changed()
+        self._groups.topic_changed(command.topic)
         self._replies.answer(reply, wire.CommandDeleteTopicResponse())
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:

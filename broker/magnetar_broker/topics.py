@@ -59,6 +59,10 @@ class Topics:
             raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
         return topic
 
+    def lookup(self, name: str) -> Topic | None:
+        """The topic that bears the name now, if there is one."""
+        return self._topics.get(name)
+
     def partition(self, name: str, number: int, topic_id: int) -> Partition:
         """One partition; topic_id 0 means whichever topic bears the name now.
 
