@@ -121,19 +121,23 @@ def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int
 
 
 def check_order(history: History) -> None:
-    """Invariant 5: a producer's messages lie in a partition in the order of their positions."""
+    """Invariant 5: a producer's messages lie in a partition in the order of their positions.
+
+    Those of one key do, where it makes batches by key.
+    """
     for place, log in history.seen.items():
-        newest: dict[str, Sent] = {}
+        newest: dict[tuple[str, bytes | None], Sent] = {}
         for offset in sorted(log):
             message = history.sent[log[offset]]
             if message.position is None or (message.txn is None and not message.confirmed):
                 continue  # A send that failed may still arrive, at any time.
-            before = newest.get(message.producer)
+            key = message.key if message.producer in history.by_key else None
+            before = newest.get((message.producer, key))
             if before is not None and before.order > message.order:
                 history.violation(
                     "5", f"{place}: {before} lies before {message}, but was sent after it"
                 )
-            newest[message.producer] = message
+            newest[message.producer, key] = message
     check_transactions_lie_together(history)
 
 

@@ -41,6 +41,7 @@ def _plan(
     only: tuple[object, ...] | None = None,
     transactions_min: int = 60,
     crashes_min: int = 2,
+    worker_type: str = "",
     **more: object,
 ) -> Callable[[Random], Plan]:
     def make(random: Random) -> Plan:
@@ -48,7 +49,8 @@ def _plan(
             programs={"observer": 1, "inspector": 1, **programs},
             fault_weights=dict(faults),
             fault_period_s=period_s,
-            worker_type=random.choice(("shared", "failover", "exclusive")),
+            worker_type=worker_type
+            or random.choice(("shared", "key_shared", "failover", "exclusive")),
             tricks=only,
             transactions_min=transactions_min,
             crashes_min=crashes_min,
@@ -286,6 +288,22 @@ FAMILIES = {
             ),
             lambda world: (
                 world.provoked["p fenced"] > 0 and world.group_wiretap.counts["refused"] > 0
+            ),
+        ),
+        Family(
+            "q",
+            "a key has one consumer at a time, until what it has of it is settled, and its order",
+            _plan(
+                {"atomic": 2, "plain": 1, "worker": 4, "consumer": 2},
+                {**CRASHES, "client crash": 2.0, "link": 1.0, "half-open": 0.5, "delays": 0.3},
+                worker_type="key_shared",
+                broker_settings={"key_shared_waiting_max": 20},
+                transactions_min=150,
+                crashes_min=10,
+            ),
+            lambda world: (
+                world.key_order.counts["moves of keys"] > 20
+                and world.key_order.counts["beside a pending ack"] > 0
             ),
         ),
     )

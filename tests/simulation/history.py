@@ -20,6 +20,9 @@ COMMIT_STATUSES = (common_pb2.COMMITTING, common_pb2.COMMITTED)
 ABORT_STATUSES = (common_pb2.ABORTING, common_pb2.ABORTED)
 ENDED_STATUSES = (common_pb2.COMMITTED, common_pb2.ABORTED)
 
+# Of messages.
+KEYS = 6
+
 # A partition of a topic; a subscription on one.
 Place = tuple[str, int]
 Cursor = tuple[str, int, str]
@@ -45,6 +48,7 @@ class Sent:
         "confirmed_offset",
         "index",
         "input",
+        "key",
         "place",
         "position",
         "producer",
@@ -56,6 +60,9 @@ class Sent:
         self, value: bytes, producer: str, place: Place, txn: TransactionRecord | None, index: int
     ) -> None:
         self.value = value
+        kind = int(value[1:]) % KEYS
+        # Of few; some have none.
+        self.key = b"k%d" % kind if kind else None
         self.producer = producer
         self.place = place
         self.txn = txn
@@ -111,6 +118,8 @@ class History:
         self._time = time
         self._fail = fail
         self.transactions: dict[TxnID, TransactionRecord] = {}
+        # Producers that keep the order of each key only: their batches have one key each.
+        self.by_key: set[str] = set()
         self.sent: dict[bytes, Sent] = {}
         # What readers saw in each partition, for ever.
         self.seen: dict[Place, dict[int, bytes]] = {}
@@ -214,6 +223,11 @@ class History:
                 self.violation("2", f"{message} is at {seen[1]}, its producer heard {offset}")
         elif txn.ended_told_at is not None and asked_at > txn.ended_told_at:
             self.violation("9", f"{message} was accepted after the transaction had ended")
+
+    def place_of(self, value: bytes) -> Place | None:
+        """Where a message was sent to; None: nobody here has sent it."""
+        message = self.sent.get(value)
+        return message.place if message is not None else None
 
     # Readers.
 

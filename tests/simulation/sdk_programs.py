@@ -42,11 +42,18 @@ class Writer:
     async def make(
         cls, world: World, node: ClientNode, client: magnetar.Client, topic: str
     ) -> Writer:
+        batching = world.random.choice(("mixed", "by_key"))
         producer = await client.create_producer(
-            topic, linger_ms=world.random.choice((0.0, 1.0)), batch_messages_max=8
+            topic,
+            linger_ms=world.random.choice((0.0, 1.0)),
+            batch_messages_max=8,
+            batching=batching,
         )
         world.writer_count += 1
-        return cls(world, producer, f"{node.name}/{world.writer_count}")
+        name = f"{node.name}/{world.writer_count}"
+        if batching == "by_key":
+            world.history.by_key.add(name)
+        return cls(world, producer, name)
 
     async def plain(self, partition: int, *, wait: bool) -> None:
         """Send plainly."""
@@ -55,10 +62,10 @@ class Writer:
         asked_at = self.world.loop.time()
         history.counts["plain sends"] += 1
         if not wait:
-            self.producer.send_nowait(message.value, partition=partition)
+            self.producer.send_nowait(message.value, message.key, partition=partition)
             self._unflushed.append((message, asked_at))
             return
-        message_id = await self.producer.send(message.value, partition=partition)
+        message_id = await self.producer.send(message.value, message.key, partition=partition)
         assert isinstance(message_id, magnetar.MessageId)
         history.confirm(message, asked_at=asked_at, offset=message_id.offset)
 
@@ -88,10 +95,14 @@ class Unit:
         producer = writer.producer
         asked_at = self.world.loop.time()
         if wait:
-            await producer.send(message.value, partition=message.place[1], txn=self.txn)
+            await producer.send(
+                message.value, message.key, partition=message.place[1], txn=self.txn
+            )
             self.world.history.confirm(message, asked_at=asked_at)
         else:
-            producer.send_nowait(message.value, partition=message.place[1], txn=self.txn)
+            producer.send_nowait(
+                message.value, message.key, partition=message.place[1], txn=self.txn
+            )
         self.accepted.append(message)
         return message
 
@@ -229,7 +240,9 @@ async def one_whole_batch(client: magnetar.Client, writer: Writer, random: Rando
     messages = [history.send(writer.name, writer.topic, partition) for _ in range(3)]
     asked_at = writer.world.loop.time()
     for message in messages:
-        writer.producer.send_nowait(message.value, partition=partition, txn=txn)
+        # Of one key: more of them would not fit one batch, where these are made by key.
+        message.key = messages[0].key
+        writer.producer.send_nowait(message.value, message.key, partition=partition, txn=txn)
     for _ in range(COMMIT_ATTEMPTS):
         try:
             await txn.commit()
@@ -279,7 +292,7 @@ async def worker(world: World, node: ClientNode) -> None:
             nack_delay_ms_max=400,
         )
         # What was given back is covered by a later cumulative ack: then only individual ones.
-        cumulative = world.worker_type != "shared"
+        cumulative = world.worker_type not in ("shared", "key_shared")
         while not node.stopping:
             messages = await consumer.receive_batch(random.choice((1, 2, 4, 16)), timeout_s=0.5)
             for message in messages:
@@ -364,7 +377,7 @@ async def plain_consumer(world: World, node: ClientNode) -> None:
         consumer = await client.subscribe(
             "mix",
             "audit",
-            type="shared",
+            type="key_shared" if world.worker_type == "key_shared" else "shared",
             initial_position="earliest",
             consumer_name=node.name,
             receiver_queue_messages=random.choice((8, 64)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TextIO
@@ -15,6 +15,7 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
+from tests.simulation.key_order import KeyOrder
 from tests.simulation.loop import (
     CURRENT,
     Incarnation,
@@ -30,6 +31,7 @@ from tests.simulation.trace import Trace
 from tests.simulation.wiretap import Wiretap
 
 import magnetar
+from magnetar_broker.subscription import Subscription
 from magnetar_core.wire import topic_pb2
 from magnetar_storage.memory import MemoryStore
 
@@ -77,6 +79,9 @@ class World:
         self.history = History(self.loop.time, self.loop.fail)
         self.group_wiretap = GroupWiretap(self.history.violation)
         self.network.wiretap = Wiretaps(Wiretap(self.history.violation), self.group_wiretap)
+        self.key_order = KeyOrder(
+            self._subscriptions, self.history.place_of, self.history.violation
+        )
         self.provoked: Counter[str] = Counter()
         self.places: list[Place] = [
             (topic, number) for topic in TOPICS for number in range(PARTITIONS)
@@ -122,6 +127,10 @@ class World:
 
         return ServerNode(self.environment, name, make_one, make.families())
 
+    def _subscriptions(self) -> Iterator[Subscription]:
+        for partition in self.broker.server.topics.partitions():
+            yield from partition.subscriptions
+
     # For programs.
 
     def saw(self, message: magnetar.Message) -> None:
@@ -148,7 +157,8 @@ class World:
         log = logging.getLogger()
         log.addHandler(handler)
         try:
-            self.loop.run_until_complete(self._main())
+            with self.key_order.watching():
+                self.loop.run_until_complete(self._main())
             self.loop.check_tasks()
             return self._result()
         finally:
