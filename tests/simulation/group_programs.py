@@ -32,7 +32,8 @@ async def member(world: World, node: ClientNode) -> None:
     """Consumes, transforms, produces; comes and goes. Outputs keep the order of their inputs."""
 
     async def work(client: magnetar.Client, random: Random) -> None:
-        writer = await Writer.make(world, node, client, OUTPUT)
+        # Batches by key would keep the order of each key only.
+        writer = await Writer.make(world, node, client, OUTPUT, ("mixed",))
         consumer = await client.consumer_group(
             GROUP,
             [INPUT],

@@ -6,7 +6,7 @@ Each tells the history what it is about to do, and what it was then told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,14 @@ class Writer:
 
     @classmethod
     async def make(
-        cls, world: World, node: ClientNode, client: magnetar.Client, topic: str
+        cls,
+        world: World,
+        node: ClientNode,
+        client: magnetar.Client,
+        topic: str,
+        batchings: Sequence[str] = ("mixed", "by_key"),
     ) -> Writer:
-        batching = world.random.choice(("mixed", "by_key"))
+        batching = world.random.choice(batchings)
         producer = await client.create_producer(
             topic,
             linger_ms=world.random.choice((0.0, 1.0)),
