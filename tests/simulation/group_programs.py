@@ -32,8 +32,7 @@ async def member(world: World, node: ClientNode) -> None:
     """Consumes, transforms, produces; comes and goes. Outputs keep the order of their inputs."""
 
     async def work(client: magnetar.Client, random: Random) -> None:
-        # Batches by key would keep the order of each key only.
-        writer = await Writer.make(world, node, client, OUTPUT, ("mixed",))
+        writer = await Writer.make(world, node, client, OUTPUT, in_order=True)
         consumer = await client.consumer_group(
             GROUP,
             [INPUT],

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation import planted_groups
+from tests.simulation import planted_groups, planted_keys
 from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
@@ -262,5 +262,6 @@ PLANTED: dict[str, Plant] = {
         identity_not_stored,
         complete_always_commits,
         *planted_groups.PLANTS,
+        *planted_keys.PLANTS,
     )
 }

@@ -6,7 +6,7 @@ Each tells the history what it is about to do, and what it was then told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,11 @@ class Writer:
         node: ClientNode,
         client: magnetar.Client,
         topic: str,
-        batchings: Sequence[str] = ("mixed", "by_key"),
+        *,
+        in_order: bool = False,
     ) -> Writer:
-        batching = world.random.choice(batchings)
+        """Args: in_order: of all messages; else perhaps of each key only."""
+        batching = "mixed" if in_order else world.random.choice(("mixed", "by_key"))
         producer = await client.create_producer(
             topic,
             linger_ms=world.random.choice((0.0, 1.0)),
