@@ -48,22 +48,8 @@ def keys_of_pending_acks_not_learned() -> AbstractContextManager[None]:
     return replaced(KeySharedDispatcher, "__init__", init)
 
 
-def returned_messages_wait_for_new_ones() -> AbstractContextManager[None]:
-    """What came back goes out when nothing else does."""
-    original = KeySharedDispatcher._wanted
-
-    def wanted(self: KeySharedDispatcher, consumer: Any, first: int, last: int) -> int:
-        found = original(self, consumer, first, last)
-        count, alike = self.redeliveries.alike(first, found) if found else (0, 0)
-        fresh = self._queues[consumer.consumer_id].mask(first, last) & ~alike
-        return fresh if count and fresh else found
-
-    return replaced(KeySharedDispatcher, "_wanted", wanted)
-
-
 PLANTS = (
     keys_move_at_once,
     pending_acks_hold_no_key,
     keys_of_pending_acks_not_learned,
-    returned_messages_wait_for_new_ones,
 )
