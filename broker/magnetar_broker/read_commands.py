@@ -1,8 +1,8 @@
-"""CommandRead and CommandPeek: a partition's committed messages, without a subscription."""
+"""What can be read without a subscription: committed messages, and where they begin and end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from magnetar_broker.delivery import delivered_batch
 from magnetar_broker.offset_set import Range
@@ -34,6 +34,7 @@ class ReadCommands:
             "read": self._read,
             "peek": self._peek,
             "describe_producers": self._describe_producers,
+            "list_offsets": self._list_offsets,
         }
 
     def _read(self, command: wire.CommandRead, reply: Reply) -> None:
@@ -75,6 +76,34 @@ class ReadCommands:
         """KIP-664, DescribeProducers."""
         partition = self._topics.named(command.partition)
         self._replies.answer(reply, describe_producers(partition))
+
+    def _list_offsets(self, command: wire.CommandListOffsets, reply: Reply) -> None:
+        topic = self._topics.get(command.topic)
+        if command.topic_id not in (0, topic.topic_id):
+            raise Gone(f"topic {command.topic!r} of id {command.topic_id} was deleted")
+        partitions = [
+            self._topics.partition(command.topic, number, topic.topic_id)
+            for number in command.partitions or range(len(topic.partitions))
+        ]
+        self._replies.answer_later(reply, self._offsets_of(topic.topic_id, partitions, command))
+
+    async def _offsets_of(
+        self, topic_id: int, partitions: Sequence[Partition], command: wire.CommandListOffsets
+    ) -> wire.CommandListOffsetsResponse:
+        response = wire.CommandListOffsetsResponse(topic_id=topic_id)
+        for partition in partitions:
+            # What is found lies before the end that is told with it.
+            time_offset = 0
+            if command.HasField("append_time_ms"):
+                time_offset = await partition.reader.first_offset_at_time(command.append_time_ms)
+            response.partitions.add(
+                partition=partition.name.partition,
+                ledger_id=partition.ledger_id,
+                first_offset=partition.log.first_offset,
+                end_offset=partition.log.durable_end,
+                time_offset=time_offset,
+            )
+        return response
 
     def _peek(self, command: wire.CommandPeek, reply: Reply) -> None:
         partition = self._topics.named(command.partition)

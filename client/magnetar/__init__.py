@@ -10,6 +10,7 @@
 
 from magnetar.client import Client, connect
 from magnetar.cluster import ClusterInfo, Member
+from magnetar.column_batch import BytesColumn, ColumnBatch
 from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
 from magnetar.consumer import Consumer
 from magnetar.dead_letters import DeadLetterPolicy
@@ -30,10 +31,12 @@ from magnetar.model import (
     InitialPosition,
     NameDescription,
     PartitionDescription,
+    PartitionOffsets,
     ProducerDescription,
     SubscriptionDescription,
     SubscriptionType,
     TopicDescription,
+    TopicOffsets,
     TopicSummary,
     TransactionAction,
     TransactionalIdDescription,
@@ -96,6 +99,7 @@ from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 __all__ = [
     "AuthorizationFailed",
     "Batching",
+    "BytesColumn",
     "ChecksumMismatch",
     "Client",
     "ClientClosed",
@@ -103,6 +107,7 @@ __all__ = [
     "ClusterInfo",
     "ClusterMismatch",
     "Codec",
+    "ColumnBatch",
     "CommitRefused",
     "ConcurrentTransactions",
     "Consumer",
@@ -141,6 +146,7 @@ __all__ = [
     "PartitionDescription",
     "PartitionMoved",
     "PartitionName",
+    "PartitionOffsets",
     "PoisonMessage",
     "PreparedTxnState",
     "ProcessSummary",
@@ -161,6 +167,7 @@ __all__ = [
     "TopicDescription",
     "TopicExists",
     "TopicNotFound",
+    "TopicOffsets",
     "TopicPartition",
     "TopicSummary",
     "Transaction",

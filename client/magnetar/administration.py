@@ -12,9 +12,11 @@ from magnetar.model import (
     HangingTransaction,
     InitialPosition,
     NameDescription,
+    PartitionOffsets,
     ProducerDescription,
     SubscriptionType,
     TopicDescription,
+    TopicOffsets,
     TopicSummary,
     TransactionAction,
     TransactionalIdDescription,
@@ -85,6 +87,46 @@ class Administration(GroupAdministration):
         """Raises: TopicNotFound."""
         return TopicDescription.from_wire(
             await self._cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
+        )
+
+    async def list_offsets(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] = (),
+        append_time_ms: int | None = None,
+        topic_id: int = 0,
+    ) -> TopicOffsets:
+        """Where partitions begin and end, and which offset belongs to a time.
+
+        Args:
+            partitions: only these; without any, all.
+            append_time_ms: milliseconds since the Unix epoch.
+            topic_id: of the topic that is meant; 0: whichever has the name now.
+        Raises:
+            TopicNotFound: no such topic or partition.
+            Gone: the topic of that name has another id.
+        """
+        reply: broker_pb2.CommandListOffsetsResponse = await self._cluster.bootstrap.request(
+            broker_pb2.CommandListOffsets(
+                topic=topic,
+                topic_id=topic_id,
+                partitions=partitions,
+                append_time_ms=append_time_ms,
+            )
+        )
+        return TopicOffsets(
+            reply.topic_id,
+            tuple(
+                PartitionOffsets(
+                    one.partition,
+                    one.ledger_id,
+                    one.first_offset,
+                    one.end_offset,
+                    None if append_time_ms is None else one.time_offset,
+                )
+                for one in reply.partitions
+            ),
         )
 
     async def peek_uncommitted(

@@ -19,6 +19,7 @@ from magnetar.message import Message, MessageColumns
 from magnetar.model import TransactionStatus
 from magnetar.participants import TransactionPart, commit_parts
 from magnetar.producer import Producer
+from magnetar.read_ahead import read_ahead
 from magnetar.reader import read_columns
 from magnetar.runtime import Runtime
 from magnetar.transaction import Begun, Transaction, TransactionScope
@@ -26,6 +27,7 @@ from magnetar.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.errors import (
+    Gone,
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
@@ -165,19 +167,25 @@ class Client(Consuming):
         self._transactions[txn.number] = txn
         return txn
 
-    async def commit_parts(self, parts: Sequence[TransactionPart]) -> TransactionStatus:
+    async def commit_parts(
+        self, parts: Sequence[TransactionPart], *, wait_finished: bool = False
+    ) -> TransactionStatus:
         """Commit what these clients have done in a transaction, and discard what others did.
 
         Args:
             parts: what Transaction.leave() gave each of them.
+            wait_finished: return only when every participant has carried it out.
         Raises:
             InvalidArgument: no parts, or of several transactions. No effect.
             InvalidTxnState: it was aborted.
             OutcomeUnknown: no answer in time; ask again.
         """
         command = commit_parts(parts)
+        command.wait_finished = wait_finished
         coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
-        reply = await coordinator.request(command, timeout_ms=self.config.commit_timeout_ms)
+        reply = await coordinator.request(
+            command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished
+        )
         return TransactionStatus(reply.status)
 
     def transactional_producer(
@@ -324,6 +332,23 @@ class Client(Consuming):
             bytes_max=bytes_max,
         )
         async for columns in pieces:
+            yield columns
+
+    async def read_ahead(
+        self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
+    ) -> AsyncGenerator[list[MessageColumns], None]:
+        """A range of a partition in bulk: see magnetar.read_ahead.
+
+        Args:
+            topic_id: of the topic that is meant; 0: whichever has the name now.
+        Raises:
+            Gone: the topic of that name has another id.
+        """
+        self._require_open()
+        route = await self._cluster.route(topic)
+        if topic_id not in (0, route.topic_id):
+            raise Gone(f"topic {topic!r} of id {topic_id} was deleted; it has id {route.topic_id}")
+        async for columns in read_ahead(route, partition, start, end):
             yield columns
 
     async def close(self) -> None:

@@ -153,6 +153,30 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """Where a partition begins and ends.
+
+    Attributes:
+        ledger_id: raised when the partition was restored; its offsets are others then.
+        end_offset: the first one that is not readable yet.
+        time_offset: of the first message that is not older than the time asked for; end_offset
+            when there is none; None when none was asked for.
+    """
+
+    partition: int
+    ledger_id: int
+    first_offset: int
+    end_offset: int
+    time_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    topic_id: int
+    partitions: tuple[PartitionOffsets, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UnfinishedParticipant:
     """A participant that has not answered the end yet; `last_error` says why it refuses, if so."""
 

@@ -263,6 +263,24 @@ class PartitionSender:
         if self._open.count and self._linger is None:
             self._linger_later()
 
+    def add_encoded(self, payload: bytes, count: int, size: int) -> None:
+        """Send a batch that somebody else has encoded, right after all that was added before.
+
+        Args:
+            size: what it counts in the budget.
+        Raises: as `add`.
+        """
+        limit = self._whole_bytes_max + BATCH_OVERHEAD_BYTES
+        if len(payload) > limit:
+            raise MessageTooLarge(f"a batch of {len(payload)} bytes exceeds {limit}")
+        self.close_batch()
+        if self.failure is not None:
+            raise copy_error(self.failure)
+        batch = ClosedBatch(payload, count, size, None, 0)
+        self._number(batch)
+        self._on_batch_closed(self.name.partition)
+        self._submit(batch, self._runtime.config.send_timeout_ms)
+
     def close_batch(self) -> None:
         """Send what is gathered, without waiting for more."""
         if self._linger is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.backpressure import PendingBudget
 from magnetar.batching import Properties, partition_of_key
 from magnetar.cluster import TopicRoute
+from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
 from magnetar.model import TxnSend
@@ -216,6 +217,32 @@ class Producer:
                 sender.add_many(some, None if keys is None else keys[start : start + step])
             else:
                 self._add_by_key(some, keys[start : start + step], txn)
+            await asyncio.sleep(0)
+
+    async def send_columns(
+        self,
+        batches: Iterable[ColumnBatch],
+        *,
+        partition: int | None = None,
+        txn: Transaction | None = None,
+    ) -> None:
+        """Enqueue batches that are laid out already. Does not wait until they are durable.
+
+        Each is sent as it is; nothing looks at keys to choose a partition.
+
+        Args:
+            partition: of all of them; otherwise each goes to the next one.
+        Raises:
+            MessageTooLarge: a batch is more than the broker takes. What went before it is
+                enqueued.
+            MagnetarError: the transaction failed before.
+        """
+        for batch in batches:
+            if self._budget.full:
+                await self._budget.room()
+            sender = self._sender(None, partition, txn)
+            sender.add_encoded(batch.encode(self._config.codec), batch.count, batch.byte_count)
+            # Let it leave, and others have their turn.
             await asyncio.sleep(0)
 
     async def flush(self) -> None:

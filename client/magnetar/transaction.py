@@ -294,13 +294,29 @@ class Transaction:
 
         The transaction takes nothing more here, and stays open.
 
-        Raises: as prepare.
+        Raises:
+            CommitRefused: a send or an ack had failed: nothing of this client counts. The others'
+                work stands, and the transaction stays open for them.
+            InvalidTxnState: it has ended, or is not open.
         """
-        await self.prepare()
-        part = self._participants.part(self.txn_id)
-        self._phase = _Phase.LEFT
-        self._release(committed=True)
-        return part
+        async with self._ending:
+            if self._phase is not _Phase.OPEN:
+                raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
+            await self._prepare_commit(aborting=False)
+            part = self._participants.part(self.txn_id)
+            self._phase = _Phase.LEFT
+            self._release(committed=True)
+            return part
+
+    def withdraw(self) -> None:
+        """Drop what this client has not sent yet, and leave the rest to count for nothing.
+
+        For one of several clients: the transaction stays open for the others, whose work stands.
+        Harmless when it has ended, or was left.
+        """
+        if self._phase in (_Phase.OPEN, _Phase.FLUSHING, _Phase.PREPARED):
+            self._phase = _Phase.LEFT
+            self._release(committed=False)
 
     def _require_not_left(self) -> None:
         if self._phase is _Phase.LEFT:
@@ -369,9 +385,11 @@ class Transaction:
             if not isinstance(error, asyncio.CancelledError):
                 raise
 
-    async def _prepare_commit(self) -> None:
+    async def _prepare_commit(self, *, aborting: bool = True) -> None:
         """Flush, and fix what EndTxn will say.
 
+        Args:
+            aborting: abort it if something had failed; otherwise it is left as it is.
         Raises:
             CommitRefused: something had failed; it is aborted.
             InvalidTxnState: it has ended meanwhile.
@@ -394,6 +412,10 @@ class Transaction:
             self._phase = _Phase.COMMIT_ASKED
             self._commit_command = self._participants.commit_command()
             return
+        if not aborting:
+            self._phase = _Phase.LEFT
+            self._release(committed=False)
+            raise CommitRefused(f"the part in {self._name} is void: {failure}") from failure
         refused = CommitRefused(f"{self._name} was aborted: {failure}")
         await self._abort_apart(self._abort(), refused)
         raise refused from failure

@@ -165,6 +165,47 @@ def encode(
     )
 
 
+def encode_columns(
+    count: int,
+    values: tuple[bytes | memoryview, bytes | memoryview],
+    keys: tuple[bytes | memoryview, bytes | memoryview] | None = None,
+    *,
+    event_times_ms: bytes | memoryview | None = None,
+    properties: tuple[bytes | memoryview, bytes | memoryview] | None = None,
+    key_hash: int = 0,
+    codec: Codec = Codec.NONE,
+) -> bytes:
+    """Build a batch from columns that are laid out already, as `Columns` describes them.
+
+    Args:
+        values, keys, properties: offsets from 0, count + 1 times int32, and the bytes that they
+            cut; they are not looked into.
+        event_times_ms: count times int64.
+        key_hash: of the one key that all messages share; 0 if they do not.
+    Raises:
+        InvalidArgument: no messages.
+    """
+    if count == 0:
+        raise InvalidArgument("a batch needs at least one message")
+    flags = 0
+    parts: list[bytes | memoryview] = [b"", *values]
+    if keys is not None:
+        flags |= HAS_KEYS
+        parts += keys
+    if event_times_ms is not None:
+        flags |= HAS_EVENT_TIMES
+        parts.append(event_times_ms)
+    if properties is not None:
+        flags |= HAS_PROPERTIES
+        parts += properties
+    parts[0] = FLAGS.pack(flags)
+    body = b"".join(parts)
+    stored = _compress(body, codec)
+    return _sealed(
+        HEADER.pack(MAGIC, VERSION, codec, count, len(body), len(stored), key_hash), stored
+    )
+
+
 def part_of(batch: bytes) -> Part:
     """Which part a batch is that read_header has let pass."""
     return Part(batch[_PART_AT] >> _PART_SHIFT)
@@ -236,8 +277,8 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
     return BatchHeader(part, codec, count, body_bytes, stored_bytes, key_hash)
 
 
-def decode(batch: bytes, *, verify: bool = True) -> Columns:
-    """Open a batch.
+def open_body(batch: bytes, *, verify: bool = True) -> tuple[int, memoryview]:
+    """How many messages a batch has, and its body, whose columns nobody has looked into.
 
     Raises:
         InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
@@ -249,8 +290,18 @@ def decode(batch: bytes, *, verify: bool = True) -> Columns:
     body = _decompress(stored, header)
     if len(body) != header.body_bytes:
         raise InvalidArgument("the batch's body does not fit its header")
+    return header.count, memoryview(body)
+
+
+def decode(batch: bytes, *, verify: bool = True) -> Columns:
+    """Open a batch.
+
+    Raises:
+        InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
+    """
+    count, body = open_body(batch, verify=verify)
     try:
-        return _columns(memoryview(body), header.count)
+        return _columns(body, count)
     except (struct.error, ValueError, IndexError) as error:
         raise InvalidArgument("the batch's columns do not fit its header") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from random import Random
+from typing import TypeVar
 
 import magnetar
 from magnetar import client as asyncio_client
@@ -20,6 +21,7 @@ from magnetar.model import (
     InitialPosition,
     SubscriptionType,
     TopicDescription,
+    TopicOffsets,
     TopicSummary,
     TransactionAction,
     TransactionDescription,
@@ -31,6 +33,8 @@ from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Transport
+
+T = TypeVar("T")
 
 
 class Client(Closing):
@@ -164,8 +168,10 @@ class Client(Closing):
         )
         return Transaction(self._loop, inner)
 
-    def commit_parts(self, parts: Sequence[TransactionPart]) -> TransactionStatus:
-        return self._loop.wait(self.inner.commit_parts(parts))
+    def commit_parts(
+        self, parts: Sequence[TransactionPart], *, wait_finished: bool = False
+    ) -> TransactionStatus:
+        return self._loop.wait(self.inner.commit_parts(parts, wait_finished=wait_finished))
 
     def transactional_producer(
         self,
@@ -225,6 +231,16 @@ class Client(Closing):
         finally:
             self._loop.wait(pieces.aclose())
 
+    def read_ahead(
+        self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
+    ) -> Iterator[list[MessageColumns]]:
+        pieces = self.inner.read_ahead(topic, partition, start, end, topic_id=topic_id)
+        try:
+            while (columns := self._loop.wait(_next(pieces))) is not None:
+                yield columns
+        finally:
+            self._loop.wait(pieces.aclose())
+
     def cluster_info(self) -> ClusterInfo:
         return self._loop.wait(self.inner.cluster_info())
 
@@ -252,6 +268,20 @@ class Client(Closing):
 
     def describe_topic(self, topic: str) -> TopicDescription:
         return self._loop.wait(self.inner.describe_topic(topic))
+
+    def list_offsets(
+        self,
+        topic: str,
+        *,
+        partitions: Iterable[int] = (),
+        append_time_ms: int | None = None,
+        topic_id: int = 0,
+    ) -> TopicOffsets:
+        return self._loop.wait(
+            self.inner.list_offsets(
+                topic, partitions=partitions, append_time_ms=append_time_ms, topic_id=topic_id
+            )
+        )
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         self._loop.wait(self.inner.delete_topic(topic, force=force))
@@ -378,5 +408,5 @@ def connect(
         raise
 
 
-async def _next(pieces: AsyncIterator[MessageColumns]) -> MessageColumns | None:
+async def _next(pieces: AsyncIterator[T]) -> T | None:
     return await anext(pieces, None)

@@ -8,6 +8,7 @@ import magnetar
 from magnetar.batching import Properties
 from magnetar.blocking.loop_thread import Closing, LoopThread
 from magnetar.blocking.transactions import Transaction, inner_of
+from magnetar.column_batch import ColumnBatch
 from magnetar.consumer import Acknowledged
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
@@ -106,6 +107,15 @@ class Producer(Closing):
         txn: Transaction | None = None,
     ) -> None:
         self._loop.wait(self.inner.send_many(values, keys, partition=partition, txn=inner_of(txn)))
+
+    def send_columns(
+        self,
+        batches: Iterable[ColumnBatch],
+        *,
+        partition: int | None = None,
+        txn: Transaction | None = None,
+    ) -> None:
+        self._loop.wait(self.inner.send_columns(batches, partition=partition, txn=inner_of(txn)))
 
     def flush(self) -> None:
         self._loop.wait(self.inner.flush())

@@ -47,6 +47,9 @@ class Transaction:
     def leave(self) -> TransactionPart:
         return self._loop.wait(self.inner.leave())
 
+    def withdraw(self) -> None:
+        self._loop.call(self.inner.withdraw)
+
     def __enter__(self) -> Self:
         return self
 

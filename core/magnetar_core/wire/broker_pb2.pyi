@@ -171,6 +171,40 @@ class CommandReadResponse(_message.Message):
     end_offset: int
     def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class CommandListOffsets(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions", "append_time_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: int
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    append_time_ms: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+
+class CommandListOffsetsResponse(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionOffsets]
+    def __init__(self, topic_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionOffsets, _Mapping]]] = ...) -> None: ...
+
+class PartitionOffsets(_message.Message):
+    __slots__ = ("partition", "ledger_id", "first_offset", "end_offset", "time_offset")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIME_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    ledger_id: int
+    first_offset: int
+    end_offset: int
+    time_offset: int
+    def __init__(self, partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., time_offset: _Optional[int] = ...) -> None: ...
+
 class CommandPeek(_message.Message):
     __slots__ = ("partition", "start_offset", "messages_max", "uncommitted", "txn_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
