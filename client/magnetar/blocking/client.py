@@ -19,6 +19,7 @@ from magnetar.errors import ClientClosed, UsedAfterFork
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
     InitialPosition,
+    NameDescription,
     SubscriptionType,
     TopicDescription,
     TopicOffsets,
@@ -361,6 +362,12 @@ class Client(Closing):
         return self._loop.wait(
             self.inner.end_transaction(txn_id, action, wait_finished=wait_finished)
         )
+
+    def describe_name(self, name: str) -> NameDescription:
+        return self._loop.wait(self.inner.describe_name(name))
+
+    def remove_name(self, name: str) -> None:
+        self._loop.wait(self.inner.remove_name(name))
 
     def accept_transaction_loss(self, txn_id: TxnID) -> None:
         self._loop.wait(self.inner.accept_transaction_loss(txn_id))

@@ -1,0 +1,304 @@
+"""From Arrow record batches to batches as the broker stores them, without a loop over messages.
+
+Rows are put into order by topic and partition by Arrow, and the columns are then cut where a batch
+is full.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from magnetar.column_batch import BytesColumn, ColumnBatch
+from magnetar_spark.errors import SinkError
+
+BATCH_BYTES_MAX = 256 << 10
+BATCH_MESSAGES_MAX = 1 << 14
+# What a message costs beside its bytes; see magnetar.batching.
+MESSAGE_OVERHEAD_BYTES = 16
+ANY_PARTITION = -1
+
+
+@dataclass(frozen=True)
+class LargeMessage:
+    """A message that is too large for a batch, and has to be sent by itself."""
+
+    value: bytes
+    key: bytes | None
+    event_time_ms: int | None
+    properties: Mapping[str, str] | None
+
+
+# Whom it goes to: topic, and a partition or None for whichever comes next.
+Addressed = tuple[str, int | None, ColumnBatch | LargeMessage]
+
+
+def gathered(batches: Iterator[pa.RecordBatch], bytes_min: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer and larger record batches, of at least so many bytes.
+
+    Rows of many partitions make many small batches otherwise.
+    """
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            some.append(batch)
+            size += batch.nbytes
+        if size >= bytes_min:
+            yield _joined(some)
+            some, size = [], 0
+    if some:
+        yield _joined(some)
+
+
+def _joined(some: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(some) == 1:
+        return some[0]
+    return pa.Table.from_batches(some).combine_chunks().to_batches()[0]
+
+
+class Router:
+    """Cuts rows into batches, each for one topic and partition.
+
+    Args:
+        topic: of all rows; otherwise the column says.
+        partition_count_of: of a topic. Messages with a key go where its CRC-32C says, as every
+            client's do; others wherever the producer likes.
+    """
+
+    def __init__(self, topic: str | None, *, include_headers: bool) -> None:
+        self._topic = topic
+        self._include_headers = include_headers
+
+    def topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows by topic, each in their order.
+
+        Raises:
+            SinkError: a row names no topic.
+        """
+        if self._topic is not None:
+            yield self._topic, batch
+            return
+        column = batch.column("topic")
+        if column.null_count:
+            raise SinkError("a row's column 'topic' is null, and there is no option 'topic'")
+        names = pc.unique(column).to_pylist()
+        if len(names) == 1:
+            yield names[0], batch
+            return
+        for name in names:
+            yield name, batch.filter(pc.equal(column, name))
+
+    def batches(
+        self, topic: str, partition_count: int, batch: pa.RecordBatch
+    ) -> Iterator[Addressed]:
+        """One topic's rows as what is to be sent, each partition's in order.
+
+        Raises:
+            SinkError: a value is null, a partition is not there, or headers cannot be kept.
+        """
+        rows = _Rows(batch, include_headers=self._include_headers)
+        partitions = _partitions(topic, partition_count, batch, rows)
+        if partitions is None:
+            for one in rows.cut():
+                yield topic, None, one
+            return
+        if (partitions == partitions[0]).all():
+            numbers, bounds = partitions[:1], [0, len(partitions)]
+        else:
+            order = np.argsort(partitions, kind="stable")
+            ordered = partitions[order]
+            starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            numbers, bounds = ordered[starts], [*starts.tolist(), len(ordered)]
+            rows = rows.taken(pa.array(order))
+        for place, number in enumerate(numbers.tolist()):
+            partition = None if number == ANY_PARTITION else number
+            for one in rows.cut(bounds[place], bounds[place + 1]):
+                yield topic, partition, one
+
+
+def _partitions(
+    topic: str, partition_count: int, batch: pa.RecordBatch, rows: _Rows
+) -> np.ndarray | None:
+    """Of each row; None when all go wherever the producer likes."""
+    given = batch.column("partition") if "partition" in batch.schema.names else None
+    has_given = given is not None and given.null_count < len(given)
+    if partition_count == 1 and not has_given:
+        return None
+    if rows.keys is None or partition_count == 1:
+        partitions = np.full(batch.num_rows, ANY_PARTITION, dtype=np.int32)
+    else:
+        partitions = _partitions_of_keys(batch.column("key"), partition_count)
+    if has_given:
+        named = given.fill_null(ANY_PARTITION).to_numpy()
+        absent = given.is_null().to_numpy(zero_copy_only=False)
+        wrong = ~absent & ((named < 0) | (named >= partition_count))
+        if wrong.any():
+            raise SinkError(
+                f"a row's column 'partition' says {named[wrong][0]}, and {topic} has partitions 0"
+                f" to {partition_count - 1}"
+            )
+        partitions = np.where(absent, partitions, named)
+    if (partitions == ANY_PARTITION).all():
+        return None
+    return partitions
+
+
+def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
+    """As magnetar.batching.partition_of_key; each different key is looked at once."""
+    encoded = keys.dictionary_encode()
+    checksum = google_crc32c.value
+    of_each = np.fromiter(
+        (checksum(key) % count for key in _binary(encoded.dictionary).to_pylist()),
+        dtype=np.int32,
+        count=len(encoded.dictionary),
+    )
+    of_each = np.append(of_each, np.int32(ANY_PARTITION))
+    return of_each[encoded.indices.fill_null(len(of_each) - 1).to_numpy()]
+
+
+class _Rows:
+    """The columns that are sent, of one topic."""
+
+    def __init__(self, batch: pa.RecordBatch, *, include_headers: bool) -> None:
+        names = batch.schema.names
+        values = batch.column("value")
+        if values.null_count:
+            raise SinkError(
+                "a row's column 'value' is null: a message has a value, if an empty one"
+            )
+        keys = batch.column("key") if "key" in names else None
+        if keys is not None and keys.null_count == len(keys):
+            keys = None
+        headers = batch.column("headers") if include_headers and "headers" in names else None
+        if headers is not None and headers.null_count == len(headers):
+            headers = None
+        self.values = _binary(values)
+        # An empty key counts as none.
+        self.keys = None if keys is None else _binary(keys).fill_null(b"")
+        self.times_ms = _times_ms(batch)
+        self.properties = None if headers is None else _properties(headers)
+
+    def taken(self, order: pa.Array) -> _Rows:
+        """The same rows in another order."""
+        rows = _Rows.__new__(_Rows)
+        for name in ("values", "keys", "times_ms", "properties"):
+            column = getattr(self, name)
+            setattr(rows, name, None if column is None else column.take(order))
+        return rows
+
+    def cut(self, start: int = 0, stop: int | None = None) -> Iterator[ColumnBatch | LargeMessage]:
+        """Rows that lie side by side, as batches."""
+        stop = len(self.values) if stop is None else stop
+        columns = [one for one in (self.values, self.keys, self.properties) if one is not None]
+        ends = MESSAGE_OVERHEAD_BYTES * np.arange(stop - start + 1, dtype=np.int64)
+        for column in columns:
+            ends += _offsets(column)[start : stop + 1]
+        count = stop - start
+        at = 0
+        while at < count:
+            limit = ends[at] + BATCH_BYTES_MAX
+            end = int(np.searchsorted(ends, limit, side="right")) - 1
+            end = min(end, at + BATCH_MESSAGES_MAX, count)
+            if end == at:
+                yield self._large(start + at)
+                end = at + 1
+            else:
+                yield self._batch(start + at, start + end)
+            at = end
+
+    def _batch(self, start: int, stop: int) -> ColumnBatch:
+        times = None
+        if self.times_ms is not None:
+            times = memoryview(self.times_ms.to_numpy()[start:stop].tobytes())
+        return ColumnBatch(
+            stop - start,
+            _bytes_column(self.values, start, stop),
+            None if self.keys is None else _bytes_column(self.keys, start, stop),
+            times,
+            None if self.properties is None else _bytes_column(self.properties, start, stop),
+        )
+
+    def _large(self, at: int) -> LargeMessage:
+        properties = None if self.properties is None else self.properties[at].as_py()
+        return LargeMessage(
+            self.values[at].as_py(),
+            None if self.keys is None else self.keys[at].as_py() or None,
+            None if self.times_ms is None else self.times_ms[at].as_py() or None,
+            json.loads(properties) if properties else None,
+        )
+
+
+def _binary(array: pa.Array) -> pa.Array:
+    """Texts are their UTF-8; large offsets become small ones."""
+    if array.type == pa.binary():
+        return array
+    return array.cast(pa.binary())
+
+
+def _offsets(array: pa.Array) -> np.ndarray:
+    """Of a binary array: count + 1 of them."""
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array) + 1, dtype=np.int32)
+    whole = np.frombuffer(buffer, dtype=np.int32)
+    found: np.ndarray = whole[array.offset : array.offset + len(array) + 1]
+    return found
+
+
+def _bytes_column(array: pa.Array, start: int, stop: int) -> BytesColumn:
+    offsets = _offsets(array)[start : stop + 1]
+    first, last = int(offsets[0]), int(offsets[-1])
+    buffer = array.buffers()[2]
+    data = memoryview(b"") if buffer is None else memoryview(buffer)[first:last]
+    return BytesColumn((offsets - offsets[0]).tobytes(), data)
+
+
+def _times_ms(batch: pa.RecordBatch) -> pa.Array | None:
+    """Milliseconds; 0 for none."""
+    found = [
+        batch.column(name) for name in ("event_time", "timestamp") if name in batch.schema.names
+    ]
+    found = [one for one in found if one.null_count < len(one)]
+    if not found:
+        return None
+    times = found[0] if len(found) == 1 else pc.coalesce(*found)
+    # Microseconds since 1970: rounded towards the past, as a clock that shows milliseconds.
+    us = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(0)
+    return pa.array(us.to_numpy() // 1000)
+
+
+def _properties(headers: pa.Array) -> pa.Array:
+    """As JSON: the one column that takes a loop, where there are headers.
+
+    Raises:
+        SinkError: a header has no name, comes twice, or is no text.
+    """
+    texts = []
+    for row in headers.to_pylist():
+        if not row:
+            texts.append(b"")
+            continue
+        named: dict[str, str] = {}
+        for one in row:
+            if one is None or one["key"] is None:
+                raise SinkError("a row's column 'headers' has one without a key")
+            if one["key"] in named:
+                raise SinkError(
+                    f"a row's column 'headers' has {one['key']!r} twice: a message's properties"
+                    " have one text for each name"
+                )
+            try:
+                named[one["key"]] = (one["value"] or b"").decode()
+            except UnicodeDecodeError as error:
+                raise SinkError(
+                    f"the header {one['key']!r} is no UTF-8: a message's properties are texts"
+                ) from error
+        texts.append(json.dumps(named).encode())
+    return pa.array(texts, type=pa.binary())

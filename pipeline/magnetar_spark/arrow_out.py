@@ -1,0 +1,196 @@
+"""From batches as the broker stores them to Arrow record batches, without a loop over messages.
+
+A batch's columns are laid out as Arrow's are, so arrays are made around the bytes that came.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from magnetar.message import MessageColumns
+from magnetar_core.batch import (
+    FLAGS,
+    HAS_EVENT_TIMES,
+    HAS_KEYS,
+    HAS_PROPERTIES,
+    open_body,
+)
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import TxnID
+from magnetar_spark.schema import source_schema
+
+_OFFSET_BYTES = 4
+_TIME_BYTES = 8
+
+
+class _Constant:
+    """One value as a column of any length: a slice of the longest that was asked for."""
+
+    def __init__(self, scalar: pa.Scalar) -> None:
+        self._scalar = scalar
+        self._array = pa.repeat(scalar, 0)
+
+    def of(self, count: int) -> pa.Array:
+        if len(self._array) < count:
+            self._array = pa.repeat(self._scalar, max(count, 2 * len(self._array)))
+        return self._array.slice(0, count)
+
+
+class RecordBatches:
+    """Makes record batches of one partition's messages.
+
+    Spark compares their schema with its own, so it is Spark that says which one it is.
+    """
+
+    def __init__(self, topic: str, partition: int, *, include_headers: bool) -> None:
+        self.schema: pa.Schema = to_arrow_schema(
+            source_schema(include_headers=include_headers), timezone="UTC"
+        )
+        self._include_headers = include_headers
+        self._topic = _Constant(pa.scalar(topic, self._type("topic")))
+        self._partition = _Constant(pa.scalar(partition, self._type("partition")))
+        self._nulls = {
+            name: _Constant(pa.scalar(None, self._type(name)))
+            for name in self.schema.names
+            if name in ("key", "event_time", "txn_id", "headers")
+        }
+        self._txn_id: TxnID | None = None
+        self._txn_ids = self._nulls["txn_id"]
+
+    def _type(self, name: str) -> pa.DataType:
+        return self.schema.field(name).type
+
+    def of(self, columns: MessageColumns) -> pa.RecordBatch:
+        """The messages as a record batch.
+
+        Raises:
+            ChecksumMismatch, InvalidArgument: the batch is damaged.
+        """
+        start, stop = columns.start, columns.stop
+        count = stop - start
+        body = _Body(columns.batch.data)
+        whole = body.count == count
+        first = columns.first_offset
+        time_us = pa.scalar(columns.append_time_ms * 1000, pa.int64())
+        arrays = [
+            body.keys,
+            body.values,
+            self._topic.of(count),
+            self._partition.of(count),
+            pa.array(np.arange(first, first + count, dtype=np.int64)),
+            pa.repeat(time_us, count).view(self._type("timestamp")),
+            self._event_times(body),
+            self._txn_id_column(columns.txn_id).of(count),
+        ]
+        if self._include_headers:
+            arrays.append(self._headers(body, start, stop))
+        for at in (0, 1, 6):
+            if arrays[at] is None:
+                arrays[at] = self._nulls[self.schema.names[at]].of(count)
+            elif not whole:
+                arrays[at] = arrays[at].slice(start, count)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _event_times(self, body: _Body) -> pa.Array | None:
+        if body.event_times_ms is None:
+            return None
+        # 0: none was given.
+        times = pa.array(body.event_times_ms * 1000, mask=body.event_times_ms == 0)
+        return times.view(self._type("event_time"))
+
+    def _txn_id_column(self, txn_id: TxnID | None) -> _Constant:
+        if txn_id != self._txn_id:
+            self._txn_id = txn_id
+            self._txn_ids = (
+                self._nulls["txn_id"]
+                if txn_id is None
+                else _Constant(pa.scalar(str(txn_id), self._type("txn_id")))
+            )
+        return self._txn_ids
+
+    def _headers(self, body: _Body, start: int, stop: int) -> pa.Array:
+        """The one column that takes a loop, where there are headers."""
+        if body.properties is None:
+            return self._nulls["headers"].of(stop - start)
+        rows = [
+            [{"key": name, "value": str(text).encode()} for name, text in one.items()] or None
+            for one in body.properties[start:stop]
+        ]
+        return pa.array(rows, type=self._type("headers"))
+
+
+class _Body:
+    """A batch's columns as arrays around its bytes.
+
+    Raises:
+        ChecksumMismatch, InvalidArgument: damaged.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self.count, body = open_body(data)
+        try:
+            self._read(body)
+        except (ValueError, IndexError) as error:
+            raise InvalidArgument("the batch's columns do not fit its header") from error
+
+    def _read(self, body: memoryview) -> None:
+        flags = FLAGS.unpack_from(body)[0]
+        self._body = body
+        self._at = FLAGS.size
+        values, _ = self._column()
+        self.values: pa.Array = values
+        self.keys: pa.Array | None = None
+        self.event_times_ms: np.ndarray | None = None
+        self.properties: list[dict[str, str]] | None = None
+        if flags & HAS_KEYS:
+            keys, empty = self._column()
+            self.keys = _nulls_where(keys, empty)
+        if flags & HAS_EVENT_TIMES:
+            size = _TIME_BYTES * self.count
+            self.event_times_ms = np.frombuffer(self._take(size), dtype="<i8")
+        if flags & HAS_PROPERTIES:
+            texts, _ = self._column()
+            self.properties = _properties_of(texts)
+        if self._at != len(body):
+            raise ValueError("bytes left over")
+
+    def _take(self, size: int) -> memoryview:
+        taken = self._body[self._at : self._at + size]
+        if len(taken) != size:
+            raise ValueError("a column is cut short")
+        self._at += size
+        return taken
+
+    def _column(self) -> tuple[pa.Array, np.ndarray]:
+        """The next column, and which of its entries are empty."""
+        stored = self._take(_OFFSET_BYTES * (self.count + 1))
+        offsets = np.frombuffer(stored, dtype="<i4")
+        if offsets.ctypes.data % _OFFSET_BYTES:
+            offsets = offsets.copy()  # Arrow wants numbers where processors like them.
+        lengths = np.diff(offsets)
+        if offsets[0] != 0 or lengths.min() < 0:
+            raise ValueError("offsets out of range")
+        data = self._take(int(offsets[-1]))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.binary(), self.count, buffers), lengths == 0
+
+
+def _nulls_where(array: pa.Array, absent: np.ndarray) -> pa.Array:
+    if not absent.any():
+        return array
+    bits = np.packbits(~absent, bitorder="little")
+    return pa.Array.from_buffers(array.type, len(array), [pa.py_buffer(bits), *array.buffers()[1:]])
+
+
+def _properties_of(texts: pa.Array) -> list[dict[str, str]]:
+    try:
+        parsed = [json.loads(text) if text else {} for text in texts.to_pylist()]
+    except ValueError as error:
+        raise InvalidArgument("the batch's properties are damaged") from error
+    if not all(isinstance(one, dict) for one in parsed):
+        raise InvalidArgument("the batch's properties are damaged")
+    return parsed

@@ -1,0 +1,134 @@
+"""What the cluster has: the topics of a query, where their partitions begin and end."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from magnetar import blocking
+from magnetar.model import TopicOffsets
+from magnetar_core.errors import Gone, TopicNotFound
+from magnetar_spark.errors import OptionError
+from magnetar_spark.offsets import EARLIEST, LATEST, Places, each
+from magnetar_spark.options import Bound, BoundOption, TopicChoice
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where the partitions of a query begin and end at one moment."""
+
+    first: Places
+    end: Places
+    topic_ids: dict[str, int]
+
+
+class Catalog:
+    """Asks the broker. Made where it is needed: it holds a client."""
+
+    def __init__(self, client: blocking.Client, topics: TopicChoice) -> None:
+        self._client = client
+        self._topics = topics
+
+    def extent(self) -> Extent:
+        """The query's partitions as they are now.
+
+        Raises:
+            OptionError: a topic that the query names is not there.
+        """
+        extent = Extent({}, {}, {})
+        for topic, partitions in self._chosen():
+            try:
+                found = self._client.list_offsets(topic, partitions=partitions)
+            except TopicNotFound as error:
+                if self._topics.pattern:
+                    continue  # It was deleted just now.
+                raise OptionError(f"cannot read topic {topic!r}: {error}") from error
+            _add(extent, topic, found)
+        return extent
+
+    def _chosen(self) -> list[tuple[str, tuple[int, ...]]]:
+        if self._topics.assigned is not None:
+            return list(self._topics.assigned.items())
+        if self._topics.pattern:
+            matches = re.compile(self._topics.pattern).fullmatch
+            return [(one.topic, ()) for one in self._client.list_topics() if matches(one.topic)]
+        return [(topic, ()) for topic in self._topics.names]
+
+    def resolve(self, option: BoundOption, extent: Extent) -> Places:
+        """The offsets that an option means now, of all partitions of the query.
+
+        Raises:
+            OptionError: it names partitions that the query does not have, or not all that it has;
+                or no message is as young as it says.
+        """
+        if option.bound is Bound.EARLIEST:
+            return extent.first
+        if option.bound is Bound.LATEST:
+            return extent.end
+        if option.bound is Bound.TIME:
+            times = {
+                topic: dict.fromkeys(some, option.time_ms) for topic, some in extent.end.items()
+            }
+            return self._at_times(option, times, extent)
+        assert option.places is not None
+        _check_partitions(option, option.places, extent)
+        if option.bound is Bound.TIMES:
+            return self._at_times(option, option.places, extent)
+        places: Places = {}
+        for topic, partition, given in each(option.places):
+            named = {EARLIEST: extent.first, LATEST: extent.end}.get(given)
+            offset = given if named is None else named[topic][partition]
+            if offset > extent.end[topic][partition]:
+                raise OptionError(
+                    f"{option.option}: {topic} partition {partition} ends at"
+                    f" {extent.end[topic][partition]}, and {offset} lies behind it"
+                )
+            places.setdefault(topic, {})[partition] = offset
+        return places
+
+    def _at_times(self, option: BoundOption, times: Places, extent: Extent) -> Places:
+        places: Places = {}
+        for topic, some in times.items():
+            for time_ms in sorted(set(some.values())):
+                partitions = [one for one, given in some.items() if given == time_ms]
+                try:
+                    found = self._client.list_offsets(
+                        topic,
+                        partitions=partitions,
+                        append_time_ms=time_ms,
+                        topic_id=extent.topic_ids[topic],
+                    )
+                except (Gone, TopicNotFound) as error:
+                    raise OptionError(f"{topic!r} was deleted while it was planned") from error
+                for one in found.partitions:
+                    assert one.time_offset is not None
+                    end = extent.end[topic][one.partition]
+                    if one.time_offset >= end and not option.latest_when_absent:
+                        raise OptionError(
+                            f"{option.option}: {topic} partition {one.partition} has no message"
+                            f" from {time_ms} on; startingOffsetsByTimestampStrategy 'latest'"
+                            " begins at its end"
+                        )
+                    places.setdefault(topic, {})[one.partition] = min(one.time_offset, end)
+        return places
+
+
+def _add(extent: Extent, topic: str, found: TopicOffsets) -> None:
+    extent.topic_ids[topic] = found.topic_id
+    extent.first[topic] = {one.partition: one.first_offset for one in found.partitions}
+    extent.end[topic] = {one.partition: one.end_offset for one in found.partitions}
+
+
+def _check_partitions(option: BoundOption, places: Places, extent: Extent) -> None:
+    named = {(topic, partition) for topic, partition, _ in each(places)}
+    there = {(topic, partition) for topic, partition, _ in each(extent.end)}
+    if named != there:
+        raise OptionError(
+            f"{option.option} has to name every partition of the query once."
+            f" Not named: {_list(there - named)}; not in the query: {_list(named - there)}"
+        )
+
+
+def _list(partitions: set[tuple[str, int]]) -> str:
+    shown = [f"{topic} {partition}" for topic, partition in sorted(partitions)]
+    return ", ".join(shown[:20] + ["..."] * (len(shown) > 20)) or "none"

@@ -1,0 +1,81 @@
+"""One client for each process and cluster, for the process's life.
+
+Nothing here is ever sent anywhere: what Spark pickles names the servers, and asks here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from magnetar import blocking
+from magnetar.config import ClientConfig
+from magnetar.errors import ClientClosed
+from magnetar_core.errors import LogUnavailable, MagnetarError
+
+log = logging.getLogger("magnetar.spark")
+
+_lock = threading.Lock()
+# By the process, too: a forked child has its parent's variables, and not its threads.
+_clients: dict[tuple[int, tuple[str, ...]], blocking.Client] = {}
+
+
+def client_of(servers: tuple[str, ...]) -> blocking.Client:
+    """The process's client of a cluster.
+
+    Args:
+        servers: brokers, "host:port"; the first that answers tells the others.
+    Raises:
+        LogUnavailable: none of them answers.
+        MagnetarError: as blocking.connect.
+    """
+    key = (os.getpid(), servers)
+    with _lock:
+        found = _clients.get(key)
+        if found is None:
+            if not _clients:
+                atexit.register(close_all)
+            found = _clients[key] = _connect(servers)
+        return found
+
+
+def _connect(servers: tuple[str, ...]) -> blocking.Client:
+    last: MagnetarError = LogUnavailable("no servers are named")
+    for address in servers:
+        try:
+            return blocking.connect(
+                address, config=ClientConfig(client_name=f"magnetar-spark/{os.getpid()}")
+            )
+        except MagnetarError as error:
+            log.info("cannot connect to %s: %s", address, error)
+            last = error
+    raise last
+
+
+def close_all() -> None:
+    """Close this process's clients; the next client_of() connects again."""
+    with _lock:
+        clients = [client for (pid, _), client in _clients.items() if pid == os.getpid()]
+        _clients.clear()
+    for client in clients:
+        try:
+            client.close()
+        except (MagnetarError, ClientClosed) as error:
+            log.info("closing a client: %s", error)
+
+
+def exit_on_sigterm() -> None:
+    """Spark ends a stream reader's process by SIGTERM: exit in order, so that stop() is called."""
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)

@@ -1,0 +1,50 @@
+"""`format("magnetar")`: what Spark makes for every query that names it."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from magnetar_spark.errors import OptionError
+from magnetar_spark.options import include_headers, sink_options, source_options
+from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
+from magnetar_spark.sink import BatchWriter, StreamWriter
+from magnetar_spark.source import BatchReader, StreamReader
+
+
+class MagnetarDataSource(DataSource):
+    """Source and sink, streaming and batch."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "magnetar"
+
+    def schema(self) -> StructType:
+        return source_schema(include_headers=include_headers(self.options))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        options = source_options(self.options, streaming=False)
+        check_source_schema(schema, include_headers=options.include_headers)
+        return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        options = source_options(self.options, streaming=True)
+        check_source_schema(schema, include_headers=options.include_headers)
+        return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        options = sink_options(self.options, streaming=False)
+        if overwrite:
+            raise OptionError("a log is appended to: write with mode('append')")
+        check_sink_schema(schema, options.topic)
+        return BatchWriter(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        options = sink_options(self.options, streaming=True)
+        if overwrite:
+            raise OptionError(
+                "a log is appended to: write with outputMode('append'). Complete mode would write"
+                " the whole result again with every batch"
+            )
+        check_sink_schema(schema, options.topic)
+        return StreamWriter(options, schema)

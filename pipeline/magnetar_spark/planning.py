@@ -1,0 +1,66 @@
+"""Which offsets a batch reads, and how they are cut for tasks. Pure.
+
+Source: Spark, KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator, whose results these
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from magnetar_spark.offsets import Places, each
+
+
+@dataclass(frozen=True)
+class Range:
+    """Offsets of one partition, from `start` to before `end`."""
+
+    topic: str
+    topic_id: int
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        return self.end - self.start
+
+
+def new_count(begin: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]]) -> int:
+    """How many offsets lie between."""
+    return sum(max(0, last - begin[topic][partition]) for topic, partition, last in each(end))
+
+
+def limited(
+    begin: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]], count_max: int
+) -> Places:
+    """An earlier end: about so many offsets, shared out by how many each partition has.
+
+    Each partition that has some gets at least one, so that none starves.
+    """
+    total = new_count(begin, end)
+    places: Places = {}
+    for topic, partition, last in each(end):
+        first = begin[topic][partition]
+        size = max(0, last - first)
+        share = size if total <= count_max else min(size, max(1, count_max * size // total))
+        places.setdefault(topic, {})[partition] = first + share if size else last
+    return places
+
+
+def split(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
+    """At least so many pieces, if there are as many offsets: the largest ranges are cut."""
+    some = [one for one in ranges if one.count > 0]
+    if len(some) >= min_partitions:
+        return some
+    total = sum(one.count for one in some)
+    pieces: list[Range] = []
+    for one in some:
+        count = min(one.count, max(1, -(-one.count * min_partitions // total)))
+        cuts = [one.start + one.count * number // count for number in range(count + 1)]
+        pieces += [
+            Range(one.topic, one.topic_id, one.partition, first, last)
+            for first, last in zip(cuts, cuts[1:], strict=False)
+        ]
+    return pieces

@@ -1,0 +1,245 @@
+"""The source: what Spark asks a reader for, streaming and batch.
+
+Spark makes a reader on the driver, and sends it to executors for read(): so it holds options only,
+and what it learns while it plans stays where it plans.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from magnetar_core.clock import SystemClock
+from magnetar_core.errors import DataLoss, Gone, OutOfRange
+from magnetar_spark.arrow_out import RecordBatches
+from magnetar_spark.catalog import Catalog, Extent
+from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
+from magnetar_spark.errors import OffsetsLost
+from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
+from magnetar_spark.options import SourceOptions
+from magnetar_spark.planning import Range, limited, new_count, split
+
+log = logging.getLogger("magnetar.spark")
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, range: Range) -> None:
+        self.range = range
+
+
+def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """What a task reads.
+
+    Raises:
+        OffsetsLost: retention, a deletion or a restore removed some of it, and failOnDataLoss says
+            that this is an error.
+    """
+    if not isinstance(partition, RangePartition):
+        return  # Of nothing to read, Spark makes a partition of its own.
+    wanted = partition.range
+    batches = RecordBatches(wanted.topic, wanted.partition, include_headers=options.include_headers)
+    client = client_of(options.servers)
+    start = wanted.start
+    while start < wanted.end:
+        try:
+            for pieces in client.read_ahead(
+                wanted.topic, wanted.partition, start, wanted.end, topic_id=wanted.topic_id
+            ):
+                for columns in pieces:
+                    start = columns.last_offset + 1
+                    yield batches.of(columns)
+            return
+        except (DataLoss, Gone, OutOfRange) as error:
+            report_loss(options, f"{wanted.topic} partition {wanted.partition}: {error}", error)
+            first = int(error.details.get("first_offset", 0))
+            if not isinstance(error, OutOfRange) or first <= start:
+                return
+            start = first
+
+
+def report_loss(options: SourceOptions, what: str, error: Exception | None = None) -> None:
+    """Raises: OffsetsLost, unless failOnDataLoss is off."""
+    if options.fail_on_data_loss:
+        raise OffsetsLost(
+            f"{what}. Some messages may be lost: aged out, or in a topic that was deleted or"
+            " restored. To go on with what is there, set failOnDataLoss to 'false'"
+        ) from error
+    log.warning("%s: going on with what is there, since failOnDataLoss is off", what)
+
+
+class BatchReader(DataSourceReader):
+    """From one offset to another, both settled when the query is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        catalog = Catalog(client_of(options.servers), options.topics)
+        extent = catalog.extent()
+        begin = catalog.resolve(options.starting, extent)
+        end = catalog.resolve(options.ending, extent)
+        ranges = [
+            Range(topic, extent.topic_ids[topic], partition, first, end[topic][partition])
+            for topic, partition, first in each(begin)
+        ]
+        return [RangePartition(one) for one in split(ranges, options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read(self._options, partition)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A query's source.
+
+    Spark logs where a batch ends before it runs it, but not where the first one begins: after a
+    crash it asks again. So the first offset says nothing, and the first batch's end says where it
+    began: "latest" is settled as soon as anything is, in Spark's own log.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._clock = SystemClock()
+        # Of a run with Trigger.AvailableNow: where it ends.
+        self._target: Extent | None = None
+        self._extent: Extent | None = None
+        self._planned: Places | None = None
+        self._triggered_at_ms: float | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.max_offsets:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._look()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        extent = self._look() if self._target is None else self._target
+        self._extent = extent
+        if not start:
+            begin = self._catalog().resolve(self._options.starting, extent)
+            end = self._limited(begin, extent.end, limit, settled=False)
+            self._planned = end
+            return StreamOffset(end, extent.topic_ids, start=begin).to_json()
+        before = StreamOffset.from_json(start)
+        begin, available = self._continued(before, extent)
+        end = self._limited(begin, available, limit, settled=True)
+        self._planned = end
+        if end == before.places:
+            # The same text: nothing to do.
+            return start
+        return StreamOffset(end, extent.topic_ids).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For a query's progress: the ends of all partitions, and how far behind them it is."""
+        extent = self._look()
+        report = to_json(extent.end)
+        if self._planned is not None:
+            behind = [
+                max(0, end - self._planned.get(topic, {}).get(partition, 0))
+                for topic, partition, end in each(extent.end)
+            ]
+            if behind:
+                # As Spark's Kafka source names its metrics.
+                report[METADATA] = {
+                    "minOffsetsBehindLatest": min(behind),
+                    "maxOffsetsBehindLatest": max(behind),
+                    "avgOffsetsBehindLatest": sum(behind) / len(behind),
+                }
+        return report
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        last = StreamOffset.from_json(end)
+        before = StreamOffset.from_json(start) if start else None
+        ranges = []
+        for topic, partition, stop in each(last.places):
+            topic_id = last.topic_ids.get(topic, 0)
+            begin = last.start or {}
+            if before is not None:
+                same = before.topic_ids.get(topic, topic_id) == topic_id
+                begin = before.places if same else {}
+            # A partition that was not there begins where every partition does.
+            first = begin.get(topic, {}).get(partition, 0)
+            ranges.append(Range(topic, topic_id, partition, first, stop))
+        return [RangePartition(one) for one in split(ranges, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: the query's checkpoint says how far it has come."""
+
+    def stop(self) -> None:
+        close_all()
+
+    def _catalog(self) -> Catalog:
+        return Catalog(client_of(self._options.servers), self._options.topics)
+
+    def _look(self) -> Extent:
+        exit_on_sigterm()
+        return self._catalog().extent()
+
+    def _continued(self, before: StreamOffset, extent: Extent) -> tuple[Places, Places]:
+        """Where to go on, and how far, in the partitions that there are now.
+
+        Raises:
+            OffsetsLost: partitions or offsets have gone, and failOnDataLoss is on.
+        """
+        lost = {
+            topic: some
+            for topic, some in before.places.items()
+            if topic not in extent.end
+            or before.topic_ids.get(topic, 0) not in (0, extent.topic_ids[topic])
+        }
+        if lost:
+            report_loss(self._options, f"deleted, or made anew: {', '.join(sorted(lost))}")
+        begin: Places = {}
+        available: Places = {}
+        for topic, partition, end in each(extent.end):
+            known = {} if topic in lost else before.places.get(topic, {})
+            first = known.get(partition, 0)
+            if end < first:
+                report_loss(
+                    self._options,
+                    f"{topic} partition {partition} ends at {end}, and was read up to {first}",
+                )
+            begin.setdefault(topic, {})[partition] = first
+            available.setdefault(topic, {})[partition] = end
+        return begin, available
+
+    def _limited(self, begin: Places, end: Places, limit: ReadLimit, *, settled: bool) -> Places:
+        if isinstance(limit, ReadAllAvailable):
+            return end
+        options = self._options
+        now_ms = self._clock.monotonic_ms()
+        waits = (
+            settled
+            and self._target is None
+            and self._triggered_at_ms is not None
+            and now_ms - self._triggered_at_ms < options.trigger_delay_ms
+        )
+        if waits and new_count(begin, end) < options.min_offsets:
+            return {topic: {one: begin[topic][one] for one in some} for topic, some in end.items()}
+        self._triggered_at_ms = now_ms
+        if isinstance(limit, ReadMaxRows):
+            return limited(begin, end, limit.max_rows)
+        return end
