@@ -1,0 +1,85 @@
+"""A real Spark session for all tests of a process, and real servers for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.system.processes import Servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+def why_not() -> str:
+    """Why there can be no Spark session here; empty when there can."""
+    java_home = os.environ.get("JAVA_HOME")
+    if java_home and (Path(java_home) / "bin" / "java").exists():
+        return ""
+    if shutil.which("java"):
+        return ""
+    return "no Java: install one, or set JAVA_HOME (docs/spark.md says how to do without root)"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    reason = why_not()
+    for item in items:
+        if HERE in item.path.parents and "no_java" not in item.keywords:
+            uses = getattr(item, "fixturenames", ())
+            if reason and {"spark", "drivers"} & set(uses):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def python_of_spark() -> None:
+    """Spark's processes find this Python, the format by itself, and the tests' own modules."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    path = [str(ROOT / "pipeline"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(one for one in path if one)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+@pytest.fixture(scope="session")
+def spark(python_of_spark: None) -> Iterator[SparkSession]:
+    """Made before any client: it forks, and gRPC's threads do not survive that."""
+    from tests.spark.sessions import session
+
+    made = session("local[2,4]")
+    from tests.spark.faults import FaultySource
+
+    made.dataSource.register(FaultySource)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    running = Servers(tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str, str], None]:
+    return record_property
+
+
+@pytest.fixture
+def wait_for() -> Callable[[Path], None]:
+    def wait(path: Path) -> None:
+        deadline = time.monotonic() + 60
+        while not path.exists():
+            assert time.monotonic() < deadline, path
+            time.sleep(0.01)
+
+    return wait

@@ -1,0 +1,269 @@
+"""The source and sink with faults planted in them: format("magnetar-faulty").
+
+Options: fault (which), fault.batch (in which batch), fault.dir (files by which the test and the
+fault meet: each fault happens once, unless it says otherwise).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from magnetar.link_session import LinkSession
+from magnetar_core.errors import MagnetarError
+from magnetar_spark import MagnetarDataSource, sink
+from magnetar_spark.clients import client_of
+from magnetar_spark.options import sink_options
+from magnetar_spark.sink import StreamWriter, TaskMessage
+
+PATIENCE_S = 60.0
+
+
+class Planted(Exception):
+    """What a planted fault raises."""
+
+
+class FaultySource(MagnetarDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "magnetar-faulty"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        options = dict(self.options)
+        fault = Fault(
+            options.pop("fault", "none"),
+            int(options.pop("fault.batch", "1")),
+            options.pop("fault.dir", ""),
+        )
+        return FaultyWriter(sink_options(options, streaming=True), schema, fault)
+
+
+class Fault:
+    def __init__(self, kind: str, batch: int, directory: str) -> None:
+        self.kind = kind
+        self.batch = batch
+        self.directory = directory
+
+    def path(self, name: str) -> Path:
+        return Path(self.directory) / name
+
+    def first(self, name: str = "done") -> bool:
+        """Whether nobody has asked before."""
+        try:
+            self.path(name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def note(self, name: str, text: str) -> None:
+        with self.path(name).open("a") as file:
+            file.write(f"{text}\n")
+
+    def wait_for(self, name: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.path(name).exists():
+            assert time.monotonic() < deadline, name
+            time.sleep(0.01)
+
+    def kill_driver(self) -> None:
+        """The driver's Python, its JVM, and this process."""
+        os.killpg(int(self.path("driver").read_text()), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultyWriter(StreamWriter):
+    def __init__(self, options: sink.SinkOptions, schema: StructType, fault: Fault) -> None:
+        super().__init__(options, schema)
+        self._fault = fault
+
+    # On executors.
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        # Rows leave as they come, so that a fault finds some of them sent.
+        sink.GATHER_BYTES = 1
+        context = TaskContext.get()
+        assert context is not None
+        batch = int(context.getLocalProperty(sink.BATCH_ID) or -1)
+        planted: Callable[..., TaskMessage] | None = getattr(
+            self, f"_write_{self._fault.kind}", None
+        )
+        if planted is None or batch != self._fault.batch:
+            return super().write(iterator)
+        return planted(iterator, context)
+
+    def _write_task_raises(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        """Once with half of the rows sent, and once with all of them."""
+        if context.attemptNumber() == 0:
+            return super().write(_then(iterator, 1, _raise))
+        message = super().write(iterator)
+        if context.attemptNumber() == 1:
+            raise Planted("after all rows")
+        return message
+
+    def _write_worker_exits(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        if context.attemptNumber() == 0:
+            return super().write(_then(iterator, 1, lambda: os._exit(1)))
+        message = super().write(iterator)
+        if context.attemptNumber() == 1:
+            os._exit(1)
+        return message
+
+    def _write_stage_fails(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        """For good, until the test removes the file."""
+        message = super().write(iterator)
+        if context.partitionId() == 0 and self._fault.path("fails").exists():
+            raise Planted("for good")
+        return message
+
+    def _write_driver_killed(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        def kill() -> None:
+            if self._fault.first():
+                self._fault.kill_driver()
+
+        return super().write(_then(iterator, 1, kill))
+
+    def _write_server_killed(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        def meet() -> None:
+            if self._fault.first("reached"):
+                self._fault.wait_for("killed")
+
+        return super().write(_then(iterator, 1, meet))
+
+    def _write_two_drivers(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        """Both are within the batch before either of them ends it."""
+
+        def meet() -> None:
+            self._fault.note("inside", self._run_token)
+            deadline = time.monotonic() + 15
+            while time.monotonic() < deadline:
+                if len(set(self._fault.path("inside").read_text().split())) > 1:
+                    return
+                time.sleep(0.05)
+
+        return super().write(_then(iterator, 1, meet))
+
+    def _write_zombie(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        """The first attempt at one task lags, and goes on sending after the commit."""
+        if context.partitionId() != 0 or context.attemptNumber() != 0:
+            return super().write(iterator)
+        self._fault.note("zombies", "began")
+        batches = list(iterator)
+        client = client_of(self._options.servers)
+        work = sink.Work(
+            f"spark/{context.getLocalProperty(sink.QUERY_ID)}",
+            self._fault.batch,
+            self._run_token,
+        )
+        txn = client.begin_named_transaction(work.name, work.sequence, work.run_token)
+        producer = client.create_producer(self._options.topic or "")
+        producer.send(b"zombie, before", txn=txn)
+        self._fault.wait_for("committed")
+        for _ in batches * 3:
+            try:
+                producer.send(b"zombie, after", txn=txn)
+                self._fault.note("zombies", "accepted")
+            except MagnetarError as error:
+                self._fault.note("zombies", f"refused {type(error).__name__}")
+                # A transaction that has failed here asks nobody: begin it anew.
+                try:
+                    client.begin_named_transaction(work.name, work.sequence, work.run_token)
+                    self._fault.note("zombies", "accepted")
+                except MagnetarError as again:
+                    self._fault.note("zombies", f"refused {type(again).__name__}")
+        raise Planted("the zombie ends")
+
+    # On the driver.
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        planted = getattr(self, f"_commit_{self._fault.kind}", None)
+        if planted is None or batchId != self._fault.batch:
+            super().commit(messages, batchId)
+        else:
+            planted(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._fault.note("aborts", str(batchId))
+        super().abort(messages, batchId)
+
+    def _commit_raises_after(self, messages: Any, batch: int) -> None:
+        super().commit(messages, batch)
+        if self._fault.first():
+            raise Planted("after a commit that succeeded")
+
+    def _commit_driver_killed_after(self, messages: Any, batch: int) -> None:
+        super().commit(messages, batch)
+        if self._fault.first():
+            self._fault.kill_driver()
+
+    def _commit_reply_lost(self, messages: Any, batch: int) -> None:
+        with replies_lost(1, self._fault):
+            super().commit(messages, batch)
+
+    def _commit_reply_lost_twice(self, messages: Any, batch: int) -> None:
+        with replies_lost(2, self._fault):
+            super().commit(messages, batch)
+
+    def _commit_zombie(self, messages: Any, batch: int) -> None:
+        super().commit(messages, batch)
+        self._fault.first("committed")
+
+
+class replies_lost:
+    """The links break before so many answers to EndTxn are heard."""
+
+    def __init__(self, count: int, fault: Fault) -> None:
+        self._left = count
+        self._fault = fault
+
+    def __enter__(self) -> None:
+        heard = self._heard = LinkSession._replied
+
+        def replied(session: LinkSession, request_id: int, name: str | None, one: Any) -> None:
+            if name == "end_txn_response" and self._left:
+                self._left -= 1
+                self._fault.note("lost", "a reply")
+                session.close("the link broke, as planned")
+                return
+            heard(session, request_id, name, one)
+
+        LinkSession._replied = replied  # type: ignore[method-assign]
+
+    def __exit__(self, *_: object) -> None:
+        LinkSession._replied = self._heard  # type: ignore[method-assign]
+
+
+def _then(
+    iterator: Iterator[pa.RecordBatch], count: int, act: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    """Do something after so many record batches were taken and handled."""
+    for number, batch in enumerate(iterator):
+        if number == count:
+            act()
+        yield batch
+
+
+def _raise() -> None:
+    raise Planted("after some rows")

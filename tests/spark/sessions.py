@@ -1,0 +1,24 @@
+"""Small Spark sessions."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "700m",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    # Tasks get several record batches.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
+    "spark.sql.streaming.stopTimeout": "20s",
+}
+
+
+def session(master: str, **more: str) -> SparkSession:
+    builder = SparkSession.builder.master(master).appName("magnetar tests")
+    for name, text in {**SETTINGS, **more}.items():
+        builder = builder.config(name, text)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    return made

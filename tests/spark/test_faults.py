@@ -1,0 +1,86 @@
+"""Exactly once, whatever breaks: source equals sink, and no duplicate.
+
+Each query copies 300 messages in three batches of 100, and the second batch meets the fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.spark.world import World
+from tests.system.processes import BROKER, COORDINATOR, Servers
+
+MESSAGES = 300
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture
+def world(spark: SparkSession, servers: Servers, tmp_path: Path) -> World:
+    made = World(servers, tmp_path)
+    made.send(MESSAGES)
+    return made
+
+
+def test_nothing_breaks(spark: SparkSession, world: World) -> None:
+    query = world.run(spark)
+    assert [one.numInputRows for one in query.recentProgress] == [100, 100, 100]
+    world.check()
+
+
+def test_a_task_raises(spark: SparkSession, world: World) -> None:
+    """What an attempt has written counts only if the attempt won."""
+    world.run(spark, "task_raises")
+    world.check()
+
+
+def test_a_python_worker_exits(spark: SparkSession, world: World) -> None:
+    world.run(spark, "worker_exits")
+    world.check()
+
+
+def test_a_stage_fails_for_good_and_the_query_is_restarted(
+    spark: SparkSession, world: World
+) -> None:
+    (world.fault_dir / "fails").touch()
+    with pytest.raises(StreamingQueryException, match="for good"):
+        world.run(spark, "stage_fails")
+    assert world.notes("aborts") == ["1"]
+    assert len(world.values()) == 100
+    (world.fault_dir / "fails").unlink()
+    world.run(spark, "stage_fails")
+    world.check()
+
+
+def test_an_exception_after_a_commit_that_succeeded(spark: SparkSession, world: World) -> None:
+    """Spark then aborts, and the abort must not undo the decision."""
+    with pytest.raises(StreamingQueryException, match="after a commit that succeeded"):
+        world.run(spark, "raises_after")
+    assert world.notes("aborts") == ["1"]
+    assert len(world.values()) == 200
+    world.run(spark)
+    world.check()
+
+
+@pytest.mark.parametrize(("fault", "count"), [("reply_lost", 1), ("reply_lost_twice", 2)])
+def test_a_commits_reply_is_lost(spark: SparkSession, world: World, fault: str, count: int) -> None:
+    world.run(spark, fault)
+    assert world.notes("lost") == ["a reply"] * count
+    world.check()
+
+
+@pytest.mark.parametrize("kind", [BROKER, COORDINATOR])
+def test_a_server_is_killed_in_the_middle_of_a_batch(
+    spark: SparkSession, world: World, kind: str, wait_for: Callable[[Path], None]
+) -> None:
+    query = world.start(spark, "server_killed")
+    wait_for(world.fault_dir / "reached")
+    world.servers.kill(kind)
+    (world.fault_dir / "killed").touch()
+    world.servers.start(kind)
+    query.awaitTermination(120)
+    world.check()

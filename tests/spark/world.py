@@ -1,0 +1,106 @@
+"""Topics filled and read by the SDK, and queries from one to the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from tests.system.processes import Servers
+
+from magnetar import blocking
+
+SERVERS = "magnetar.bootstrap.servers"
+
+
+class World:
+    """A cluster, and topics "in" and "out" with 2 and 3 partitions."""
+
+    def __init__(self, servers: Servers, directory: Path) -> None:
+        self.servers = servers
+        self.address = servers.address
+        self.directory = directory
+        self.fault_dir = directory / "fault"
+        self.fault_dir.mkdir()
+        self.checkpoint = directory / "checkpoint"
+        self.sent: Counter[bytes] = Counter()
+        with self.client() as client:
+            client.create_topic("in", partitions=2)
+            client.create_topic("out", partitions=3)
+
+    def client(self) -> blocking.Client:
+        return blocking.connect(self.address)
+
+    def send(self, count: int, prefix: str = "m", topic: str = "in") -> None:
+        values = [f"{prefix}{number}".encode() for number in range(count)]
+        with self.client() as client:
+            producer = client.create_producer(topic)
+            for partition in range(2):
+                producer.send_many(values[partition::2], partition=partition)
+            producer.flush()
+        self.sent.update(values)
+
+    def values(self, topic: str = "out") -> list[bytes]:
+        with self.client() as client:
+            return [
+                message.value
+                for partition in range(client.describe_topic(topic).partitions.__len__())
+                for message in client.read(topic, partition)
+            ]
+
+    def check(self) -> None:
+        """Source equals sink, and no duplicate."""
+        found = Counter(self.values())
+        assert found == self.sent, _difference(found, self.sent)
+
+    def reader(self, spark: SparkSession, **options: Any) -> Any:
+        return spark.readStream.format("magnetar").options(
+            **self.options(subscribe="in"), **options
+        )
+
+    def options(self, **more: Any) -> dict[str, str]:
+        return {SERVERS: self.address, **{name: str(text) for name, text in more.items()}}
+
+    def frame(self, spark: SparkSession, per_trigger: int = 100) -> DataFrame:
+        return (
+            self.reader(spark, startingOffsets="earliest", maxOffsetsPerTrigger=per_trigger)
+            .load()
+            .select("key", "value")
+        )
+
+    def start(
+        self, spark: SparkSession, fault: str = "none", *, frame: DataFrame | None = None
+    ) -> StreamingQuery:
+        """All that there is, in batches of 100, with a fault in the second one."""
+        frame = self.frame(spark) if frame is None else frame
+        return (
+            frame.writeStream.format("magnetar-faulty")
+            .options(
+                **self.options(topic="out"),
+                **{"fault": fault, "fault.dir": str(self.fault_dir), "fault.batch": "1"},
+            )
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def run(self, spark: SparkSession, fault: str = "none") -> StreamingQuery:
+        query = self.start(spark, fault)
+        query.awaitTermination(120)
+        return query
+
+    def notes(self, name: str) -> list[str]:
+        path = self.fault_dir / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def _difference(found: Counter[bytes], expected: Counter[bytes]) -> str:
+    return f"missing: {_some(expected - found)}; too many: {_some(found - expected)}"
+
+
+def _some(counted: Iterable[bytes]) -> str:
+    ordered = sorted(counted)
+    return f"{len(ordered)}, {ordered[:5]}"
