@@ -14,6 +14,7 @@ WORKLOADS = (
     "rebalance",
     "memory",
     "recovery",
+    "spark",
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import magnetar
-from benchmarks import memory, rebalance, recovery, small_transactions, streams, tailing
+from benchmarks import memory, rebalance, recovery, small_transactions, spark, streams, tailing
 from benchmarks.ceiling import measure as ceiling
 from benchmarks.plan import Plan
 from benchmarks.results import Result
@@ -90,6 +90,13 @@ def _begin(plan: Plan, client: Client, servers: Servers, workload: str) -> Async
     if workload == "memory":
         return memory.measure(
             client, servers, count=plan.open_transactions, topic_partitions=plan.topic_partitions
+        )
+    if workload == "spark":
+        return spark.measure(
+            client,
+            servers.address,
+            sizes=plan.message_bytes,
+            total_bytes=plan.stream_bytes,
         )
     if workload == "latency":
         return streams.measure_latency(client, seconds=plan.seconds)

@@ -128,14 +128,15 @@ def _partitions(
 ) -> np.ndarray | None:
     """Of each row; None when all go wherever the producer likes."""
     given = batch.column("partition") if "partition" in batch.schema.names else None
-    has_given = given is not None and given.null_count < len(given)
-    if partition_count == 1 and not has_given:
+    if given is not None and given.null_count == len(given):
+        given = None
+    if partition_count == 1 and given is None:
         return None
     if rows.keys is None or partition_count == 1:
         partitions = np.full(batch.num_rows, ANY_PARTITION, dtype=np.int32)
     else:
         partitions = _partitions_of_keys(batch.column("key"), partition_count)
-    if has_given:
+    if given is not None:
         named = given.fill_null(ANY_PARTITION).to_numpy()
         absent = given.is_null().to_numpy(zero_copy_only=False)
         wrong = ~absent & ((named < 0) | (named >= partition_count))
@@ -160,7 +161,8 @@ def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
         count=len(encoded.dictionary),
     )
     of_each = np.append(of_each, np.int32(ANY_PARTITION))
-    return of_each[encoded.indices.fill_null(len(of_each) - 1).to_numpy()]
+    found: np.ndarray = of_each[encoded.indices.fill_null(len(of_each) - 1).to_numpy()]
+    return found
 
 
 class _Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from magnetar_spark.offsets import Places, each
 
@@ -61,6 +62,6 @@ def split(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
         cuts = [one.start + one.count * number // count for number in range(count + 1)]
         pieces += [
             Range(one.topic, one.topic_id, one.partition, first, last)
-            for first, last in zip(cuts, cuts[1:], strict=False)
+            for first, last in pairwise(cuts)
         ]
     return pieces

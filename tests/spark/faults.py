@@ -103,7 +103,8 @@ class FaultyWriter(StreamWriter):
     def _write_task_raises(
         self, iterator: Iterator[pa.RecordBatch], context: TaskContext
     ) -> TaskMessage:
-        """Once with half of the rows sent, and once with all of them."""
+        """Once with some of the rows sent, and once with all of them."""
+        self._fault.note("attempts", f"{context.partitionId()} {context.attemptNumber()}")
         if context.attemptNumber() == 0:
             return super().write(_then(iterator, 1, _raise))
         message = super().write(iterator)
@@ -114,6 +115,7 @@ class FaultyWriter(StreamWriter):
     def _write_worker_exits(
         self, iterator: Iterator[pa.RecordBatch], context: TaskContext
     ) -> TaskMessage:
+        self._fault.note("attempts", f"{context.partitionId()} {context.attemptNumber()}")
         if context.attemptNumber() == 0:
             return super().write(_then(iterator, 1, lambda: os._exit(1)))
         message = super().write(iterator)

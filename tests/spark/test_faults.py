@@ -32,14 +32,12 @@ def test_nothing_breaks(spark: SparkSession, world: World) -> None:
     world.check()
 
 
-def test_a_task_raises(spark: SparkSession, world: World) -> None:
+@pytest.mark.parametrize("fault", ["task_raises", "worker_exits"])
+def test_a_task_fails_twice(spark: SparkSession, world: World, fault: str) -> None:
     """What an attempt has written counts only if the attempt won."""
-    world.run(spark, "task_raises")
-    world.check()
-
-
-def test_a_python_worker_exits(spark: SparkSession, world: World) -> None:
-    world.run(spark, "worker_exits")
+    world.run(spark, fault)
+    attempts = {f"{task} {attempt}" for task in range(2) for attempt in range(3)}
+    assert set(world.notes("attempts")) == attempts
     world.check()
 
 

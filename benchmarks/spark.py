@@ -1,0 +1,87 @@
+"""The Spark source and sink, beside Spark's own rate source and no-op sink."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from tempfile import TemporaryDirectory
+
+from benchmarks.results import Result
+from magnetar import Client
+
+BATCHES = 4
+TOPIC_PARTITIONS = 2
+CHUNK_MESSAGES = 10_000
+MASTER = "local[2]"
+
+
+async def measure(
+    client: Client, address: str, *, sizes: tuple[int, ...], total_bytes: int
+) -> AsyncIterator[Result]:
+    """Yield rows per second of streaming queries, each in a few large batches on two cores."""
+    jobs = []
+    for message_bytes in sizes:
+        count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
+        name = f"spark-{message_bytes}"
+        await _fill(client, name, message_bytes, count)
+        await client.create_topic(f"{name}-out", partitions=TOPIC_PARTITIONS)
+        servers = {"magnetar.bootstrap.servers": address}
+        reading = {**servers, "subscribe": name, "startingOffsets": "earliest"}
+        for variant, sink in (
+            (f"{message_bytes} B, source to no-op", None),
+            (f"{message_bytes} B, source to sink", {**servers, "topic": f"{name}-out"}),
+        ):
+            jobs.append(
+                {
+                    "name": variant,
+                    "source": reading,
+                    "sink": sink,
+                    "rows_per_batch": -(-count // BATCHES),
+                }
+            )
+    largest = max(total_bytes // min(sizes), CHUNK_MESSAGES)
+    rate = {"name": "rate to no-op", "source": None, "sink": None}
+    jobs.insert(0, {**rate, "rows_per_batch": -(-largest // BATCHES)})
+    async for answer in _run(jobs):
+        variant = answer["name"]
+        size = int(variant.split()[0]) if " B, " in variant else None
+        per_s = answer["rows"] / answer["seconds"]
+        yield Result(
+            workload="spark",
+            variant=variant,
+            scale=size,
+            per_s=per_s,
+            mb_per_s=None if size is None else per_s * size / 1e6,
+        )
+
+
+async def _fill(client: Client, topic: str, message_bytes: int, count: int) -> None:
+    await client.create_topic(topic, partitions=TOPIC_PARTITIONS)
+    producer = await client.create_producer(topic)
+    values = [bytes(message_bytes)] * CHUNK_MESSAGES
+    for _ in range(-(-count // CHUNK_MESSAGES)):
+        await producer.send_many(values)
+    await producer.close()
+
+
+async def _run(jobs: list[dict[str, object]]) -> AsyncIterator[dict[str, float]]:
+    with TemporaryDirectory(prefix="magnetar-spark-") as directory:
+        told = {"master": MASTER, "jobs": jobs, "directory": directory, "arrow_rows": 10_000}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "benchmarks.spark_job", json.dumps(told)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                if line.startswith(b"{"):
+                    yield json.loads(line)
+            await process.wait()
+            if process.returncode:
+                raise RuntimeError("Spark's half failed: run benchmarks.spark_job by itself")
+        finally:
+            if process.returncode is None:
+                process.kill()

@@ -1,0 +1,227 @@
+"""Columns to Arrow and back, compared with the SDK's own way of doing it, message by message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar.batching import partition_of_key
+from magnetar.column_batch import ColumnBatch
+from magnetar.message import MessageColumns, ReceivedBatch
+from magnetar_core.batch import Codec, decode, encode
+from magnetar_core.errors import ChecksumMismatch, InvalidArgument
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2
+from magnetar_spark import arrow_in
+from magnetar_spark.arrow_in import LargeMessage, Router, gathered
+from magnetar_spark.arrow_out import RecordBatches
+from magnetar_spark.errors import SinkError
+
+TXN = TxnID.parse("0:1:7")
+TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
+ROWS = st.lists(
+    st.tuples(
+        st.binary(max_size=20),
+        st.none() | st.binary(max_size=5),
+        st.none() | st.integers(1, 1 << 40),
+        TEXTS,
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def received(data: bytes, count: int, *, txn_id: TxnID | None = None) -> ReceivedBatch:
+    wire = broker_pb2.DeliveredBatch(
+        entry_id=100, num_messages=count, batch=data, append_time_ms=1_700_000_000_123
+    )
+    if txn_id is not None:
+        wire.txn_id.CopyFrom(txn_id.to_wire())
+    return ReceivedBatch("flights", 3, 1, wire)
+
+
+def stored(rows: list[tuple[bytes, bytes | None, int | None, dict[str, str]]]) -> bytes:
+    keys = [key or b"" for _, key, _, _ in rows]
+    times = [time or 0 for _, _, time, _ in rows]
+    properties = [headers for _, _, _, headers in rows]
+    return encode(
+        [value for value, _, _, _ in rows],
+        keys if any(keys) else None,
+        event_times_ms=times if any(times) else None,
+        properties=properties if any(properties) else None,
+    )
+
+
+@given(ROWS, st.data())
+def test_a_batch_reads_as_the_sdk_reads_it(rows: Any, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(rows) - 1))
+    stop = data.draw(st.integers(start + 1, len(rows)))
+    columns = MessageColumns(received(stored(rows), len(rows), txn_id=TXN), start, stop)
+    made = RecordBatches("flights", 3, include_headers=True)
+    batch = made.of(columns)
+    batch.validate(full=True)
+    assert batch.schema == made.schema
+    for row, message in zip(batch.to_pylist(), columns, strict=True):
+        assert row["key"] == message.key
+        assert row["value"] == message.value
+        assert (row["topic"], row["partition"]) == ("flights", 3)
+        assert row["offset"] == message.offset
+        assert row["timestamp"].timestamp() == pytest.approx(message.append_time_ms / 1000)
+        at = row["event_time"]
+        assert message.event_time_ms == (at if at is None else round(at.timestamp() * 1000))
+        assert row["txn_id"] == str(TXN)
+        headers = {one["key"]: one["value"].decode() for one in row["headers"] or ()}
+        assert headers == message.properties
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_compressed_batches(codec: Codec) -> None:
+    values = [b"v%d" % number for number in range(100)]
+    columns = MessageColumns(received(encode(values, codec=codec), 100), 0, 100)
+    batch = RecordBatches("flights", 3, include_headers=False).of(columns)
+    assert batch.column("value").to_pylist() == values
+    assert batch.column("key").null_count == batch.column("txn_id").null_count == 100
+
+
+def test_damage_is_told() -> None:
+    data = bytearray(encode([b"one", b"two"]))
+    data[-6] ^= 1
+    made = RecordBatches("flights", 3, include_headers=False)
+    with pytest.raises(ChecksumMismatch):
+        made.of(MessageColumns(received(bytes(data), 2), 0, 2))
+
+
+@pytest.mark.parametrize("offsets", [(0, 5, 3), (1, 2, 3), (0, 2, 1 << 20), (0, -1, 3)])
+def test_offsets_that_lead_astray_are_refused(offsets: tuple[int, ...]) -> None:
+    """A batch whose checksum fits, and which lies: nothing beyond its bytes is looked at."""
+    from array import array
+
+    from magnetar_core.batch import encode_columns
+
+    data = encode_columns(2, (array("i", offsets).tobytes(), b"abc"))
+    with pytest.raises(InvalidArgument):
+        RecordBatches("flights", 3, include_headers=False).of(
+            MessageColumns(received(data, 2), 0, 2)
+        )
+
+
+def arrow(rows: Any, *, partition: list[int | None] | None = None) -> pa.RecordBatch:
+    columns: dict[str, pa.Array] = {
+        "value": pa.array([value for value, _, _, _ in rows], pa.binary()),
+        "key": pa.array([key for _, key, _, _ in rows], pa.binary()),
+        "timestamp": pa.array(
+            [None if time is None else time * 1000 for _, _, time, _ in rows],
+            pa.timestamp("us", "UTC"),
+        ),
+        "headers": pa.array(
+            [
+                [{"key": name, "value": text.encode()} for name, text in headers.items()]
+                for _, _, _, headers in rows
+            ],
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        ),
+    }
+    if partition is not None:
+        columns["partition"] = pa.array(partition, pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+@given(ROWS, st.integers(1, 5), st.booleans(), st.integers(1, 9))
+def test_rows_go_where_the_sdk_would_send_them(
+    rows: Any, partitions: int, named: bool, messages_max: int
+) -> None:
+    given = [n % partitions if n % 3 else None for n in range(len(rows))] if named else None
+    expected: dict[int | None, list[Any]] = {}
+    for number, (value, key, time, headers) in enumerate(rows):
+        partition = None if given is None else given[number]
+        if partition is None and key is not None and partitions > 1:
+            partition = partition_of_key(key, partitions)
+        row = (value, key or b"", time or 0, headers)
+        expected.setdefault(partition, []).append(row)
+    found: dict[int | None, list[Any]] = {}
+    before, arrow_in.BATCH_MESSAGES_MAX = arrow_in.BATCH_MESSAGES_MAX, messages_max
+    try:
+        sent = list(
+            Router("t", include_headers=True).batches("t", partitions, arrow(rows, partition=given))
+        )
+    finally:
+        arrow_in.BATCH_MESSAGES_MAX = before
+    for topic, partition, one in sent:
+        assert topic == "t"
+        assert isinstance(one, ColumnBatch)
+        columns = decode(one.encode(Codec.NONE))
+        count = columns.count
+        assert count <= messages_max
+        found.setdefault(partition, []).extend(
+            zip(
+                columns.values(),
+                columns.keys() or [b""] * count,
+                columns.event_times_ms or [0] * count,
+                columns.properties() or [{}] * count,
+                strict=True,
+            )
+        )
+    assert found == expected
+
+
+def test_a_batch_ends_where_it_is_full_and_a_large_message_goes_by_itself() -> None:
+    large = bytes(300 << 10)
+    values = [bytes(100 << 10)] * 5 + [large] + [b"last"]
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
+    sent = [one for _, _, one in Router("t", include_headers=False).batches("t", 1, batch)]
+    counts = [one.count if isinstance(one, ColumnBatch) else one for one in sent]
+    assert counts == [2, 2, 1, LargeMessage(large, None, None, None), 1]
+
+
+def test_slices_and_texts() -> None:
+    """What Spark gives may be a slice of something larger, and a text is its UTF-8."""
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(["a", "ß", "c", "d"])}).slice(1, 2)
+    ((_, _, one),) = Router("t", include_headers=False).batches("t", 1, batch)
+    assert isinstance(one, ColumnBatch)
+    assert decode(one.encode(Codec.NONE)).values() == ["ß".encode(), b"c"]
+
+
+def test_small_record_batches_are_gathered() -> None:
+    some = [pa.RecordBatch.from_pydict({"value": [b"x" * 10]}) for _ in range(10)]
+    assert [one.num_rows for one in gathered(iter(some), 1)] == [1] * 10
+    assert sum(one.num_rows for one in gathered(iter(some), 50)) == 10
+    assert len(list(gathered(iter(some), 1 << 20))) == 1
+    assert not list(gathered(iter([some[0].slice(0, 0)]), 1))
+
+
+def test_rows_by_topic() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"value": [b"1", b"2", b"3"], "topic": ["a", "b", "a"]},
+    )
+    found = {
+        topic: rows.column("value").to_pylist()
+        for topic, rows in Router(None, include_headers=False).topics(batch)
+    }
+    assert found == {"a": [b"1", b"3"], "b": [b"2"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"value": pa.array([None], pa.binary())}, "'value' is null"),
+        ({"value": [b"v"], "partition": pa.array([7], pa.int32())}, "has partitions 0 to 1"),
+        ({"value": [b"v"], "partition": pa.array([-1], pa.int32())}, "has partitions 0 to 1"),
+        ({"value": [b"v"], "headers": [[{"key": "a", "value": b"\xff"}]]}, "no UTF-8"),
+        ({"value": [b"v"], "headers": [[{"key": None, "value": b"x"}]]}, "without a key"),
+        ({"value": [b"v"], "headers": [[{"key": "a", "value": b""}] * 2]}, "twice"),
+    ],
+)
+def test_rows_that_cannot_be_sent(columns: dict[str, Any], complaint: str) -> None:
+    batch = pa.RecordBatch.from_pydict(columns)
+    with pytest.raises(SinkError, match=complaint):
+        list(Router("t", include_headers=True).batches("t", 2, batch))
+
+
+def test_a_row_without_a_topic() -> None:
+    batch = pa.RecordBatch.from_pydict({"value": [b"v"], "topic": pa.array([None], pa.string())})
+    with pytest.raises(SinkError, match="'topic' is null"):
+        list(Router(None, include_headers=True).topics(batch))
