@@ -39,7 +39,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		fi; \
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark]'
 	@touch $@
 
 .PHONY: install

@@ -195,6 +195,7 @@ class FaultyWriter(StreamWriter):
                     self._fault.note("zombies", "accepted")
                 except MagnetarError as again:
                     self._fault.note("zombies", f"refused {type(again).__name__}")
+        self._fault.first("zombie ended")
         raise Planted("the zombie ends")
 
     # On the driver.
@@ -231,6 +232,7 @@ class FaultyWriter(StreamWriter):
     def _commit_zombie(self, messages: Any, batch: int) -> None:
         super().commit(messages, batch)
         self._fault.first("committed")
+        self._fault.wait_for("zombie ended")
 
 
 class replies_lost:

@@ -136,7 +136,7 @@ def test_a_zombie_is_refused(
             "spark.speculation.quantile": "0.3",
             "spark.speculation.minTaskRuntime": "50ms",
             # The slower attempt's worker lives on for so long.
-            "spark.python.task.killTimeout": "4s",
+            "spark.python.task.killTimeout": "60s",
         },
     )
     assert status == 0, drivers.log()
