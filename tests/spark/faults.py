@@ -172,6 +172,9 @@ class FaultyWriter(StreamWriter):
         if context.partitionId() != 0 or context.attemptNumber() != 0:
             return super().write(iterator)
         self._fault.note("zombies", "began")
+        self._fault.note(
+            "attempts", f"{context.taskAttemptId()} {context.attemptNumber()} {time.time()}"
+        )
         batches = list(iterator)
         client = client_of(self._options.servers)
         work = sink.Work(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pyspark.sql import SparkSession
 
 SETTINGS = {
@@ -20,5 +22,5 @@ def session(master: str, **more: str) -> SparkSession:
     for name, text in {**SETTINGS, **more}.items():
         builder = builder.config(name, text)
     made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
+    made.sparkContext.setLogLevel(os.environ.get("SPARK_TEST_LOG", "OFF"))
     return made

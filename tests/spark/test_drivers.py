@@ -81,7 +81,7 @@ class Drivers:
 
 
 @pytest.fixture
-def world(spark: SparkSession, servers: Servers, tmp_path: Path) -> World:
+def world(servers: Servers, tmp_path: Path) -> World:
     made = World(servers, tmp_path)
     made.send(MESSAGES)
     return made
