@@ -6,8 +6,11 @@ fault meet: each fault happens once, unless it says otherwise).
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,9 +22,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from magnetar.link_session import LinkSession
-from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
-from magnetar_spark.clients import client_of
 from magnetar_spark.options import sink_options
 from magnetar_spark.sink import StreamWriter, TaskMessage
 
@@ -168,38 +169,23 @@ class FaultyWriter(StreamWriter):
     def _write_zombie(
         self, iterator: Iterator[pa.RecordBatch], context: TaskContext
     ) -> TaskMessage:
-        """The first attempt at one task lags, and goes on sending after the commit."""
-        if context.partitionId() != 0 or context.attemptNumber() != 0:
-            return super().write(iterator)
-        self._fault.note("zombies", "began")
-        self._fault.note(
-            "attempts", f"{context.taskAttemptId()} {context.attemptNumber()} {time.time()}"
-        )
-        batches = list(iterator)
-        client = client_of(self._options.servers)
-        work = sink.Work(
-            f"spark/{context.getLocalProperty(sink.QUERY_ID)}",
-            self._fault.batch,
-            self._run_token,
-        )
-        txn = client.begin_named_transaction(work.name, work.sequence, work.run_token)
-        producer = client.create_producer(self._options.topic or "")
-        producer.send(b"zombie, before", txn=txn)
-        self._fault.wait_for("committed")
-        for _ in batches * 3:
-            try:
-                producer.send(b"zombie, after", txn=txn)
-                self._fault.note("zombies", "accepted")
-            except MagnetarError as error:
-                self._fault.note("zombies", f"refused {type(error).__name__}")
-                # A transaction that has failed here asks nobody: begin it anew.
-                try:
-                    client.begin_named_transaction(work.name, work.sequence, work.run_token)
-                    self._fault.note("zombies", "accepted")
-                except MagnetarError as again:
-                    self._fault.note("zombies", f"refused {type(again).__name__}")
-        self._fault.first("zombie ended")
-        raise Planted("the zombie ends")
+        """An attempt that Spark has given up goes on sending, after the commit too.
+
+        As one that speculation has overtaken, or an executor that the driver has lost.
+        """
+        if context.partitionId() == 0 and context.attemptNumber() == 0:
+            told = {
+                "server": self._options.servers[0],
+                "topic": self._options.topic,
+                "name": f"spark/{context.getLocalProperty(sink.QUERY_ID)}",
+                "sequence": self._fault.batch,
+                "run_token": self._run_token,
+                "directory": self._fault.directory,
+            }
+            subprocess.Popen([sys.executable, "-m", "tests.spark.zombie", json.dumps(told)])
+            self._fault.wait_for("zombies")
+            _raise()
+        return super().write(iterator)
 
     # On the driver.
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,31 +119,3 @@ def test_two_drivers_share_a_checkpoint(
     assert len(set(world.notes("inside"))) >= 2, drivers.log()
     world.run(spark)
     world.check()
-
-
-def test_a_zombie_is_refused(
-    drivers: Drivers, world: World, figure: Callable[[str, str], None]
-) -> None:
-    """Of two attempts at a task the slower one sends after the commit."""
-    status = drivers.run(
-        "zombie",
-        master="local-cluster[2,1,1024]",
-        settings={
-            "spark.executor.memory": "500m",
-            "spark.speculation": "true",
-            "spark.speculation.interval": "50ms",
-            "spark.speculation.multiplier": "1.1",
-            "spark.speculation.quantile": "0.3",
-            "spark.speculation.minTaskRuntime": "50ms",
-            # The slower attempt's worker lives on for so long.
-            "spark.python.task.killTimeout": "60s",
-        },
-    )
-    assert status == 0, drivers.log()
-    world.check()
-    notes = world.notes("zombies")
-    assert notes[0] == "began"
-    refusals = [one for one in notes if one.startswith("refused")]
-    assert refusals
-    assert "accepted" not in notes
-    figure("refusals of a zombie", ", ".join(sorted(set(refusals))) + f"; {len(refusals)}")

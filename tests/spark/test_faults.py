@@ -82,3 +82,16 @@ def test_a_server_is_killed_in_the_middle_of_a_batch(
     world.servers.start(kind)
     query.awaitTermination(120)
     world.check()
+
+
+def test_a_zombie_is_refused(
+    spark: SparkSession, world: World, figure: Callable[[str, str], None]
+) -> None:
+    """What it sent before the commit is not selected; what it sends later is not taken."""
+    world.run(spark, "zombie")
+    world.check()
+    began, *after = world.notes("zombies")
+    assert began == "began"
+    assert after[-1] == "refused SequenceCommitted"
+    assert set(after[:-1]) == {"refused InvalidTxnState"}
+    figure("refusals of a zombie", str(len(after)))
