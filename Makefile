@@ -40,10 +40,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark]'
+	@# Spark looks along the path for its formats, and an editable install is not on it.
+	@$(BIN)/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/magnetar_pipeline.pth", "w").write("$(CURDIR)/pipeline\n")'
 	@touch $@
 
 .PHONY: install
-install: $(INSTALLED) ## Make .venv with Magnetar, its servers and the development tools
+install: $(INSTALLED) ## Make .venv with Magnetar, its servers, Spark and the development tools
 
 $(DEMO_FLIGHTS): | $(INSTALLED)
 	@mkdir -p .demo

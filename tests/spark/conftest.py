@@ -17,26 +17,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-HERE = Path(__file__).parent
 
 
-def why_not() -> str:
-    """Why there can be no Spark session here; empty when there can."""
+@pytest.fixture(scope="session")
+def java() -> None:
+    """Skips what needs Spark where there is no Java."""
     java_home = os.environ.get("JAVA_HOME")
-    if java_home and (Path(java_home) / "bin" / "java").exists():
-        return ""
-    if shutil.which("java"):
-        return ""
-    return "no Java: install one, or set JAVA_HOME (docs/spark.md says how to do without root)"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    reason = why_not()
-    for item in items:
-        if HERE in item.path.parents and "no_java" not in item.keywords:
-            uses = getattr(item, "fixturenames", ())
-            if reason and {"spark", "drivers"} & set(uses):
-                item.add_marker(pytest.mark.skip(reason=reason))
+    there = java_home and (Path(java_home) / "bin" / "java").exists()
+    if not there and not shutil.which("java"):
+        pytest.skip("no Java: install one, or set JAVA_HOME (docs/spark.md says how without root)")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -49,7 +38,7 @@ def python_of_spark() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(python_of_spark: None) -> Iterator[SparkSession]:
+def spark(java: None, python_of_spark: None) -> Iterator[SparkSession]:
     """Made before any client: it forks, and gRPC's threads do not survive that."""
     from tests.spark.sessions import session
 

@@ -88,7 +88,7 @@ def world(servers: Servers, tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def drivers(python_of_spark: None, world: World) -> Iterator[Drivers]:
+def drivers(java: None, python_of_spark: None, world: World) -> Iterator[Drivers]:
     started = Drivers(world)
     yield started
     started.stop()

@@ -1,0 +1,30 @@
+"""docs/spark.md, Begin: the program runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import ROOT
+from tests.system.processes import Servers
+
+pytestmark = pytest.mark.chaos
+
+
+def test_the_quick_start(java: None, servers: Servers, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    assert "127.0.0.1:6650" in program
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("127.0.0.1:6650", servers.address)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "HELLO" in done.stdout
+    assert "WORLD" in done.stdout
