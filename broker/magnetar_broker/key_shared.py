@@ -455,15 +455,17 @@ class KeySharedDispatcher(Dispatcher):
         return returned.within([(0, never.first())]) if never else returned
 
     def _runs(self, offsets: OffsetSet) -> Iterator[tuple[int, int, int]]:
-        for first, last in offsets.ranges():
-            yield from self._known.runs(first, last)
+        return self._known.runs_of(offsets.ranges())
 
     def _read_of(self, offsets: OffsetSet) -> OffsetSet:
         return offsets.within([(0, self.read_offset - 1)] if self.read_offset else [])
 
     def _forget_settled(self, ranges: Iterable[Range]) -> None:
         """Slots of batches of which all is DELETED need not be known any more."""
+        start, end = 0, -1
         for first, last in ranges:
+            if start <= first and last <= end:
+                continue  # In the batch that was looked at last.
             for start, end in self._known.batches(first, last):
                 if self._is_settled(start, end):
                     self._known.forget(start)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias, cast
 
 import google_crc32c
 
 from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
+from magnetar_broker.offset_set import Range
 from magnetar_core.batch import HEADER, Part, decode, read_header
 from magnetar_core.errors import MagnetarError
 
@@ -79,6 +80,26 @@ class KnownSlots:
             insort(self._starts, first)
         self._batches[first] = (last, slots)
 
+    def runs_of(self, ranges: Iterable[Range]) -> Iterator[Run]:
+        """As runs(), of ascending ranges: many of them lie in one batch."""
+        start, end, slots = 0, -1, cast(Slots, 0)
+        for first, last in ranges:
+            if last > end:
+                place = bisect_right(self._starts, first) - 1
+                if place < 0:
+                    yield from self.runs(first, last)
+                    continue
+                start = self._starts[place]
+                end, slots = self._batches[start]
+            if last > end:
+                yield from self.runs(first, last)
+            elif isinstance(slots, int):
+                yield slots, first, last
+            elif first == last:
+                yield slots[first - start], first, last
+            else:
+                yield from _runs_within(slots, start, first, last)
+
     def slot_at(self, offset: int) -> int | None:
         for slot, _, _ in self.runs(offset, offset):
             return slot
@@ -91,13 +112,7 @@ class KnownSlots:
             if isinstance(slots, int):
                 yield slots, low, high
                 continue
-            run_slot, run_first = slots[low - start], low
-            for offset in range(low + 1, high + 1):
-                slot = slots[offset - start]
-                if slot != run_slot:
-                    yield run_slot, run_first, offset - 1
-                    run_slot, run_first = slot, offset
-            yield run_slot, run_first, high
+            yield from _runs_within(slots, start, low, high)
 
     def batches(self, first: int, last: int) -> list[tuple[int, int]]:
         """First and last offset of each batch that has offsets in a range."""
@@ -118,3 +133,13 @@ class KnownSlots:
             end, slots = self._batches[start]
             if end >= first:
                 yield start, end, slots
+
+
+def _runs_within(slots: array[int], start: int, first: int, last: int) -> Iterator[Run]:
+    run_slot, run_first = slots[first - start], first
+    for offset in range(first + 1, last + 1):
+        slot = slots[offset - start]
+        if slot != run_slot:
+            yield run_slot, run_first, offset - 1
+            run_slot, run_first = slot, offset
+    yield run_slot, run_first, last

@@ -155,5 +155,8 @@ def test_what_is_known_comes_as_runs() -> None:
     assert list(known.runs(5, 9)) == list(known.runs(14, 19)) == list(known.runs(30, 99)) == []
     assert (known.slot_at(12), known.slot_at(14), known.knows(20)) == (2, None, True)
     assert known.batches(13, 20) == [(10, 13), (20, 29)]
+    for ranges in ([(0, 100)], [(11, 22)], [(5, 9), (10, 10), (12, 13), (14, 14), (20, 20)]):
+        apart = [run for one in ranges for run in known.runs(*one)]
+        assert list(known.runs_of(ranges)) == apart
     known.forget(10)
     assert list(known.runs(0, 21)) == [(5, 0, 4), (7, 20, 21)]
