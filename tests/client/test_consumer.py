@@ -166,11 +166,11 @@ def test_cumulative_acks() -> None:
         assert last.ack_type == broker_pb2.CommandAck.CUMULATIVE
         assert [(one.first, one.last) for one in last.ranges] == [(3, 3), (5, 6)]
         assert cluster.cursors["flights", "s", 0].acked == set(range(7))
-        shared = await client.subscribe(
-            "flights", "t", type=SubscriptionType.SHARED, initial_position="earliest"
-        )
-        with pytest.raises(InvalidArgument):
-            await shared.ack_cumulative(messages[0])
+        for kind in (SubscriptionType.SHARED, "key_shared"):
+            shared = await client.subscribe("flights", f"t {kind}", type=kind)
+            with pytest.raises(InvalidArgument):
+                await shared.ack_cumulative(messages[0])
+        assert cluster.commands("subscribe")[-1].type == broker_pb2.KEY_SHARED
 
     run(test)
 

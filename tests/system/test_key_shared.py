@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import pytest
-from tests.system.processes import BOTH, BROKER, Servers
+from tests.system.processes import BOTH, BROKER, CommandLine, Servers
 from tests.system.programs import run, until
 
 import magnetar
@@ -240,3 +241,22 @@ async def keep_coming(servers: Servers, session: Session, number: int) -> None:
                     await session(client, consumer, f"{number}", random)
         except MagnetarError:
             await asyncio.sleep(0.1)
+
+
+def test_on_the_command_line(servers: Servers, tmp_path: Path) -> None:
+    lines = [f"k{number % 5}:{number}" for number in range(50)]
+    (tmp_path / "lines").write_text("\n".join(lines) + "\n")
+    magnetar_at = CommandLine(servers)
+    magnetar_at.run(
+        *("produce", "in", "--file", str(tmp_path / "lines")),
+        *("--key-separator", ":", "--batching", "by_key"),
+    )
+    printed = magnetar_at.run(
+        *("consume", "in", "-s", "s", "--type", "key_shared", "--until-end"),
+        *("--key-separator", ":"),
+    ).splitlines()
+    for key in range(5):
+        prefix = f"k{key}:"
+        of_key = [one for one in lines if one.startswith(prefix)]
+        assert [one for one in printed if one.startswith(prefix)] == of_key
+    assert len(printed) == len(lines)
