@@ -179,7 +179,9 @@ class LogReader:
             )
             if not before:
                 raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-            start = before[0][0]
+            start, first = before[0]
+            if keys.last_u64(start) + read_header(first, verify=False).count <= place:
+                raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
         batches: list[tuple[int, int, bytes]] = []
         gathered = 0
         expected = keys.last_u64(start)

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.harness import Client, World, end, run, send, txn, watermark
+from tests.broker.harness import (
+    Client,
+    World,
+    end,
+    partition,
+    run,
+    send,
+    txn,
+    watermark,
+)
 
 from magnetar_broker import keys
 from magnetar_broker.entries import MarkerEntry, parse_entry
 from magnetar_core.errors import (
+    DataLoss,
     DiskFull,
     Gone,
     InvalidArgument,
@@ -565,5 +575,24 @@ def test_open_messages_can_be_peeked_at() -> None:
         await world.client.ask(end(T1, common.ABORT))
         await world.client.ask(end(T2))
         assert await values(world, peek()) == []
+
+    run(scenario)
+
+
+def test_a_read_inside_a_lost_batch_says_so() -> None:
+    """It gave the batch before, which a reader took for the end of the log."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"a", b"b", in_txn=T1))
+        await world.client.ask(send(b"c", b"d", in_txn=T1, sequence=2))
+        await world.client.ask(end(T1))
+        name = world.partition().name
+        prefix = keys.partition(name.topic_id, name.partition)
+        world.broker.environment.commits.batch.delete(keys.TXNLOG, keys.txnlog(prefix, T1, 0, 2))
+        await world.client.ask(send(b"e"))
+        await world.restart()
+        command = wire.CommandRead(partition=partition(), start_offset=3, bytes_max=1)
+        with pytest.raises(DataLoss):
+            await world.client.ask(command)
 
     run(scenario)
