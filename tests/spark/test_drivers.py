@@ -19,7 +19,8 @@ from tests.system.processes import Servers
 MESSAGES = 300
 KILLED = -signal.SIGKILL
 
-pytestmark = pytest.mark.chaos
+# Each starts drivers of their own, JVMs and all: minutes.
+pytestmark = [pytest.mark.chaos, pytest.mark.soak]
 
 
 class Drivers:
