@@ -1,8 +1,7 @@
 """The RocksDB engine, through rocksdict in raw mode.
 
-`write` holds the GIL whatever is asked of it, so a batch is written without sync on the event
-loop: a
-copy into the page cache and the memtable. The fsync then runs as `flush_wal(True)` on one worker
+`write` holds the GIL whatever is asked of it, so a batch is written without sync on the event loop:
+a copy into the page cache and the memtable. The fsync then runs as `flush_wal(True)` on one worker
 thread, where rocksdict releases the GIL. Reads are direct calls. Since only the event loop writes,
 views of all families taken in one call show one moment.
 """
@@ -18,12 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import rocksdict
 
+from magnetar_storage.blob_garbage import (
+    AGE_CUTOFF_COLLECTING,
+    AGE_CUTOFF_LEAVING,
+    is_to_collect,
+)
 from magnetar_storage.rocks_options import (
     database_options,
     payload_family_options,
     row_family_options,
 )
 from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
+
+# Looks at the garbage of blob files lie so many syncs apart.
+SYNCS_PER_LOOK = 200
 
 
 class RocksStore:
@@ -35,6 +42,7 @@ class RocksStore:
         database: rocksdict.Rdict,
         families: Collection[str],
         *,
+        payload_families: Collection[str],
         unsynced: bool,
     ) -> None:
         self._path = path
@@ -42,6 +50,10 @@ class RocksStore:
         self._families = {name: database.get_column_family(name) for name in families}
         self._handles = {name: database.get_column_family_handle(name) for name in families}
         self._snapshots: weakref.WeakSet[RocksSnapshot] = weakref.WeakSet()
+        self._payload_families = [self._families[name] for name in payload_families]
+        # Those whose compactions collect garbage, by place.
+        self._collecting: set[int] = set()
+        self._sync_count = 0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
         self._unsynced = unsynced
         self._failure: str | None = None
@@ -88,7 +100,9 @@ class RocksStore:
                 message = f"another process uses this data directory: {directory}"
                 raise StoreInUse(message) from error
             raise StoreFailed(f"cannot open {directory}: {error}") from error
-        return cls(directory, database, families, unsynced=unsynced)
+        return cls(
+            directory, database, families, payload_families=payload_families, unsynced=unsynced
+        )
 
     async def write(self, batch: WriteBatch) -> None:
         self._check()
@@ -110,10 +124,10 @@ class RocksStore:
         self._check()
         try:
             if self._unsynced:
-                self._database.flush_wal(False)
+                self._sync()
                 return
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor, self._database.flush_wal, True)
+            await loop.run_in_executor(self._executor, self._sync)
         except Exception as error:
             raise self._fail("sync", error) from error
         self._check()
@@ -172,6 +186,7 @@ class RocksStore:
         self._handles.clear()
         families = list(self._families.values())
         self._families.clear()
+        self._payload_families.clear()
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, _close, families, self._database)
@@ -180,6 +195,25 @@ class RocksStore:
                 raise self._fail("close", error) from error
         finally:
             self._executor.shutdown()
+
+    def _sync(self) -> None:
+        self._database.flush_wal(not self._unsynced)
+        self._sync_count += 1
+        if self._sync_count % SYNCS_PER_LOOK == 0:
+            self._look_at_garbage()
+
+    def _look_at_garbage(self) -> None:
+        for place, rows in enumerate(list(self._payload_families)):
+            collecting = place in self._collecting
+            wanted = is_to_collect(
+                rows.property_int_value("rocksdb.live-blob-file-size") or 0,
+                rows.property_int_value("rocksdb.live-blob-file-garbage-size") or 0,
+                collecting=collecting,
+            )
+            if wanted != collecting:
+                cutoff = AGE_CUTOFF_COLLECTING if wanted else AGE_CUTOFF_LEAVING
+                rows.set_options({"blob_garbage_collection_age_cutoff": str(cutoff)})
+                self._collecting ^= {place}
 
     def _check(self) -> None:
         if self._failure is not None:

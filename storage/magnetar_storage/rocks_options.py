@@ -10,6 +10,8 @@ from typing import Final
 
 import rocksdict
 
+from magnetar_storage.blob_garbage import AGE_CUTOFF_LEAVING
+
 # Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
 WAL_BYTES_MAX: Final = 128 << 20
 
@@ -65,5 +67,7 @@ def payload_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
     options.set_blob_file_size(BLOB_FILE_BYTES)
     options.set_blob_compression_type(rocksdict.DBCompressionType.none())
     options.set_enable_blob_gc(True)
+    # The store sets it anew when there is garbage.
+    options.set_blob_gc_age_cutoff(AGE_CUTOFF_LEAVING)
     options.set_blob_gc_force_threshold(0.5)
     return options
