@@ -6,6 +6,7 @@ A batch's columns are laid out as Arrow's are, so arrays are made around the byt
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,23 +47,36 @@ class RecordBatches:
     Spark compares their schema with its own, so it is Spark that says which one it is.
     """
 
-    def __init__(self, topic: str, partition: int, *, include_headers: bool) -> None:
-        self.schema: pa.Schema = to_arrow_schema(
+    def __init__(
+        self, topic: str, partition: int, *, include_headers: bool, columns: Sequence[str] = ()
+    ) -> None:
+        every: pa.Schema = to_arrow_schema(
             source_schema(include_headers=include_headers), timezone="UTC"
         )
-        self._include_headers = include_headers
-        self._topic = _Constant(pa.scalar(topic, self._type("topic")))
-        self._partition = _Constant(pa.scalar(partition, self._type("partition")))
+        names = columns or every.names
+        self.schema: pa.Schema = pa.schema([every.field(name) for name in names])
+        self._types = dict(zip(every.names, every.types, strict=True))
+        makers: dict[str, _Maker] = {
+            "key": self._keys,
+            "value": self._values,
+            "topic": self._topics,
+            "partition": self._partitions,
+            "offset": self._offsets,
+            "timestamp": self._timestamps,
+            "event_time": self._event_times,
+            "txn_id": self._txn_ids_of,
+            "headers": self._headers,
+        }
+        self._makers = [makers[name] for name in names]
+        self._topic = _Constant(pa.scalar(topic, self._types["topic"]))
+        self._partition = _Constant(pa.scalar(partition, self._types["partition"]))
         self._nulls = {
-            name: _Constant(pa.scalar(None, self._type(name)))
-            for name in self.schema.names
-            if name in ("key", "event_time", "txn_id", "headers")
+            name: _Constant(pa.scalar(None, self._types[name]))
+            for name in ("key", "event_time", "txn_id", "headers")
+            if name in self._types
         }
         self._txn_id: TxnID | None = None
         self._txn_ids = self._nulls["txn_id"]
-
-    def _type(self, name: str) -> pa.DataType:
-        return self.schema.field(name).type
 
     def of(self, columns: MessageColumns) -> pa.RecordBatch:
         """The messages as a record batch.
@@ -70,57 +84,65 @@ class RecordBatches:
         Raises:
             ChecksumMismatch, InvalidArgument: the batch is damaged.
         """
-        start, stop = columns.start, columns.stop
-        count = stop - start
         body = _Body(columns.batch.data)
-        whole = body.count == count
-        first = columns.first_offset
-        time_us = pa.scalar(columns.append_time_ms * 1000, pa.int64())
-        arrays = [
-            body.keys,
-            body.values,
-            self._topic.of(count),
-            self._partition.of(count),
-            pa.array(np.arange(first, first + count, dtype=np.int64)),
-            pa.repeat(time_us, count).view(self._type("timestamp")),
-            self._event_times(body),
-            self._txn_id_column(columns.txn_id).of(count),
-        ]
-        if self._include_headers:
-            arrays.append(self._headers(body, start, stop))
-        for at in (0, 1, 6):
-            if arrays[at] is None:
-                arrays[at] = self._nulls[self.schema.names[at]].of(count)
-            elif not whole:
-                arrays[at] = arrays[at].slice(start, count)
+        arrays = [make(columns, body) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _event_times(self, body: _Body) -> pa.Array | None:
+    def _keys(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        if body.keys is None:
+            return self._nulls["key"].of(len(columns))
+        return _wanted(body.keys, columns)
+
+    def _values(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        return _wanted(body.values, columns)
+
+    def _topics(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        return self._topic.of(len(columns))
+
+    def _partitions(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        return self._partition.of(len(columns))
+
+    def _offsets(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        first = columns.first_offset
+        return pa.array(np.arange(first, first + len(columns), dtype=np.int64))
+
+    def _timestamps(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        time_us = pa.scalar(columns.append_time_ms * 1000, pa.int64())
+        return pa.repeat(time_us, len(columns)).view(self._types["timestamp"])
+
+    def _event_times(self, columns: MessageColumns, body: _Body) -> pa.Array:
         if body.event_times_ms is None:
-            return None
+            return self._nulls["event_time"].of(len(columns))
         # 0: none was given.
         times = pa.array(body.event_times_ms * 1000, mask=body.event_times_ms == 0)
-        return times.view(self._type("event_time"))
+        return _wanted(times.view(self._types["event_time"]), columns)
 
-    def _txn_id_column(self, txn_id: TxnID | None) -> _Constant:
+    def _txn_ids_of(self, columns: MessageColumns, body: _Body) -> pa.Array:
+        txn_id = columns.txn_id
         if txn_id != self._txn_id:
             self._txn_id = txn_id
             self._txn_ids = (
                 self._nulls["txn_id"]
                 if txn_id is None
-                else _Constant(pa.scalar(str(txn_id), self._type("txn_id")))
+                else _Constant(pa.scalar(str(txn_id), self._types["txn_id"]))
             )
-        return self._txn_ids
+        return self._txn_ids.of(len(columns))
 
-    def _headers(self, body: _Body, start: int, stop: int) -> pa.Array:
+    def _headers(self, columns: MessageColumns, body: _Body) -> pa.Array:
         """The one column that takes a loop, where there are headers."""
         if body.properties is None:
-            return self._nulls["headers"].of(stop - start)
+            return self._nulls["headers"].of(len(columns))
         rows = [
             [{"key": name, "value": str(text).encode()} for name, text in one.items()] or None
-            for one in body.properties[start:stop]
+            for one in body.properties[columns.start : columns.stop]
         ]
-        return pa.array(rows, type=self._type("headers"))
+        return pa.array(rows, type=self._types["headers"])
+
+
+def _wanted(array: pa.Array, columns: MessageColumns) -> pa.Array:
+    """Of a whole batch's column, what is wanted of the batch."""
+    count = len(columns)
+    return array if len(array) == count else array.slice(columns.start, count)
 
 
 class _Body:
@@ -194,3 +216,7 @@ def _properties_of(texts: pa.Array) -> list[dict[str, str]]:
     if not all(isinstance(one, dict) for one in parsed):
         raise InvalidArgument("the batch's properties are damaged")
     return parsed
+
+
+# One column of a batch's messages that are wanted.
+_Maker = Callable[[MessageColumns, _Body], pa.Array]

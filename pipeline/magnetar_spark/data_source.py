@@ -6,7 +6,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from magnetar_spark.errors import OptionError
-from magnetar_spark.options import include_headers, sink_options, source_options
+from magnetar_spark.options import schema_options, sink_options, source_options
 from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
 from magnetar_spark.sink import BatchWriter, StreamWriter
 from magnetar_spark.source import BatchReader, StreamReader
@@ -20,16 +20,21 @@ class MagnetarDataSource(DataSource):
         return "magnetar"
 
     def schema(self) -> StructType:
-        return source_schema(include_headers=include_headers(self.options))
+        include_headers, columns = schema_options(self.options)
+        return source_schema(include_headers=include_headers, columns=columns)
 
     def reader(self, schema: StructType) -> BatchReader:
         options = source_options(self.options, streaming=False)
-        check_source_schema(schema, include_headers=options.include_headers)
+        check_source_schema(
+            schema, include_headers=options.include_headers, columns=options.columns
+        )
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = source_options(self.options, streaming=True)
-        check_source_schema(schema, include_headers=options.include_headers)
+        check_source_schema(
+            schema, include_headers=options.include_headers, columns=options.columns
+        )
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

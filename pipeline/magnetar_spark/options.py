@@ -32,6 +32,7 @@ _SOURCE_BOTH = (
     "minPartitions",
     "failOnDataLoss",
     "includeHeaders",
+    "columns",
 )
 _SOURCE_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SOURCE_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -87,7 +88,11 @@ class TopicChoice:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Of a query; plain values, since Spark sends it to executors."""
+    """Of a query; plain values, since Spark sends it to executors.
+
+    Attributes:
+        columns: only these; all when none is named.
+    """
 
     servers: tuple[str, ...]
     topics: TopicChoice
@@ -96,6 +101,7 @@ class SourceOptions:
     min_partitions: int
     fail_on_data_loss: bool
     include_headers: bool
+    columns: tuple[str, ...]
     max_offsets: int
     min_offsets: int
     trigger_delay_ms: int
@@ -118,9 +124,14 @@ class SinkOptions:
     app_version: int
 
 
-def include_headers(options: Mapping[str, str]) -> bool:
-    """The one option that decides the source's schema."""
-    return _Options(options).flag("includeHeaders", default=False)
+def schema_options(given: Mapping[str, str]) -> tuple[bool, tuple[str, ...]]:
+    """What decides the source's schema: includeHeaders, and the columns that are named.
+
+    Raises:
+        OptionError: not understood.
+    """
+    options = _Options(given)
+    return options.flag("includeHeaders", default=False), options.names("columns")
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -157,6 +168,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         min_partitions=options.count("minPartitions"),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         include_headers=options.flag("includeHeaders", default=False),
+        columns=options.names("columns"),
         max_offsets=max_offsets,
         min_offsets=min_offsets,
         trigger_delay_ms=options.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
@@ -230,6 +242,15 @@ class _Options:
             if not host or not port.isdigit():
                 raise OptionError(f"{SERVERS}: {one!r} is not 'host:port'")
         return servers
+
+    def names(self, name: str) -> tuple[str, ...]:
+        text = self.text(name)
+        if text is None:
+            return ()
+        names = tuple(one.strip() for one in text.split(","))
+        if not all(names):
+            raise OptionError(f"{name} is a list as 'key,value', not {text!r}")
+        return names
 
     def flag(self, name: str, *, default: bool) -> bool:
         text = self.text(name)
@@ -360,7 +381,7 @@ __all__ = [
     "SinkOptions",
     "SourceOptions",
     "TopicChoice",
-    "include_headers",
+    "schema_options",
     "sink_options",
     "source_options",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -47,17 +49,35 @@ _SINK_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 _SINK_IGNORES = {"offset", "txn_id"}
 
 
-def source_schema(*, include_headers: bool) -> StructType:
-    """What the source gives."""
+def source_schema(*, include_headers: bool, columns: Sequence[str] = ()) -> StructType:
+    """What the source gives.
+
+    Args:
+        columns: only these; all of them when none is named.
+    Raises:
+        OptionError: one of them is not there, or comes twice.
+    """
     fields = [StructField(name, kind) for name, kind in _SOURCE_COLUMNS]
     if include_headers:
         fields.append(StructField("headers", HEADERS_TYPE))
-    return StructType(fields)
+    if not columns:
+        return StructType(fields)
+    by_name = {field.name: field for field in fields}
+    for name in columns:
+        if name == "headers" and not include_headers:
+            raise OptionError("columns names 'headers': set includeHeaders to 'true' too")
+        if name not in by_name:
+            raise OptionError(f"columns names {name!r}; there are: {_list([*by_name])}")
+    if len(set(columns)) < len(columns):
+        raise OptionError(f"columns names one twice: {_list([*columns])}")
+    return StructType([by_name[name] for name in columns])
 
 
-def check_source_schema(given: StructType, *, include_headers: bool) -> None:
+def check_source_schema(
+    given: StructType, *, include_headers: bool, columns: Sequence[str] = ()
+) -> None:
     """Raises: OptionError, when somebody asks for another schema."""
-    expected = source_schema(include_headers=include_headers)
+    expected = source_schema(include_headers=include_headers, columns=columns)
     if [(one.name, one.dataType) for one in given] != [
         (one.name, one.dataType) for one in expected
     ]:

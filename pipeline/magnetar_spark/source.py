@@ -50,7 +50,12 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
     if not isinstance(partition, RangePartition):
         return  # Of nothing to read, Spark makes a partition of its own.
     wanted = partition.range
-    batches = RecordBatches(wanted.topic, wanted.partition, include_headers=options.include_headers)
+    batches = RecordBatches(
+        wanted.topic,
+        wanted.partition,
+        include_headers=options.include_headers,
+        columns=options.columns,
+    )
     client = client_of(options.servers)
     start = wanted.start
     while start < wanted.end:

@@ -78,6 +78,14 @@ def test_a_batch_reads_as_the_sdk_reads_it(rows: Any, data: st.DataObject) -> No
         assert headers == message.properties
 
 
+@given(ROWS, st.permutations(["key", "value", "offset", "timestamp", "event_time", "txn_id"]))
+def test_columns_that_are_named_are_those_of_the_whole(rows: Any, names: list[str]) -> None:
+    columns = MessageColumns(received(stored(rows), len(rows), txn_id=TXN), 0, len(rows))
+    whole = RecordBatches("flights", 3, include_headers=True).of(columns)
+    made = RecordBatches("flights", 3, include_headers=True, columns=[*names[:3], "headers"])
+    assert made.of(columns).equals(whole.select([*names[:3], "headers"]))
+
+
 @pytest.mark.parametrize("codec", list(Codec))
 def test_compressed_batches(codec: Codec) -> None:
     values = [b"v%d" % number for number in range(100)]

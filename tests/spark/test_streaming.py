@@ -64,6 +64,13 @@ def test_messages_become_rows(spark: SparkSession, world: World) -> None:
     assert (large.partition, large.offset, len(large.value)) == (1, 0, 6 << 20)
 
 
+def test_columns_that_are_named(spark: SparkSession, world: World) -> None:
+    world.send(2)
+    frame = batch(spark, world, subscribe="in", columns="offset, value")
+    assert frame.columns == ["offset", "value"]
+    assert sorted(tuple(row) for row in frame.collect()) == [(0, b"m0"), (0, b"m1")]
+
+
 def test_batch_reads_by_offset_time_pattern_and_partition(
     spark: SparkSession, world: World
 ) -> None:
@@ -116,6 +123,10 @@ def _clock(world: World) -> int:
             "99 lies behind it",
         ),
         ({"subscribe": "in", "minPartitions": "none"}, "whole number"),
+        ({"subscribe": "in", "columns": "value,colour"}, "names 'colour'; there are: key, value"),
+        ({"subscribe": "in", "columns": "headers"}, "set includeHeaders"),
+        ({"subscribe": "in", "columns": "key,key"}, "names one twice"),
+        ({"subscribe": "in", "columns": "key,,value"}, "a list as 'key,value'"),
     ],
 )
 def test_what_cannot_be_read_is_said(
