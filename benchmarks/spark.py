@@ -11,7 +11,9 @@ from tempfile import TemporaryDirectory
 from benchmarks.results import Result
 from magnetar import Client
 
-BATCHES = 4
+# The first ones of a query warm Java up, and are not counted.
+BATCHES = 8
+BATCHES_COUNTED = 5
 TOPIC_PARTITIONS = 2
 CHUNK_MESSAGES = 10_000
 MASTER = "local[2]"
@@ -29,14 +31,16 @@ async def measure(
         await client.create_topic(f"{name}-out", partitions=TOPIC_PARTITIONS)
         servers = {"magnetar.bootstrap.servers": address}
         reading = {**servers, "subscribe": name, "startingOffsets": "earliest"}
-        for variant, sink in (
-            (f"{message_bytes} B, source to no-op", None),
-            (f"{message_bytes} B, source to sink", {**servers, "topic": f"{name}-out"}),
+        values = {**reading, "columns": "value"}
+        for variant, source, sink in (
+            ("source to no-op", reading, None),
+            ("source of values to no-op", values, None),
+            ("source of values to sink", values, {**servers, "topic": f"{name}-out"}),
         ):
             jobs.append(
                 {
-                    "name": variant,
-                    "source": reading,
+                    "name": f"{message_bytes} B, {variant}",
+                    "source": source,
                     "sink": sink,
                     "rows_per_batch": -(-count // BATCHES),
                 }
@@ -68,7 +72,13 @@ async def _fill(client: Client, topic: str, message_bytes: int, count: int) -> N
 
 async def _run(jobs: list[dict[str, object]]) -> AsyncIterator[dict[str, float]]:
     with TemporaryDirectory(prefix="magnetar-spark-") as directory:
-        told = {"master": MASTER, "jobs": jobs, "directory": directory, "arrow_rows": 10_000}
+        told = {
+            "master": MASTER,
+            "jobs": jobs,
+            "directory": directory,
+            "batches": BATCHES,
+            "batches_counted": BATCHES_COUNTED,
+        }
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "benchmarks.spark_job", json.dumps(told)),
             stdout=asyncio.subprocess.PIPE,

@@ -14,9 +14,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-# The first batch of a query warms up: it is not counted.
-BATCHES = 4
-
 
 def main() -> None:
     told = json.loads(sys.argv[1])
@@ -26,7 +23,6 @@ def main() -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(told["arrow_rows"]))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
@@ -39,7 +35,7 @@ def main() -> None:
 
 
 def measured(spark: SparkSession, job: dict[str, Any], told: dict[str, Any]) -> dict[str, float]:
-    """Rows per second of all batches but the first."""
+    """Rows and seconds of the last batches."""
     checkpoint = Path(told["directory"]) / job["name"].replace(" ", "-")
     frame = source(spark, job)
     writer = frame.writeStream.option("checkpointLocation", str(checkpoint))
@@ -50,13 +46,14 @@ def measured(spark: SparkSession, job: dict[str, Any], told: dict[str, Any]) -> 
     if job["source"] is None:
         # It has no end: stop it after as many batches as the others have.
         query = writer.start()
-        while len(query.recentProgress) < BATCHES and query.isActive:
+        while len(query.recentProgress) < told["batches"] and query.isActive:
             time.sleep(0.05)
         query.stop()
     else:
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-    counted = [one for one in query.recentProgress if one.numInputRows][1:BATCHES]
+    progress = [one for one in query.recentProgress if one.numInputRows]
+    counted = progress[: told["batches"]][-told["batches_counted"] :]
     rows = sum(one.numInputRows for one in counted)
     seconds = sum(one.durationMs["triggerExecution"] for one in counted) / 1000
     return {"rows": rows, "seconds": seconds}
@@ -76,7 +73,7 @@ def source(spark: SparkSession, job: dict[str, Any]) -> DataFrame:
         .option("maxOffsetsPerTrigger", str(job["rows_per_batch"]))
         .load()
     )
-    return frame if job["sink"] is None else frame.select("value")
+    return frame
 
 
 main()
