@@ -8,6 +8,7 @@ from magnetar_broker.delivery import delivered_batch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
+from magnetar_broker.stored_transactions import list_stored
 from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
 from magnetar_broker.views import describe_producers, messages_of
@@ -35,6 +36,7 @@ class ReadCommands:
             "peek": self._peek,
             "describe_producers": self._describe_producers,
             "list_offsets": self._list_offsets,
+            "list_stored_txns": self._list_stored_txns,
         }
 
     def _read(self, command: wire.CommandRead, reply: Reply) -> None:
@@ -76,6 +78,10 @@ class ReadCommands:
         """KIP-664, DescribeProducers."""
         partition = self._topics.named(command.partition)
         self._replies.answer(reply, describe_producers(partition))
+
+    def _list_stored_txns(self, command: wire.CommandListStoredTxns, reply: Reply) -> None:
+        partition = self._topics.named(command.partition)
+        self._replies.answer_later(reply, list_stored(self._store, partition, command))
 
     def _list_offsets(self, command: wire.CommandListOffsets, reply: Reply) -> None:
         topic = self._topics.get(command.topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from magnetar.cluster import Cluster, ClusterInfo
@@ -14,6 +14,7 @@ from magnetar.model import (
     NameDescription,
     PartitionOffsets,
     ProducerDescription,
+    StoredTransactions,
     SubscriptionType,
     TopicDescription,
     TopicOffsets,
@@ -26,6 +27,7 @@ from magnetar.model import (
 )
 from magnetar.seeking import seek_command
 from magnetar_core.errors import (
+    Gone,
     InvalidTxnState,
     ResourceInUse,
     TopicNotFound,
@@ -39,6 +41,8 @@ T = TypeVar("T")
 
 # A client names a participant to the coordinator while it writes there already.
 JOINING_MS = 10_000
+# About single transactions, that are on their way at the same time.
+QUESTIONS_MAX = 256
 
 
 class Administration(GroupAdministration):
@@ -169,6 +173,43 @@ class Administration(GroupAdministration):
             )
             for one in reply.messages
         ]
+
+    async def stored_transactions(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        first_txn_id: TxnID | None = None,
+        limit: int = 1_000,
+        txn_ids: Iterable[TxnID] = (),
+        topic_id: int = 0,
+    ) -> StoredTransactions:
+        """Which transactions have messages in a partition's sidecar, and which of them are open.
+
+        Args:
+            first_txn_id: begin with this one, as the page before says.
+            limit: at most 10,000.
+            txn_ids: only these of them, at most 10,000.
+            topic_id: of the topic that is meant; 0: whichever has the name now.
+        Raises:
+            TopicNotFound: no such topic or partition.
+            Gone: the topic of that name has another id.
+        """
+        route = await self._cluster.route(topic)
+        if topic_id not in (0, route.topic_id):
+            raise Gone(f"topic {topic!r} of id {topic_id} was deleted; it has id {route.topic_id}")
+        if not 0 <= partition < route.partition_count:
+            raise TopicNotFound(f"{topic} has no partition {partition}")
+        name = route.partition_name(partition)
+        reply = await route.connection(partition).request(
+            broker_pb2.CommandListStoredTxns(
+                partition=name.to_wire(),
+                first_txn_id=first_txn_id.to_wire() if first_txn_id is not None else None,
+                limit=limit,
+                txn_ids=[one.to_wire() for one in txn_ids],
+            )
+        )
+        return StoredTransactions.from_wire(name, reply)
 
     async def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a topic with all its messages and subscriptions.
@@ -302,6 +343,21 @@ class Administration(GroupAdministration):
         )
         return TransactionDescription.from_wire(reply.transaction)
 
+    async def transaction_statuses(
+        self, txn_ids: Sequence[TxnID]
+    ) -> list[TransactionStatus | None]:
+        """What coordinators say of many transactions, in order; None where they do not know."""
+        questions = asyncio.Semaphore(QUESTIONS_MAX)
+
+        async def status(txn_id: TxnID) -> TransactionStatus | None:
+            async with questions:
+                try:
+                    return (await self.describe_transaction(txn_id)).status
+                except (TxnNotFound, TxnForgotten):
+                    return None
+
+        return await asyncio.gather(*(status(one) for one in txn_ids))
+
     async def end_transaction(
         self, txn_id: TxnID, action: TransactionAction, *, wait_finished: bool = True
     ) -> TransactionStatus:
@@ -396,13 +452,31 @@ class Administration(GroupAdministration):
             route = await self._cluster.route(name)
             every = range(route.partition_count) if partition is None else (partition,)
             for number in every:
-                for producer in await self.describe_producers(name, number):
-                    if producer.txn_id is None or producer.open_ms(self._wall_ms()) < age_ms_min:
-                        continue
-                    reason = await self._why_hanging(producer)
-                    if reason:
-                        found.append(HangingTransaction(producer, reason))
+                producers = await self.describe_producers(name, number)
+                found += await self.hanging_among(producers, age_ms_min=age_ms_min)
         return found
+
+    async def hanging_among(
+        self, producers: Iterable[ProducerDescription], *, age_ms_min: int = 0
+    ) -> list[HangingTransaction]:
+        """Those whose transaction is open where they write, and at no coordinator.
+
+        Args:
+            age_ms_min: as find_hanging.
+        """
+        questions = asyncio.Semaphore(QUESTIONS_MAX)
+
+        async def judged(producer: ProducerDescription) -> HangingTransaction | None:
+            async with questions:
+                reason = await self._why_hanging(producer)
+            return HangingTransaction(producer, reason) if reason else None
+
+        now_ms = self._wall_ms()
+        chosen = [
+            one for one in producers if one.txn_id is not None and one.open_ms(now_ms) >= age_ms_min
+        ]
+        every = await asyncio.gather(*(judged(one) for one in chosen))
+        return [one for one in every if one is not None]
 
     async def _why_hanging(self, producer: ProducerDescription) -> str:
         """Empty when its coordinator will end it, or its producer."""

@@ -86,6 +86,58 @@ class UncommittedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A transaction with messages in a partition's sidecar.
+
+    Attributes:
+        is_open: otherwise it has ended there, and its commit marker is in the partition's log.
+        start_offset, start_time_ms, producer_epoch: of an open one, as in ProducerDescription.
+    """
+
+    txn_id: TxnID
+    is_open: bool
+    start_offset: int
+    start_time_ms: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransactions:
+    """A page of them, in the order of their TxnIDs.
+
+    Attributes:
+        next_txn_id: with which to ask for the next page; None: this is the last one. A page may be
+            empty, and not the last.
+        end_offset: the log's end: the markers of those that are not open lie before it.
+    """
+
+    partition: PartitionName
+    transactions: tuple[StoredTransaction, ...]
+    next_txn_id: TxnID | None
+    end_offset: int
+
+    @classmethod
+    def from_wire(
+        cls, partition: PartitionName, wire: broker_pb2.CommandListStoredTxnsResponse
+    ) -> StoredTransactions:
+        return cls(
+            partition,
+            tuple(
+                StoredTransaction(
+                    TxnID.from_wire(one.txn_id),
+                    one.open,
+                    one.start_offset,
+                    one.start_time_ms,
+                    one.producer_epoch,
+                )
+                for one in wire.transactions
+            ),
+            TxnID.from_wire(wire.next_txn_id) if wire.HasField("next_txn_id") else None,
+            wire.end_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TopicSummary:
     topic: str
     topic_id: int

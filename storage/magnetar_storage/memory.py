@@ -181,6 +181,12 @@ class MemoryStore:
         table = self._table(family)
         return table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
 
+    async def prefixes(
+        self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        self._check()
+        return self._table(family).prefixes(start, end, length=length, count_max=count_max)
+
     async def snapshot(self) -> MemorySnapshot:
         self._check()
         tables = {name: self._table(name) for name in self._families}

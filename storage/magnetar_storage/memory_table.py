@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from magnetar_storage.store import behind_prefix
+
 
 class Table:
     """`shared` means that a snapshot looks at it: copy it before the next change."""
@@ -72,6 +74,20 @@ class Table:
             if byte_count >= bytes_max:
                 break
         return rows
+
+    def prefixes(
+        self, start: bytes, end: bytes, *, length: int, count_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """As `Store.prefixes`."""
+        assert count_max > 0
+        found: list[bytes] = []
+        while len(found) < count_max:
+            at = bisect_left(self.keys, start)
+            if at == len(self.keys) or self.keys[at] >= end:
+                return found, None
+            found.append(self.keys[at][:length])
+            start = behind_prefix(found[-1], length)
+        return found, start if start < end else None
 
     def check(self) -> None:
         assert self.keys == sorted(self.values)

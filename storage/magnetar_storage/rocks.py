@@ -27,6 +27,7 @@ from magnetar_storage.rocks_options import (
     payload_family_options,
     row_family_options,
 )
+from magnetar_storage.rocks_prefixes import walk_prefixes
 from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
 
 # Looks at the garbage of blob files lie so many syncs apart.
@@ -157,6 +158,16 @@ class RocksStore:
             return _scan(rows, start, end, rows_max, bytes_max, reverse)
         except Exception as error:
             raise self._fail("scan", error) from error
+
+    async def prefixes(
+        self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        self._check()
+        rows = self._families[family]
+        try:
+            return walk_prefixes(rows, start, end, length, count_max)
+        except Exception as error:
+            raise self._fail("prefixes", error) from error
 
     async def snapshot(self) -> RocksSnapshot:
         self._check()

@@ -143,6 +143,25 @@ class Store(Reader, Protocol):
             StoreFailed: any of it may be lost.
         """
 
+    async def prefixes(
+        self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """The distinct beginnings of the keys with start <= key < end, by ascending key.
+
+        Seeks from each to behind its rows, and reads no values: what it costs depends on how many
+        there are, not on how much lies behind them. Deleted rows that an engine has not dropped yet
+        count too, so it stops early among many of them.
+
+        Args:
+            length: of a beginning, in bytes; a shorter key is one by itself.
+            count_max: at least 1.
+        Returns:
+            At most count_max of them, perhaps none, and where to go on; None: nothing is left.
+        Raises:
+            StoreFailed: a key could not be read.
+            KeyError: the store was opened without this family.
+        """
+
     async def snapshot(self) -> Snapshot: ...
 
     def free_bytes(self) -> int:
@@ -150,6 +169,11 @@ class Store(Reader, Protocol):
 
     async def close(self) -> None:
         """Release the store. It promises no durability: sync first. Repeating it is harmless."""
+
+
+def behind_prefix(prefix: bytes, length: int) -> bytes:
+    """The smallest key behind all that have this beginning, as `Store.prefixes` tells it."""
+    return end_of_prefix(prefix) if len(prefix) == length else prefix + b"\x00"
 
 
 def end_of_prefix(prefix: bytes) -> bytes:

@@ -95,6 +95,8 @@ def test_a_batch_that_names_an_unknown_family_changes_nothing(open_store: Open) 
             await store.get("nowhere", b"a")
         with pytest.raises(KeyError):
             await store.scan("nowhere", b"", KEY_END, rows_max=1)
+        with pytest.raises(KeyError):
+            await store.prefixes("nowhere", b"", KEY_END, length=1, count_max=1)
 
     run(open_store, scenario)
 
@@ -191,6 +193,74 @@ def test_bytes_max_stops_with_the_row_that_reaches_it(open_store: Open, reverse:
     run(open_store, scenario)
 
 
+async def prefixes(
+    store: Store, start: bytes, end: bytes, length: int, count_max: int
+) -> tuple[list[bytes], int]:
+    """All of them, and how many calls that took."""
+    found: list[bytes] = []
+    at: bytes | None = start
+    calls = 0
+    while at is not None:
+        some, at = await store.prefixes("small", at, end, length=length, count_max=count_max)
+        assert len(some) <= count_max
+        assert at is None or at < end
+        found += some
+        calls += 1
+    return found, calls
+
+
+@pytest.mark.parametrize("count_max", [1, 2, 100])
+@pytest.mark.parametrize(
+    ("start", "end", "length", "expected"),
+    [
+        (b"", KEY_END, 1, [b"a", b"b", b"\xff"]),
+        (b"", KEY_END, 2, [b"a", b"a1", b"a2", b"b1", b"\xff", b"\xff\xff"]),
+        (b"a1", b"b1", 2, [b"a1", b"a2"]),
+        (b"a1y", b"b1\x00", 2, [b"a1", b"a2", b"b1"]),
+        (b"a2\x00", b"b1", 2, []),
+        (b"b", b"a", 1, []),
+        (b"\xff\x00", KEY_END, 2, [b"\xff\xff"]),
+    ],
+)
+def test_prefixes_are_told_once(
+    open_store: Open, start: bytes, end: bytes, length: int, expected: list[bytes], count_max: int
+) -> None:
+    rows = (b"a", b"a1x", b"a1y", b"a1z", b"a2", b"b1", b"\xff", b"\xff\xff\xff")
+
+    async def scenario(store: Store) -> None:
+        await put(store, {key: b"v" for key in rows})
+        found, _ = await prefixes(store, start, end, length, count_max)
+        assert found == expected
+
+    run(open_store, scenario)
+
+
+@pytest.mark.parametrize("by_range", [False, True])
+def test_prefixes_lie_behind_many_deleted_rows(open_store: Open, by_range: bool) -> None:
+    """In RocksDB such rows stay for a while; a single seek over all of them takes too long."""
+    numbers = [*range(10), *range(1 << 40, (1 << 40) + 30_000), *range(1 << 90, (1 << 90) + 10)]
+    kept = {numbers[4], numbers[15_000], numbers[-1]}
+    keys = [number.to_bytes(16, "big") + b"tail" for number in numbers]
+
+    async def scenario(store: Store) -> None:
+        await put(store, dict.fromkeys(keys, b"v"))
+        batch = WriteBatch()
+        if by_range:
+            batch.delete_range("small", keys[0], keys[-1] + b"\x00")
+        for key in keys:
+            if not by_range:
+                batch.delete("small", key)
+        for number in kept:
+            batch.put("small", number.to_bytes(16, "big"), b"v")
+        await store.write(batch)
+        found, calls = await prefixes(store, b"", KEY_END, 16, 8)
+        assert found == [number.to_bytes(16, "big") for number in sorted(kept)]
+        if isinstance(store, RocksStore) and not by_range:
+            assert calls > 5
+
+    run(open_store, scenario)
+
+
 def test_a_deleted_range_holds_its_start_and_not_its_end(open_store: Open) -> None:
     async def scenario(store: Store) -> None:
         await put(store, {key: b"v" for key in (b"a", b"b", b"c", b"d")})
@@ -256,6 +326,8 @@ def test_a_closed_store_refuses_everything_and_closes_twice(open_store: Open) ->
             await store.get("small", b"a")
         with pytest.raises(StoreFailed):
             await store.scan("small", b"", KEY_END, rows_max=1)
+        with pytest.raises(StoreFailed):
+            await store.prefixes("small", b"", KEY_END, length=1, count_max=1)
         with pytest.raises(StoreFailed):
             await store.write(WriteBatch())
         with pytest.raises(StoreFailed):

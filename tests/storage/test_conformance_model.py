@@ -6,10 +6,12 @@ import asyncio
 import tempfile
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from magnetar_storage import rocks_prefixes
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import DELETE, KEY_END, PUT, Store, WriteBatch
@@ -116,6 +118,27 @@ class StoreMachine(RuleBasedStateMachine):
             assert found == expected
             assert self.wait(reader.get(family, key)) == rows[family].get(key)
 
+    @rule(
+        family=families,
+        start=keys,
+        end=keys,
+        length=st.integers(1, 3),
+        count_max=st.integers(1, 3),
+    )
+    def read_prefixes(
+        self, family: str, start: bytes, end: bytes, length: int, count_max: int
+    ) -> None:
+        expected = sorted({key[:length] for key in self.rows[family] if start <= key < end})
+        found: list[bytes] = []
+        at: bytes | None = start
+        while at is not None:
+            some, at = self.wait(
+                self.store.prefixes(family, at, end, length=length, count_max=count_max)
+            )
+            assert len(some) <= count_max
+            found += some
+        assert found == expected
+
     @invariant()
     def everything_is_there(self) -> None:
         for reader, rows in [(self.store, self.rows), *self.snapshots]:
@@ -140,6 +163,10 @@ class MemoryMachine(StoreMachine):
 class RocksMachine(StoreMachine):
     def __init__(self) -> None:
         self.directory = tempfile.TemporaryDirectory()
+        # Few rows are to be many, so that walks over prefixes give up and go on.
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(rocks_prefixes, "SKIPPED_MAX", 1)
+        self.patched.setattr(rocks_prefixes, "MISSES_MAX", 2)
         super().__init__()
 
     def open(self) -> Store:
@@ -147,6 +174,7 @@ class RocksMachine(StoreMachine):
 
     def teardown(self) -> None:
         super().teardown()
+        self.patched.undo()
         self.directory.cleanup()
 
 

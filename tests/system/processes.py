@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Servers:
         self.environ["MAGNETAR_COORDINATORS"] = f"coordinator-0={self.addresses[COORDINATOR]}"
         self.environ.update(settings or {})
         self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._metrics: dict[str, str] = {}
 
     @property
     def address(self) -> str:
@@ -61,6 +63,7 @@ class Servers:
             assert stdout is not None
             line = stdout.readline()
             assert line.startswith("ready:"), f"{kind}: {line!r}\n{self.log(kind)}"
+            self._metrics[kind] = line.split()[-1]
 
     def kill(self, *kinds: str) -> None:
         """SIGKILL those named, or both."""
@@ -92,9 +95,23 @@ class Servers:
     def log(self, kind: str) -> str:
         return self._log(kind).read_text()
 
+    def pid(self, kind: str) -> int:
+        return self._processes[kind].pid
+
     def peak_memory_bytes(self) -> int:
         """The most that both ever had resident, together."""
         return sum(peak_memory_bytes(process.pid) for process in self._processes.values())
+
+    def metric(self, kind: str, name: str) -> float:
+        """What a metric, named with its labels, is now; 0 when it is not there.
+
+        The settings have to give a MAGNETAR_METRICS_PORT.
+        """
+        with urllib.request.urlopen(self._metrics[kind], timeout=5) as reply:
+            for line in reply.read().decode().splitlines():
+                if line.startswith(f"{name} "):
+                    return float(line.split()[-1])
+        return 0.0
 
     def _log(self, kind: str) -> Path:
         return self._directory / f"{kind}.log"

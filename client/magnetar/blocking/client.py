@@ -18,8 +18,11 @@ from magnetar.dead_letters import DeadLetterPolicy
 from magnetar.errors import ClientClosed, UsedAfterFork
 from magnetar.message import Message, MessageColumns
 from magnetar.model import (
+    HangingTransaction,
     InitialPosition,
     NameDescription,
+    ProducerDescription,
+    StoredTransactions,
     SubscriptionType,
     TopicDescription,
     TopicOffsets,
@@ -355,6 +358,38 @@ class Client(Closing):
 
     def describe_transaction(self, txn_id: TxnID) -> TransactionDescription:
         return self._loop.wait(self.inner.describe_transaction(txn_id))
+
+    def transaction_statuses(self, txn_ids: Sequence[TxnID]) -> list[TransactionStatus | None]:
+        return self._loop.wait(self.inner.transaction_statuses(txn_ids))
+
+    def describe_producers(self, topic: str, partition: int) -> list[ProducerDescription]:
+        return self._loop.wait(self.inner.describe_producers(topic, partition))
+
+    def hanging_among(
+        self, producers: Iterable[ProducerDescription], *, age_ms_min: int = 0
+    ) -> list[HangingTransaction]:
+        return self._loop.wait(self.inner.hanging_among(producers, age_ms_min=age_ms_min))
+
+    def stored_transactions(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        first_txn_id: TxnID | None = None,
+        limit: int = 1_000,
+        txn_ids: Iterable[TxnID] = (),
+        topic_id: int = 0,
+    ) -> StoredTransactions:
+        return self._loop.wait(
+            self.inner.stored_transactions(
+                topic,
+                partition,
+                first_txn_id=first_txn_id,
+                limit=limit,
+                txn_ids=txn_ids,
+                topic_id=topic_id,
+            )
+        )
 
     def end_transaction(
         self, txn_id: TxnID, action: TransactionAction, *, wait_finished: bool = True

@@ -229,6 +229,42 @@ class CommandPeekResponse(_message.Message):
     end_offset: int
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class CommandListStoredTxns(_message.Message):
+    __slots__ = ("partition", "first_txn_id", "limit", "txn_ids")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    first_txn_id: _common_pb2.TxnId
+    limit: int
+    txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., first_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., limit: _Optional[int] = ..., txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+
+class CommandListStoredTxnsResponse(_message.Message):
+    __slots__ = ("transactions", "next_txn_id", "end_offset")
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    transactions: _containers.RepeatedCompositeFieldContainer[StoredTxn]
+    next_txn_id: _common_pb2.TxnId
+    end_offset: int
+    def __init__(self, transactions: _Optional[_Iterable[_Union[StoredTxn, _Mapping]]] = ..., next_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
+class StoredTxn(_message.Message):
+    __slots__ = ("txn_id", "open", "start_offset", "start_time_ms", "producer_epoch")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    open: bool
+    start_offset: int
+    start_time_ms: int
+    producer_epoch: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., open: _Optional[bool] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+
 class CommandSubscribe(_message.Message):
     __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
