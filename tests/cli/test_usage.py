@@ -41,6 +41,11 @@ COMMANDS = [
     ["transactions", "commit"],
     ["transactions", "abort"],
     ["transactions", "accept-loss"],
+    ["pipeline"],
+    ["pipeline", "audit"],
+    ["pipeline", "transform"],
+    ["pipeline", "offload"],
+    ["pipeline", "restore"],
 ]
 
 

@@ -20,6 +20,7 @@ _COMMANDS = {
     "consume": "consume:consume",
     "peek": "peek:peek",
     "transactions": "transactions:transactions",
+    "pipeline": "pipeline:pipeline",
     "config": "configuration:config",
     "demo": "demo:demo",
 }
@@ -83,7 +84,8 @@ def cli(ctx: click.Context, broker: str, debug: bool) -> None:
         from magnetar_core.observability import set_up_logging
 
         set_up_logging(level="debug", log_format="text")
-        logging.getLogger("grpc").setLevel(logging.INFO)
+        for name in ("grpc", "py4j"):
+            logging.getLogger(name).setLevel(logging.INFO)
 
 
 def main() -> None:

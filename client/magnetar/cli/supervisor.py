@@ -39,17 +39,22 @@ PROGRAM = (sys.executable, "-m", "magnetar.cli")
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Call back on the event loop when standard input ends: whoever held its other end has gone.
+    """Call back on the event loop when standard input ends; see `on_parent_gone`."""
+    loop = asyncio.get_running_loop()
+    on_parent_gone(lambda: loop.call_soon_threadsafe(stop))
+
+
+def on_parent_gone(act: Callable[[], object]) -> None:
+    """Call back, in a thread, when standard input ends: whoever held its other end has gone.
 
     Nobody is left then to kill a process that does not stop, so it ends itself after a while.
     """
-    loop = asyncio.get_running_loop()
 
     def watch() -> None:
         while os.read(0, 1):
             pass
         try:
-            loop.call_soon_threadsafe(stop)
+            act()
         except RuntimeError:
             return  # the loop has ended already
         threading.Event().wait(STOP_S_MAX)

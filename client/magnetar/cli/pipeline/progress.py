@@ -1,0 +1,64 @@
+"""How far a long job has come: a bar on a terminal, elsewhere a line for each portion."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class JobProgress:
+    """On standard error, so that what the job prints stays clean."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> JobProgress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(self._what, total=None)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, done: int, total: int, more: str) -> None:
+        """Args: done, total: offsets."""
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=done, total=total, description=f"{self._what}, {more}"
+            )
+        else:
+            share = 100 * done // total if total else 100
+            print(
+                f"{self._what} {done:,} of {total:,} offsets ({share} %), {more}",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -1,0 +1,295 @@
+"""Audits topics: duplicates, gaps, transactions seen in part, orphans in the sidecar.
+
+First it lists what the sidecars of all partitions hold, then it takes the ends of their logs, then
+it reads them: so what had ended at the first look has its commit marker before those ends. Each
+task keeps a few numbers of what it reads. What it makes of them, mostly a row for each transaction
+and partition, Spark puts on disk and brings together by TxnID; the driver gets findings only. It
+judges from outside, as any client could.
+Source: PIP-31, Broker - Transaction Buffer; KIP-664, Finding Hanging Transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from magnetar import blocking
+from magnetar.model import TransactionDescription, TransactionStatus, UnfinishedParticipant
+from magnetar_core.errors import TopicNotFound
+from magnetar_spark.clients import client_of
+from magnetar_spark.jobs import evidence
+from magnetar_spark.jobs.audit_source import evidence_of, stored_in
+from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
+from magnetar_spark.jobs.audit_unique import check_unique, shared
+from magnetar_spark.jobs.evidence import Finding, Row
+from magnetar_spark.jobs.failures import JobError, one_line
+from magnetar_spark.planning import Range
+
+# As many as a coordinator tells at once.
+UNFINISHED_MAX = 10_000
+ORPHAN_MS_DEFAULT = 10_000
+# Of what a participant answers, with which it stays; other errors pass.
+REFUSALS = ("INVALID_TXN_STATE", "TXN_INCOMPLETE")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to audit.
+
+    Attributes:
+        servers: brokers, "host:port".
+        topics: all unless given.
+        unique: a Spark SQL expression over the source's columns that no two messages of a topic
+            may share; null is not looked at.
+        orphan_ms: only what has been open at a broker for so long may be an orphan. What comes too
+            late for its transaction is open for a moment, until its coordinator hears of it.
+        findings_max: of each kind; the rest is counted.
+    """
+
+    servers: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    unique: str | None = None
+    orphan_ms: int = ORPHAN_MS_DEFAULT
+    findings_max: int = 1_000
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there was, and what is wrong with it.
+
+    Attributes:
+        counts: of findings by kind, those included that are not told one by one.
+        transactions: that readers see.
+    """
+
+    topics: int
+    partitions: int
+    messages: int
+    transactions: int
+    counts: dict[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        return not any(self.counts.values())
+
+
+class AuditFailed(JobError):
+    """The audit could not be made; nothing is known. Its text is one line."""
+
+
+class Tally:
+    """Counts findings of each kind, and keeps so many of them."""
+
+    def __init__(self, findings_max: int) -> None:
+        self.counts = dict.fromkeys(evidence.KINDS, 0)
+        self._findings_max = findings_max
+        self._kept: dict[str, list[Finding]] = {kind: [] for kind in evidence.KINDS}
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for one in findings:
+            self.counts[one.kind] += 1
+            if len(self._kept[one.kind]) < self._findings_max:
+                self._kept[one.kind].append(one)
+
+    def add_untold(self, kind: str, count: int) -> None:
+        self.counts[kind] += count
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        return tuple(one for kind in evidence.KINDS for one in sorted(self._kept[kind], key=_order))
+
+
+def audit(
+    spark: SparkSession, request: Request, on_step: Callable[[str], None] = lambda _: None
+) -> Report:
+    """Read the topics to the ends that they have now, and judge them.
+
+    Args:
+        on_step: told what comes next, for people who wait.
+    Raises:
+        OptionError: `unique` is no expression over the source's columns.
+        TopicNotFound: one that the request names is not there.
+        MagnetarError: the servers cannot be reached.
+        AuditFailed: a task failed, in which that happened, or something else.
+    """
+    try:
+        return _audit(spark, request, on_step)
+    except (PySparkException, Py4JError) as error:
+        raise AuditFailed(one_line(str(error))) from error
+
+
+def tasks_done(spark: SparkSession) -> tuple[int, int]:
+    """Of the stages that run now: tasks that are done, and all."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
+    known = [one for one in stages if one is not None]
+    return sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+
+
+def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]) -> Report:
+    if request.unique is not None:
+        check_unique(spark, request.unique)
+    client = client_of(request.servers)
+    topics = _topics(client, request.topics)
+    tally = Tally(request.findings_max)
+    places = _ranges(client, topics)
+    on_step(f"listing what {len(places):,} partitions have in their sidecars")
+    with _kept(stored_in(spark, request.servers, places)) as stored:
+        stored.count()  # Now, before the ends are taken.
+        ranges = _ranges(client, topics)
+        refusals = _refusals(client)
+        tally.add(_of_refusal(*one) for one in refusals if one[1].partition.topic in topics)
+        on_step(f"reading {sum(one.count for one in ranges):,} offsets")
+        some = [one for one in ranges if one.count]
+        with _kept(evidence_of(spark, request.servers, some)) as rows:
+            messages = _sum(rows.where(F.col("kind") == evidence.SCANNED))
+            on_step("bringing transactions together")
+            judge = Judge(
+                request.servers,
+                {(one.topic_id, one.partition): one.end for one in ranges},
+                frozenset(
+                    (part.partition.topic_id, part.partition.partition, str(one.txn_id))
+                    for one, part in refusals
+                    if not part.subscription
+                ),
+                request.orphan_ms,
+            )
+            with _kept(judged(spark, rows.unionByName(stored), judge)) as verdicts:
+                transactions = _sum(verdicts.where(F.col("kind") == SEEN))
+                _add_told(tally, rows.unionByName(verdicts), request.findings_max)
+    if request.unique is not None:
+        on_step(f"looking for messages that share {request.unique}")
+        found, total = shared(spark, request.servers, request.unique, some, request.findings_max)
+        tally.add(found)
+        tally.add_untold(evidence.DUPLICATE, total - len(found))
+    tally.add(_hanging_acks(client, ranges, request.orphan_ms))
+    return Report(
+        len({one.topic for one in ranges}),
+        len(ranges),
+        messages,
+        transactions,
+        tally.counts,
+        tally.findings,
+    )
+
+
+@contextmanager
+def _kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """On disk, as long as they are needed."""
+    rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
+def _sum(rows: DataFrame) -> int:
+    found = rows.agg(F.sum("messages")).first()
+    return int((found[0] if found is not None else 0) or 0)
+
+
+def _order(one: Finding) -> tuple[str, int, int, str]:
+    place = -1 if one.first_offset is None else one.first_offset
+    return one.topic, one.partition, place, one.txn_id
+
+
+def _topics(client: blocking.Client, named: Iterable[str]) -> dict[str, bool]:
+    """Those to read; whether they were named, and so must be there."""
+    chosen = sorted(set(named))
+    if chosen:
+        return dict.fromkeys(chosen, True)
+    return dict.fromkeys(sorted(one.topic for one in client.list_topics()), False)
+
+
+def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
+    """What there is now of each partition."""
+    ranges = []
+    for topic, is_named in topics.items():
+        try:
+            found = client.list_offsets(topic)
+        except TopicNotFound:
+            if is_named:
+                raise
+            continue  # It was deleted just now.
+        ranges += [
+            Range(topic, found.topic_id, one.partition, one.first_offset, one.end_offset)
+            for one in found.partitions
+        ]
+    return ranges
+
+
+def _add_told(tally: Tally, rows: DataFrame, findings_max: int) -> None:
+    """The first findings of each kind, and how many there are."""
+    found = rows.where(F.col("kind").isin(*evidence.KINDS))
+    counts = {one[0]: one[1] for one in found.groupBy("kind").count().collect()}
+    for kind, count in counts.items():
+        chosen = found.where(F.col("kind") == kind).orderBy("topic", "partition", "first", "txn_id")
+        some = [Row(*one) for one in chosen.limit(findings_max).collect()]
+        tally.add(evidence.of_rows(some))
+        tally.add_untold(kind, count - len(some))
+
+
+def _refusals(
+    client: blocking.Client,
+) -> list[tuple[TransactionDescription, UnfinishedParticipant]]:
+    """Decided transactions, and the participants that refuse to end them: what they had is lost."""
+    unfinished = client.list_transactions(
+        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING), limit=UNFINISHED_MAX
+    )
+    return [
+        (transaction, one)
+        for transaction in unfinished
+        for one in transaction.unfinished
+        if one.last_error.partition(":")[0] in REFUSALS
+    ]
+
+
+def _of_refusal(transaction: TransactionDescription, one: UnfinishedParticipant) -> Finding:
+    who = f"subscription {one.subscription}" if one.subscription else "the partition"
+    return Finding(
+        evidence.TRANSACTION,
+        one.partition.topic,
+        one.partition.partition,
+        txn_id=str(transaction.txn_id),
+        detail=f"{transaction.status.name}, and {who} refuses: {one.last_error}",
+    )
+
+
+def _hanging_acks(
+    client: blocking.Client, ranges: Sequence[Range], orphan_ms: int
+) -> Iterator[Finding]:
+    """Acknowledgements that are open at a subscription, and at no coordinator."""
+    for one in ranges:
+        try:
+            producers = client.describe_producers(one.topic, one.partition)
+        except TopicNotFound:
+            continue
+        acks = [each for each in producers if each.subscription]
+        for hanging in client.hanging_among(acks, age_ms_min=orphan_ms):
+            yield Finding(
+                evidence.ORPHAN,
+                one.topic,
+                one.partition,
+                hanging.producer.start_offset,
+                txn_id=str(hanging.producer.txn_id),
+                detail=f"acks of {hanging.producer.subscription}: {hanging.reason}",
+            )
+
+
+def main() -> None:
+    """The program for spark-submit; its options are those of `magnetar pipeline audit`."""
+    from magnetar.cli.pipeline.running import run_alone
+
+    run_alone("audit")
+
+
+if __name__ == "__main__":
+    main()

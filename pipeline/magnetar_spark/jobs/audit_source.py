@@ -1,0 +1,220 @@
+"""What an audit reads, as a data source of its own: each task reads some ranges of offsets.
+
+Unlike the source for queries it reads on behind what is lost, and says what that is. It has three
+kinds of rows: what was seen (`evidence_of`), what sidecars hold (`stored_in`), or the messages
+themselves, with the source's columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
+
+from magnetar import blocking
+from magnetar.message import MessageColumns
+from magnetar_core.errors import Gone, TopicNotFound
+from magnetar_core.ids import TxnID
+from magnetar_spark.arrow_out import RecordBatches
+from magnetar_spark.clients import client_of
+from magnetar_spark.jobs.evidence import NOWHERE, OPEN, STORED, PartitionWatch, Row
+from magnetar_spark.jobs.reading import Lost, Removed, behind_cut_message, read_all
+from magnetar_spark.planning import Range, split
+from magnetar_spark.schema import source_schema
+
+# Of one task: beyond it, a partition is read by several; what is small is read together.
+OFFSETS_PER_TASK = 1_000_000
+RANGES_PER_TASK = 32
+ROWS_AT_ONCE = 10_000
+STORED_AT_ONCE = 10_000
+
+_EVIDENCE = "evidence"
+_STORED = "stored"
+_MESSAGES = "messages"
+_TEXTS = ("kind", "topic", "txn_id", "detail")
+_SMALL = ("partition", "producer_epoch")
+
+
+def _type(name: str) -> DataType:
+    if name in _TEXTS:
+        return StringType()
+    return IntegerType() if name in _SMALL else LongType()
+
+
+ROW_SCHEMA = StructType([StructField(name, _type(name)) for name in Row._fields])
+
+
+def evidence_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
+    """What is seen in the ranges: a `Row` each."""
+    return _load(spark, _EVIDENCE, servers, ranges)
+
+
+def stored_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
+    """What the sidecars of the ranges' partitions hold now: a `Row` each; offsets do not count."""
+    return _load(spark, _STORED, servers, ranges)
+
+
+def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
+    """All messages that can be read in the ranges, with headers."""
+    return _load(spark, _MESSAGES, servers, ranges)
+
+
+def _load(
+    spark: SparkSession, rows: str, servers: Sequence[str], ranges: Sequence[Range]
+) -> DataFrame:
+    spark.dataSource.register(AuditSource)
+    told = {"servers": list(servers), "ranges": [astuple(one) for one in ranges]}
+    return spark.read.format(AuditSource.name()).options(rows=rows, told=json.dumps(told)).load()
+
+
+class AuditSource(DataSource):
+    """Made by this module only; its options are no interface."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "magnetar-audit"
+
+    def schema(self) -> StructType:
+        if self.options["rows"] == _MESSAGES:
+            return source_schema(include_headers=True)
+        return ROW_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return AuditReader(self.options["rows"], json.loads(self.options["told"]))
+
+
+class RangesPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self.ranges = tuple(ranges)
+
+
+class AuditReader(DataSourceReader):
+    """Reads ranges, cut and packed for tasks."""
+
+    def __init__(self, rows: str, told: dict[str, list[list[object]]]) -> None:
+        self._rows = rows
+        self._servers = tuple(str(one) for one in told["servers"])
+        self._ranges = [Range(*one) for one in told["ranges"]]  # type: ignore[arg-type]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        if self._rows == _STORED:
+            return [RangesPartition(some) for some in packed(self._ranges)]
+        pieces = [
+            piece
+            for one in self._ranges
+            for piece in split([one], -(-one.count // OFFSETS_PER_TASK) or 1)
+        ]
+        return [RangesPartition(some) for some in packed(pieces)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangesPartition):
+            return  # Of nothing to read, Spark makes a partition of its own.
+        client = client_of(self._servers)
+        for one in partition.ranges:
+            if self._rows == _MESSAGES:
+                yield from _messages(client, one)
+            elif self._rows == _STORED:
+                yield from _in_batches(list_sidecar(client, one))
+            else:
+                yield from _in_batches(watch(client, one))
+
+
+def packed(ranges: Iterable[Range]) -> list[list[Range]]:
+    """Neighbours together, as many as a task may have."""
+    tasks: list[list[Range]] = []
+    count = 0
+    for one in ranges:
+        if not tasks or count + one.count > OFFSETS_PER_TASK or len(tasks[-1]) == RANGES_PER_TASK:
+            tasks.append([])
+            count = 0
+        tasks[-1].append(one)
+        count += one.count
+    return tasks
+
+
+def watch(client: blocking.Client, wanted: Range) -> Iterator[Row]:
+    """Read a range and say what was seen."""
+    watching = PartitionWatch(wanted)
+    watching.skip(behind_cut_message(client, wanted))
+    for piece in read_all(client, wanted):
+        if isinstance(piece, Removed):
+            watching.skip(piece.next_offset)
+        elif isinstance(piece, Lost):
+            yield from watching.lose(
+                piece.next_offset, piece.detail, is_damaged=piece.is_damaged, txn_id=piece.txn_id
+            )
+        else:
+            yield from watching.see(
+                piece.first_offset,
+                piece.last_offset,
+                messages=len(piece),
+                entry_id=piece.batch.entry_id,
+                txn_id=str(piece.txn_id or ""),
+            )
+    yield from watching.end()
+
+
+def list_sidecar(client: blocking.Client, wanted: Range) -> Iterator[Row]:
+    """A row for each transaction that a partition's sidecar holds; none if it was deleted."""
+    first: TxnID | None = None
+    while True:
+        try:
+            page = client.stored_transactions(
+                wanted.topic,
+                wanted.partition,
+                first_txn_id=first,
+                limit=STORED_AT_ONCE,
+                topic_id=wanted.topic_id,
+            )
+        except (Gone, TopicNotFound):
+            return
+        for one in page.transactions:
+            row = Row(STORED, wanted.topic, wanted.topic_id, wanted.partition)
+            row = row._replace(txn_id=str(one.txn_id), last=page.end_offset)
+            if one.is_open:
+                row = row._replace(
+                    kind=OPEN,
+                    last=NOWHERE,
+                    first=one.start_offset,
+                    start_ms=one.start_time_ms,
+                    producer_epoch=one.producer_epoch,
+                )
+            yield row
+        first = page.next_txn_id
+        if first is None:
+            return
+
+
+def _messages(client: blocking.Client, wanted: Range) -> Iterator[pa.RecordBatch]:
+    made = RecordBatches(wanted.topic, wanted.partition, include_headers=True)
+    for piece in read_all(client, wanted):
+        if isinstance(piece, MessageColumns):
+            yield made.of(piece)
+
+
+def _in_batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    some: list[Row] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == ROWS_AT_ONCE:
+            yield _batch(some)
+            some = []
+    if some:
+        yield _batch(some)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    schema = to_arrow_schema(ROW_SCHEMA, timezone="UTC")
+    columns = [
+        pa.array(column, type=kind)
+        for column, kind in zip(zip(*rows, strict=True), schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,140 @@
+"""A job's checkpoint: Spark's own directory, and in it a file that says whose it is.
+
+Wherever Spark can keep one, through Hadoop's file systems. Spark itself does not notice when a
+query goes on with other windows or another topic than it began with, and mixes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from magnetar_spark.jobs.failures import JobError
+
+JOB_FILE = "magnetar-job.json"
+# Of Spark: written when a query starts for the first time.
+_METADATA = "metadata"
+
+
+class CheckpointRefused(JobError):
+    """The checkpoint is another query's, or cannot be used. Nothing was done."""
+
+
+class Checkpoint:
+    """Of one job.
+
+    Attributes:
+        path: as the user gave it.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.path = path
+        context = spark.sparkContext
+        self._jvm: Any = context._jvm
+        self._configuration = context._jsc.hadoopConfiguration()
+
+    def claim(self, settings: Mapping[str, Any]) -> None:
+        """See that the checkpoint is of a job with these settings, or nobody's yet.
+
+        Raises:
+            CheckpointRefused: it is not, or the directory cannot be read or written.
+        """
+        try:
+            text = self._read(JOB_FILE)
+            if text is None:
+                if self._read(_METADATA) is not None:
+                    raise CheckpointRefused(
+                        f"{self.path} is the checkpoint of a query that is no such job: name"
+                        " another directory"
+                    )
+                self._write(JOB_FILE, json.dumps(settings, indent=2) + "\n")
+                return
+        except Py4JError as error:
+            raise CheckpointRefused(
+                f"cannot use the checkpoint {self.path}: {_reason(error)}"
+            ) from None
+        check_settings(self.path, text, settings)
+
+    def watermark_ms(self, batch: int) -> int:
+        """The watermark that a batch ran with; 0 for one before the first.
+
+        From Spark's log of offsets, which is written before a batch runs: it is the same however
+        often the batch is repeated.
+        """
+        if batch < 0:
+            return 0
+        text = self._read(f"offsets/{batch}")
+        if text is None:
+            raise CheckpointRefused(f"{self.path} has lost its batch {batch}: begin with a new one")
+        return watermark_of(text)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.path, name)
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(name)
+        system = path.getFileSystem(self._configuration)
+        if not system.exists(path):
+            return None
+        stream = system.open(path)
+        try:
+            text: str = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return text
+
+    def _write(self, name: str, text: str) -> None:
+        """Whole or not at all, whatever crashes."""
+        path, begun = self._path(name), self._path(f".{name}.begun")
+        system = path.getFileSystem(self._configuration)
+        stream = system.create(begun, True)
+        try:
+            stream.write(text.encode())
+        finally:
+            stream.close()
+        if not system.rename(begun, path):
+            raise CheckpointRefused(f"cannot write {path.toString()}")
+
+
+def check_settings(path: str, text: str, settings: Mapping[str, Any]) -> None:
+    """Whether a checkpoint was begun with the same settings.
+
+    Args:
+        text: of the checkpoint's JOB_FILE.
+        settings: by option.
+    Raises:
+        CheckpointRefused: it was not; names what differs.
+    """
+    try:
+        begun = json.loads(text)
+    except ValueError:
+        begun = None
+    if not isinstance(begun, dict):
+        raise CheckpointRefused(f"{path}/{JOB_FILE} is damaged: name another checkpoint")
+    different = [
+        f"{option} {begun.get(option) or 'left out'}"
+        for option in sorted({*begun, *settings})
+        if begun.get(option) != settings.get(option)
+    ]
+    if different:
+        raise CheckpointRefused(
+            f"{path} was begun with {', '.join(different)}: go on so, or name another checkpoint"
+        )
+
+
+def watermark_of(text: str) -> int:
+    """The watermark in a file of Spark's log of offsets, in milliseconds.
+
+    Source: Spark, OffsetSeqLog: a version, metadata as JSON, then an offset of each source.
+    """
+    watermark: int = json.loads(text.splitlines()[1])["batchWatermarkMs"]
+    return watermark
+
+
+def _reason(error: Py4JError) -> str:
+    cause = getattr(error, "java_exception", None)
+    return " ".join(str(cause.toString() if cause is not None else error).split())

@@ -1,0 +1,169 @@
+"""Where a restore may cut an offload: each transaction on one side, in all partitions.
+
+A cut is an offset in each partition. It is lowered until no transaction lies on both sides; only
+sums of a few numbers for each partition come to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from magnetar_spark.jobs.manifest import places_of
+from magnetar_spark.planning import limited, new_count
+
+# A chain of transactions that takes longer to follow counts as one without an end.
+ROUNDS_MAX = 100
+# A cut that leaves less than this part of what was asked for splits transactions instead, or a
+# restore would take one small step after the other.
+PART_MIN = 100
+
+Cut = dict[int, int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Attributes: split: transactions that lie on both sides of the end."""
+
+    end: Cut
+    split: int
+
+
+def between(rows: DataFrame, begin: Cut, end: Cut) -> DataFrame:
+    """The rows from one cut to another."""
+    # The narrow bounds find files' groups of rows; the others are exact.
+    return rows.where(
+        (F.col("offset") >= min(begin.values())) & (F.col("offset") < max(end.values()))
+    ).where((F.col("offset") >= _of_row(begin)) & (F.col("offset") < _of_row(end)))
+
+
+class Cutter:
+    """Of one restore's rows.
+
+    Args:
+        rows: with columns partition, offset and txn_id.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._rows = rows
+        self._spans: DataFrame | None = None
+
+    def close(self) -> None:
+        if self._spans is not None:
+            self._spans.unpersist()
+
+    def spans(self) -> DataFrame:
+        """Each transaction: first and last offset in each of its partitions; kept on disk."""
+        if self._spans is None:
+            parts = (
+                self._rows.where(F.col("txn_id").isNotNull())
+                .groupBy("txn_id", "partition")
+                .agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+            )
+            self._spans = (
+                parts.groupBy("txn_id")
+                .agg(F.collect_list(F.struct("partition", "first", "last")).alias("parts"))
+                .persist(StorageLevel.DISK_ONLY)
+            )
+        return self._spans
+
+    def before(self, begin: Cut, end: Cut, unfinished: Collection[str]) -> Cut:
+        """The highest cut up to `end` that has no message of certain transactions before it, and
+        splits none.
+
+        Args:
+            begin: what lies before it is not looked at.
+        """
+        if not unfinished:
+            return end
+        parts = self._behind(begin).where(F.col("txn_id").isin(*unfinished))
+        found, is_settled = self._whole(begin, _lowered(end, parts))
+        return found if is_settled else begin
+
+    def batch(self, begin: Cut, end: Cut, count_max: int) -> Batch:
+        """The next batch: from `begin`, of at most `count_max` offsets, or one of each partition.
+
+        Args:
+            end: a cut that splits no transaction.
+        """
+        wanted = limited(places_of(begin), places_of(end), count_max)[""]
+        if wanted == end:
+            return Batch(end, 0)
+        found, is_settled = self._whole(begin, wanted)
+        if is_settled and _count(begin, found) * PART_MIN >= _count(begin, wanted):
+            return Batch(found, 0)
+        return Batch(wanted, self._crossing(begin, wanted).count())
+
+    def _whole(self, begin: Cut, cut: Cut) -> tuple[Cut, bool]:
+        """Lower a cut until it splits nothing; and whether that came to an end."""
+        for _ in range(ROUNDS_MAX):
+            lower = _lowered(cut, self._crossing(begin, cut))
+            if lower == cut:
+                return cut, True
+            cut = lower
+        return cut, False
+
+    def _behind(self, begin: Cut) -> DataFrame:
+        """What transactions have from a cut on."""
+
+        def is_behind(part: Column) -> Column:
+            return part["last"] >= _at(begin, part)
+
+        def clipped(part: Column) -> Column:
+            return F.struct(
+                part["partition"].alias("partition"),
+                F.greatest(part["first"], _at(begin, part)).alias("first"),
+                part["last"].alias("last"),
+            )
+
+        return self.spans().select(
+            "txn_id", F.transform(F.filter("parts", is_behind), clipped).alias("parts")
+        )
+
+    def _crossing(self, begin: Cut, cut: Cut) -> DataFrame:
+        """Transactions of which some, from `begin` on, lies on both sides of a cut."""
+
+        def is_before(part: Column) -> Column:
+            return part["first"] < _at(cut, part)
+
+        def is_behind(part: Column) -> Column:
+            return part["last"] >= _at(cut, part)
+
+        return self._behind(begin).where(
+            F.exists("parts", is_before) & F.exists("parts", is_behind)
+        )
+
+
+def _of_row(cut: Cut) -> Column:
+    return F.element_at(_offsets(cut), F.col("partition") + 1)
+
+
+def _at(cut: Cut, row: Column) -> Column:
+    """The cut's offset in the partition that a structure names."""
+    return F.element_at(_offsets(cut), row["partition"] + 1)
+
+
+def _offsets(cut: Cut) -> Column:
+    return F.array(*[F.lit(cut[number]).cast("bigint") for number in range(len(cut))])
+
+
+def _count(begin: Cut, end: Cut) -> int:
+    return new_count(places_of(begin), places_of(end))
+
+
+def _lowered(cut: Cut, transactions: DataFrame) -> Cut:
+    """The highest cut up to `cut` with no message of the transactions before it."""
+    firsts = (
+        transactions.select(F.explode("parts").alias("part"))
+        .groupBy("part.partition")
+        .agg(F.min("part.first").alias("first"))
+        .collect()
+    )
+    lower = dict(cut)
+    for one in firsts:
+        lower[one["partition"]] = min(lower[one["partition"]], one["first"])
+    return lower

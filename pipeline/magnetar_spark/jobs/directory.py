@@ -1,0 +1,271 @@
+"""A directory on any file system that Spark can write: through Hadoop's FileSystem, on the driver.
+
+What is asked of a file system is that a renamed file is there whole or not at all, and that a
+rename onto a name that is taken is refused. On the driver's own disks, Python does the same with
+fsync and hard links, which Hadoop does not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from magnetar_spark.jobs.failures import JobError
+
+_GLOB = "*?[]{}\\"
+
+
+class DirectoryError(JobError):
+    """The file system refuses. What was done before stands."""
+
+
+class AlreadyThere(DirectoryError):
+    """A file of this name is there. No effect."""
+
+
+class Entry(NamedTuple):
+    name: str
+    is_directory: bool
+    byte_count: int
+
+
+def open_directory(spark: SparkSession, url: str) -> Directory:
+    """A directory, which need not be there yet.
+
+    Args:
+        url: as Spark takes it: without a scheme it is on Hadoop's default file system, which is
+            this machine's unless configured.
+    Raises:
+        DirectoryError: no such file system, or a name that Spark takes for a pattern.
+    """
+    if any(one in url for one in _GLOB):
+        raise DirectoryError(f"{url!r}: choose a path without any of {_GLOB}")
+    jvm = spark._jvm
+    context = getattr(spark, "_sc", None)
+    if jvm is None or context is None:
+        raise DirectoryError("this job needs a session of its own, not one of Spark Connect")
+    configuration = context._jsc.hadoopConfiguration()
+    with _told(url):
+        path = jvm.org.apache.hadoop.fs.Path(url)
+        system = path.getFileSystem(configuration)
+        path = system.makeQualified(path)
+        if system.getUri().getScheme() == "file":
+            return LocalDirectory(path.toUri().getPath())
+    return HadoopDirectory(jvm, configuration, system, str(path.toString()))
+
+
+class Directory:
+    """Paths are relative to it, with "/" between names; "" is the directory itself.
+
+    Attributes:
+        url: for Spark.
+    """
+
+    url: str
+
+    def path(self, name: str) -> str:
+        return f"{self.url}/{name}" if name else self.url
+
+    def entries(self, name: str = "") -> list[Entry] | None:
+        """What is in it, by name; None if it is not there.
+
+        Raises:
+            DirectoryError: it is not a directory.
+        """
+        raise NotImplementedError
+
+    def read(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def make(self, name: str) -> None:
+        """Make a directory, and those above it."""
+        raise NotImplementedError
+
+    def write_new(self, name: str, data: bytes, token: str) -> None:
+        """Write a file that is there whole or not at all, also after a loss of power.
+
+        Args:
+            token: makes the temporary file's name one's own.
+        Raises:
+            AlreadyThere: somebody else was first.
+        """
+        raise NotImplementedError
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, which must not be taken.
+
+        Raises:
+            AlreadyThere: it is.
+        """
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        """Remove a file, or a directory with all that is in it; harmless if it is not there."""
+        raise NotImplementedError
+
+
+class HadoopDirectory(Directory):
+    def __init__(self, jvm: Any, configuration: Any, system: Any, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._jvm = jvm
+        self._system = system
+        self._configuration = configuration
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self.path(name))
+
+    def entries(self, name: str = "") -> list[Entry] | None:
+        with _told(self.path(name)):
+            path = self._path(name)
+            if not self._system.exists(path):
+                return None
+            if not self._system.getFileStatus(path).isDirectory():
+                raise DirectoryError(f"{self.path(name)} is not a directory")
+            found = [
+                Entry(one.getPath().getName(), one.isDirectory(), one.getLen())
+                for one in self._system.listStatus(path)
+            ]
+        return sorted(found)
+
+    def read(self, name: str) -> bytes:
+        with _told(self.path(name)):
+            stream = self._system.open(self._path(name))
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def make(self, name: str) -> None:
+        with _told(self.path(name)):
+            self._system.mkdirs(self._path(name))
+
+    def write_new(self, name: str, data: bytes, token: str) -> None:
+        parent, _, own = name.rpartition("/")
+        part = f"{parent}/.{own}.{token}"
+        with _told(self.path(name)):
+            stream = self._system.create(self._path(part), True)
+            try:
+                stream.write(bytearray(data))
+                stream.hsync()
+            finally:
+                stream.close()
+        try:
+            self.move(part, name)
+        except AlreadyThere:
+            self.remove(part)
+            raise
+
+    def move(self, source: str, target: str) -> None:
+        fs = self._jvm.org.apache.hadoop.fs
+        with _told(self.path(target)):
+            # FileSystem.rename, on some, puts a file over another one, or says false and no more.
+            context = fs.FileContext.getFileContext(self._path("").toUri(), self._configuration)
+            refuse = self._jvm.java.lang.reflect.Array.newInstance(
+                fs.Options.Rename.NONE.getClass(), 1
+            )
+            refuse[0] = fs.Options.Rename.NONE
+            context.rename(self._path(source), self._path(target), refuse)
+
+    def remove(self, name: str) -> None:
+        with _told(self.path(name)):
+            self._system.delete(self._path(name), True)
+
+
+class LocalDirectory(Directory):
+    """On the driver's machine; executors on others must see it at the same path."""
+
+    def __init__(self, path: str) -> None:
+        self._root = Path(path)
+        self.url = f"file://{self._root}"
+
+    def entries(self, name: str = "") -> list[Entry] | None:
+        path = self._root / name
+        with _told(str(path)):
+            if not path.exists():
+                return None
+            if not path.is_dir():
+                raise DirectoryError(f"{path} is not a directory")
+            with os.scandir(path) as found:
+                return sorted(entry for one in found if (entry := _entry(one)) is not None)
+
+    def read(self, name: str) -> bytes:
+        with _told(str(self._root / name)):
+            return (self._root / name).read_bytes()
+
+    def make(self, name: str) -> None:
+        path = self._root / name
+        with _told(str(path)):
+            missing = [one for one in (path, *path.parents) if not one.exists()]
+            path.mkdir(parents=True, exist_ok=True)
+            for one in missing:
+                _sync(one.parent)
+
+    def write_new(self, name: str, data: bytes, token: str) -> None:
+        path = self._root / name
+        part = path.with_name(f".{path.name}.{token}")
+        with _told(str(path)):
+            part.write_bytes(data)
+            try:
+                self._link(part, path)
+            finally:
+                part.unlink()
+
+    def move(self, source: str, target: str) -> None:
+        path = self._root / source
+        with _told(str(self._root / target)):
+            self._link(path, self._root / target)
+            path.unlink()
+
+    def _link(self, path: Path, target: Path) -> None:
+        _sync(path)
+        try:
+            os.link(path, target)
+        except FileExistsError as error:
+            raise AlreadyThere(f"{target} is there already") from error
+        _sync(target.parent)
+
+    def remove(self, name: str) -> None:
+        import shutil
+
+        path = self._root / name
+        with _told(str(path)):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _entry(one: os.DirEntry[str]) -> Entry | None:
+    """None for what somebody removes meanwhile."""
+    try:
+        return Entry(one.name, one.is_dir(), one.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DirectoryError(f"{path}: {error.strerror or error}") from error
+    except (Py4JJavaError, PySparkException) as error:
+        text = str(getattr(error, "java_exception", None) or error)
+        if "FileAlreadyExistsException" in text:
+            raise AlreadyThere(f"{path} is there already") from error
+        raise DirectoryError(f"{path}: {' '.join(text.split())[:300]}") from error

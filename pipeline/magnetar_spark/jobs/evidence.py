@@ -1,0 +1,287 @@
+"""What an audit takes for damage. Pure.
+
+A task of the audit hands what it reads of one partition to a `PartitionWatch`, which keeps a few
+numbers and makes rows: what was lost, what came twice, and each transaction's part. Other tasks
+make a row of each transaction that a partition's sidecar holds. Spark brings a transaction's rows
+together, and then:
+
+    sidecar       log                 meaning
+    STORED        PART                committed
+    STORED        nothing             damage: a TRANSACTION seen in part, or an ORPHAN
+    OPEN          nothing, or PART    it ended later, or is still open: perhaps an ORPHAN
+    nothing       PART                it began later
+
+Source: PIP-31, Broker - Transaction Buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from magnetar_spark.planning import Range
+
+# Kinds of rows that are no findings.
+SCANNED = "scanned"
+PART = "part"
+STORED = "stored"
+OPEN = "open"
+# Kinds of findings.
+GAP = "gap"
+DUPLICATE = "duplicate"
+DAMAGED = "damaged"
+TRANSACTION = "transaction"
+ORPHAN = "orphan"
+KINDS = (GAP, DUPLICATE, DAMAGED, TRANSACTION, ORPHAN)
+
+NOWHERE = -1
+# What a coordinator says of a transaction of which nobody may see anything.
+_NOT_COMMITTED = ("OPEN", "ABORTING", "ABORTED")
+
+
+class Row(NamedTuple):
+    """What a task of the audit has seen.
+
+    Attributes:
+        first, last: offsets, both included; NOWHERE where it has no place in the log. Of a gap:
+            those that are missing. Of STORED: `last` is the log's end when the sidecar was looked
+            at, and the marker lies before it. Of OPEN: `first` is the log's end when it began.
+        messages: of SCANNED and PART.
+        txn_id: empty without one.
+        entry_id: of PART: the marker's.
+        start_ms, producer_epoch: of OPEN: when it began, and whose it is.
+    """
+
+    kind: str
+    topic: str
+    topic_id: int
+    partition: int
+    first: int = NOWHERE
+    last: int = NOWHERE
+    messages: int = 0
+    txn_id: str = ""
+    entry_id: int = 0
+    start_ms: int = 0
+    producer_epoch: int = -1
+    detail: str = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.topic_id, self.partition
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that should not be.
+
+    Attributes:
+        first_offset, last_offset: both included; None where it has no place in the log. Of an
+            orphan: the log's end when it began.
+    """
+
+    kind: str
+    topic: str
+    partition: int
+    first_offset: int | None = None
+    last_offset: int | None = None
+    txn_id: str = ""
+    detail: str = ""
+
+
+class PartitionWatch:
+    """Sees one range of a partition pass by, in order."""
+
+    def __init__(self, wanted: Range) -> None:
+        self._range = wanted
+        self._next = wanted.start
+        self._messages = 0
+        self._part: Row | None = None
+
+    def see(
+        self, first: int, last: int, *, messages: int, entry_id: int = 0, txn_id: str = ""
+    ) -> Iterator[Row]:
+        """Messages that lie side by side; of a message in parts, the offsets of all of them.
+
+        Args:
+            entry_id: of a transaction's, its marker's.
+        """
+        yield from self.lose(first, "no message has these offsets")
+        if first < self._next:
+            yield self._row(
+                DUPLICATE,
+                first,
+                min(last, self._next - 1),
+                txn_id=txn_id,
+                detail="other messages have these offsets too",
+            )
+        part = self._part
+        if part is not None and (part.txn_id, part.entry_id) == (txn_id, entry_id):
+            self._part = part._replace(last=last, messages=part.messages + messages)
+        else:
+            yield from self._told_part()
+            if txn_id:
+                self._part = self._row(PART, first, last, txn_id=txn_id)._replace(
+                    messages=messages, entry_id=entry_id
+                )
+        self._messages += messages
+        self._next = max(self._next, last + 1)
+
+    def lose(
+        self, next_offset: int, detail: str, *, is_damaged: bool = False, txn_id: str = ""
+    ) -> Iterator[Row]:
+        """Nothing can be read before `next_offset`.
+
+        Args:
+            txn_id: whose messages are missing there; its marker is not.
+        """
+        if next_offset <= self._next:
+            return
+        kind = DAMAGED if is_damaged else TRANSACTION if txn_id else GAP
+        yield self._row(kind, self._next, next_offset - 1, txn_id=txn_id, detail=detail)
+        self._next = next_offset
+
+    def skip(self, next_offset: int) -> None:
+        """What lies before `next_offset` was removed in order, as retention does."""
+        self._next = max(self._next, next_offset)
+
+    def end(self) -> Iterator[Row]:
+        """The range ends here; the last row says what there was."""
+        yield from self.lose(self._range.end, "no message has these offsets")
+        yield from self._told_part()
+        yield self._row(SCANNED, self._range.start, self._range.end - 1)._replace(
+            messages=self._messages
+        )
+
+    def _told_part(self) -> Iterator[Row]:
+        if self._part is not None:
+            part, self._part = self._part, None
+            yield part
+
+    def _row(self, kind: str, first: int, last: int, *, txn_id: str = "", detail: str = "") -> Row:
+        one = self._range
+        return Row(
+            kind,
+            one.topic,
+            one.topic_id,
+            one.partition,
+            first,
+            last,
+            txn_id=txn_id,
+            detail=detail,
+        )
+
+
+def judge(rows: Sequence[Row], status: str) -> list[Row]:
+    """What is wrong with what readers see of a transaction.
+
+    Args:
+        rows: all there are of it, in any order.
+        status: what its coordinator says, OPEN to ABORTED; empty: it does not know it any more.
+    """
+    found = []
+    parts = sorted(
+        (one for one in rows if one.kind == PART),
+        key=lambda one: (one.topic, one.partition, one.first),
+    )
+    for before, part in pairwise(parts):
+        if before.place == part.place and before.entry_id != part.entry_id:
+            detail = f"the transaction's messages stand at offset {before.entry_id} already"
+            found.append(_of(part, DUPLICATE, detail))
+    if status in _NOT_COMMITTED:
+        detail = f"readers see its messages, and its coordinator has it {status}"
+        found += [_of(part, TRANSACTION, detail) for part in parts]
+    return found
+
+
+def unmarked(rows: Sequence[Row], ends: Mapping[tuple[int, int], int]) -> list[Row]:
+    """Where a transaction is stored, has ended, and no marker was read.
+
+    Retention may have removed marker and messages between: whether it is still stored is to be
+    asked again.
+
+    Args:
+        rows: all there are of it, in any order.
+        ends: to which offsets logs were read, by topic id and partition.
+    """
+    marked = {one.place for one in rows if one.kind not in (STORED, OPEN)}
+    return [
+        one
+        for one in rows
+        if one.kind == STORED
+        and one.place not in marked
+        # The sidecar may have been looked at after the log, where Spark did a task again.
+        and one.last <= ends.get(one.place, NOWHERE)
+    ]
+
+
+def of_unmarked(row: Row, rows: Sequence[Row], status: str) -> Row:
+    """The finding that an unmarked row makes, once it is sure.
+
+    Args:
+        rows, status: as for judge().
+    """
+    elsewhere = sorted(
+        {
+            f"{one.topic} partition {one.partition}"
+            for one in rows
+            if one.kind == PART and one.place != row.place
+        }
+    )
+    missing = "the sidecar has its messages, and no commit marker of it can be read"
+    if elsewhere:
+        return _nowhere(row, TRANSACTION, f"{missing}; it is seen in {elsewhere[0]}")
+    if status in ("COMMITTED", "COMMITTING"):
+        return _nowhere(row, TRANSACTION, f"{missing}; its coordinator has it {status}")
+    knows = f"has it {status}" if status else "does not know it"
+    return _nowhere(row, ORPHAN, f"{missing}; it is not open there, and its coordinator {knows}")
+
+
+def of_hanging(row: Row, reason: str) -> Row:
+    """The finding that an OPEN row makes of which a coordinator says so."""
+    return _of(row, ORPHAN, reason)
+
+
+def of_rows(rows: Iterable[Row]) -> list[Finding]:
+    """The findings among rows, in order.
+
+    What is missing from one task's range to the next one's is missing once.
+    """
+    chosen = sorted(
+        (one for one in rows if one.kind in KINDS),
+        key=lambda one: (KINDS.index(one.kind), one.topic, one.partition, one.first, one.txn_id),
+    )
+    joined: list[Row] = []
+    for row in chosen:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and row.kind in (GAP, TRANSACTION)
+            and (last.kind, last.place, last.txn_id) == (row.kind, row.place, row.txn_id)
+            and last.last != NOWHERE
+            and last.last + 1 == row.first
+        ):
+            joined[-1] = last._replace(last=row.last)
+        else:
+            joined.append(row)
+    return [
+        Finding(
+            row.kind,
+            row.topic,
+            row.partition,
+            None if row.first == NOWHERE else row.first,
+            None if row.last == NOWHERE else row.last,
+            row.txn_id,
+            row.detail,
+        )
+        for row in joined
+    ]
+
+
+def _of(row: Row, kind: str, detail: str) -> Row:
+    return row._replace(kind=kind, detail=detail)
+
+
+def _nowhere(row: Row, kind: str, detail: str) -> Row:
+    return row._replace(kind=kind, first=NOWHERE, last=NOWHERE, detail=detail)

@@ -1,0 +1,168 @@
+"""What an offload begins with: what is asked for, what there is, and what has been done before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from magnetar import blocking
+from magnetar.model import PartitionOffsets, TransactionStatus
+from magnetar_core.clock import SystemClock
+from magnetar_core.errors import Gone, OutOfRange
+from magnetar_spark.jobs.manifest import Manifest, OffloadPartition
+from magnetar_spark.jobs.offload_log import OffloadError
+from magnetar_spark.sink import new_run_token
+
+ROWS_PER_FILE = 1_000_000
+TXNS_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to offload, and where to.
+
+    Attributes:
+        servers: brokers, "host:port".
+        rows_per_file: at most so many messages in each file.
+        tasks_min: write with so many tasks at least, each a file, if there are as many messages.
+        accept_loss: leave out what retention has removed before it was offloaded, and what cannot
+            be read.
+    """
+
+    servers: tuple[str, ...]
+    topic: str
+    directory: str
+    rows_per_file: int = ROWS_PER_FILE
+    compression: str = "zstd"
+    tasks_min: int = 1
+    accept_loss: bool = False
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What there is to be offloaded; see Manifest for `unfinished`."""
+
+    cluster_id: str
+    topic_id: int
+    partitions: tuple[PartitionOffsets, ...]
+    unfinished: tuple[str, ...]
+
+    def ends(self) -> dict[int, int]:
+        return {one.partition: one.end_offset for one in self.partitions}
+
+
+def goal_of(client: blocking.Client, topic: str) -> Goal:
+    """Where the partitions end now, and which transactions may be on both sides of that.
+
+    These are being carried out when the ends are known, or were carried out before the ends are
+    asked for again.
+    """
+    offsets = client.list_offsets(topic)
+    unfinished: set[str] = set()
+    if len(offsets.partitions) > 1:
+        for one in client.list_transactions((TransactionStatus.COMMITTING,), limit=TXNS_MAX):
+            if any(place.topic_id == offsets.topic_id for place in one.partitions):
+                unfinished.add(str(one.txn_id))
+        ends = {one.partition: one.end_offset for one in offsets.partitions}
+        try:
+            later = client.list_offsets(topic, partitions=ends, topic_id=offsets.topic_id)
+            for place in later.partitions:
+                read = client.read_columns(
+                    topic, place.partition, ends[place.partition], place.end_offset
+                )
+                unfinished |= {str(columns.txn_id) for columns in read if columns.txn_id}
+        except (OutOfRange, Gone) as error:
+            raise OffloadError(f"{topic!r} changed while it was looked at: {error}") from error
+    return Goal(
+        client.cluster_info().cluster_id,
+        offsets.topic_id,
+        tuple(sorted(offsets.partitions, key=lambda one: one.partition)),
+        tuple(sorted(unfinished)),
+    )
+
+
+def continued(before: Manifest | None, goal: Goal, request: Request, run: str) -> Manifest:
+    """The manifest to go on from: that of the directory, or a new one; with a number of its own.
+
+    Raises:
+        OffloadError: the directory is of another topic, or offsets are lost.
+    """
+    now_ms = SystemClock().wall_ms()
+    if before is None:
+        return Manifest(
+            *(1, new_run_token(), run, goal.cluster_id, request.topic, goal.topic_id),
+            *(now_ms, 0, (), _anew(goal)),
+        )
+    _check_same_topic(before, goal, request)
+    if not before.settled_at_ms and not any(one.files for one in before.partitions):
+        # The first run has written nothing, so nothing is lost.
+        return replace(
+            before,
+            number=before.number + 1,
+            run=run,
+            written_at_ms=now_ms,
+            partitions=_anew(goal),
+        )
+    known = {one.partition: one for one in before.partitions}
+    # A partition that was not there then is new from its first message on.
+    partitions = tuple(
+        _behind_losses(
+            known.get(one.partition, OffloadPartition(one.partition, one.ledger_id, 0, 0, 0)),
+            one,
+            request,
+        )
+        for one in goal.partitions
+    )
+    return replace(
+        before, number=before.number + 1, run=run, written_at_ms=now_ms, partitions=partitions
+    )
+
+
+def _anew(goal: Goal) -> tuple[OffloadPartition, ...]:
+    return tuple(
+        OffloadPartition(
+            one.partition, one.ledger_id, one.first_offset, one.first_offset, one.first_offset
+        )
+        for one in goal.partitions
+    )
+
+
+def _check_same_topic(before: Manifest, goal: Goal, request: Request) -> None:
+    if before.topic != request.topic:
+        raise OffloadError(
+            f"{request.directory} is an offload of topic {before.topic!r}: choose another directory"
+        )
+    if before.cluster_id != goal.cluster_id:
+        raise OffloadError(
+            f"{request.directory} is an offload of a topic of cluster {before.cluster_id!r}, and"
+            f" this is {goal.cluster_id!r}: choose another directory"
+        )
+    if before.topic_id != goal.topic_id:
+        raise OffloadError(
+            f"topic {request.topic!r} was deleted and made anew (its id is {goal.topic_id}, and"
+            f" was {before.topic_id}): choose another directory for the new one"
+        )
+
+
+def _behind_losses(
+    known: OffloadPartition, found: PartitionOffsets, request: Request
+) -> OffloadPartition:
+    what = f"{request.topic} partition {found.partition}"
+    if known.ledger_id != found.ledger_id or found.end_offset < known.end_offset:
+        raise OffloadError(
+            f"{what} was restored, or has lost its end: it ends at {found.end_offset}, ledger"
+            f" {found.ledger_id}, and was offloaded up to {known.end_offset}, ledger"
+            f" {known.ledger_id}. Its offsets may be others now: choose another directory"
+        )
+    if found.first_offset <= known.end_offset:
+        return known
+    if not request.accept_loss:
+        raise OffloadError(
+            f"{what}: the messages from {known.end_offset} to {found.first_offset - 1} are gone"
+            " before they were offloaded: --accept-loss goes on behind them, and has the manifest"
+            " say so"
+        )
+    return replace(
+        known,
+        end_offset=found.first_offset,
+        losses=(*known.losses, (known.end_offset, found.first_offset)),
+    )

@@ -1,0 +1,67 @@
+"""What a Parquet file says of itself at its end: how many rows, and which offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from magnetar_spark.jobs.directory import DirectoryError
+
+
+@dataclass(frozen=True)
+class Footer:
+    """Attributes: first_offset, last_offset: of its rows; -1 without any."""
+
+    row_count: int
+    byte_count: int
+    first_offset: int
+    last_offset: int
+
+    def fits(self, start: int, end: int) -> bool:
+        """Whether these may be the messages of offsets from `start` to before `end`."""
+        return (
+            start <= self.first_offset <= self.last_offset < end
+            and self.row_count <= self.last_offset - self.first_offset + 1
+        )
+
+    def __str__(self) -> str:
+        return f"{self.row_count} messages, offsets {self.first_offset} to {self.last_offset}"
+
+
+def read_footer(spark: SparkSession, url: str, byte_count: int) -> Footer:
+    """By Spark's own reader, on whatever file system.
+
+    Raises:
+        DirectoryError: not a Parquet file, or cut short.
+    """
+    jvm: Any = spark._jvm
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    hadoop = jvm.org.apache.parquet.hadoop
+    try:
+        path = jvm.org.apache.hadoop.fs.Path(url)
+        reader = hadoop.ParquetFileReader.open(
+            hadoop.util.HadoopInputFile.fromPath(path, configuration)
+        )
+        try:
+            count = int(reader.getRecordCount())
+            bounds = [_offsets(block) for block in reader.getFooter().getBlocks()]
+        finally:
+            reader.close()
+    except Py4JJavaError as error:
+        raise DirectoryError(f"{url}: {error.java_exception}") from error
+    if not bounds:
+        return Footer(0, byte_count, -1, -1)
+    return Footer(
+        count, byte_count, min(first for first, _ in bounds), max(last for _, last in bounds)
+    )
+
+
+def _offsets(block: Any) -> tuple[int, int]:
+    for column in block.getColumns():
+        if column.getPath().toDotString() == "offset":
+            statistics = column.getStatistics()
+            return int(statistics.genericGetMin()), int(statistics.genericGetMax())
+    raise DirectoryError("a file has no column 'offset'")

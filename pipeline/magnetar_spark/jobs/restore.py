@@ -1,0 +1,382 @@
+"""Writes an offload into a topic: each message in its partition, in its order, and once.
+
+It goes in batches, each of them one transaction of a named sequence. Where a batch ends is written
+down beside the offload before the batch runs, so a restore that was killed goes on with the same
+one, and the coordinator knows whether it was committed.
+Source: PIP-31, Compacting Transaction Log; docs/pipeline.md, Restore.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from magnetar import blocking
+from magnetar.model import TopicOffsets, TransactionStatus
+from magnetar_core.clock import SystemClock
+from magnetar_core.errors import TopicNotFound
+from magnetar_spark.clients import client_of
+from magnetar_spark.data_source import MagnetarDataSource
+from magnetar_spark.jobs.cuts import Cut, Cutter, between
+from magnetar_spark.jobs.directory import Directory, open_directory
+from magnetar_spark.jobs.failures import one_line
+from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
+from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
+from magnetar_spark.jobs.session import settings
+from magnetar_spark.options import SERVERS
+from magnetar_spark.planning import new_count
+from magnetar_spark.schema import source_schema
+from magnetar_spark.sink import new_run_token
+
+MESSAGES_PER_TRANSACTION = 1_000_000
+TXNS_MAX = 100_000
+FINISH_PATIENCE_MS = 120_000
+FINISH_PERIOD_S = 0.05
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    # What is not there or damaged would otherwise be left out in silence.
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+}
+# Not the time of storing: without an event time, the sink would take it for one.
+_COLUMNS = ("key", "value", "partition", "event_time", "headers")
+_SCHEMA = StructType([one for one in source_schema(include_headers=True) if one.name != "topic"])
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to restore, and where to.
+
+    Attributes:
+        servers: brokers, "host:port".
+        transaction_messages: about so many at most in each transaction.
+        transaction_timeout_ms: of each.
+        append: into a topic that has messages already, behind them.
+        include_unfinished: also what the last offload has of transactions that it may have in part.
+    """
+
+    servers: tuple[str, ...]
+    directory: str
+    topic: str
+    transaction_messages: int = MESSAGES_PER_TRANSACTION
+    transaction_timeout_ms: int = 600_000
+    append: bool = False
+    include_unfinished: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come, in the offload's offsets."""
+
+    done: int
+    total: int
+    transactions: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run has done.
+
+    Attributes:
+        transactions: that this run has written, of bounded size.
+        split: of the original transactions: those that are in several of them.
+        left_out: offsets at the end, of transactions that are not whole in the offload, and behind
+            these.
+    """
+
+    topic: str
+    topic_id: int
+    directory: str
+    messages: int
+    transactions: int
+    split: int
+    left_out: int
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """As it is written down."""
+
+    offload_id: str
+    begin: Cut
+    end: Cut
+    messages: int
+    split: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "offload_id": self.offload_id,
+            "begin": [self.begin[number] for number in sorted(self.begin)],
+            "end": [self.end[number] for number in sorted(self.end)],
+            "messages": self.messages,
+            "split": self.split,
+        }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> _Batch:
+        return cls(
+            found["offload_id"],
+            dict(enumerate(found["begin"])),
+            dict(enumerate(found["end"])),
+            found["messages"],
+            found["split"],
+        )
+
+
+def restore(
+    spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
+) -> Report:
+    """Write what the offload has and the topic was not yet given.
+
+    Raises:
+        OffloadError: there is no offload, or a damaged one; the topic cannot take it; or a task
+            failed.
+        DirectoryError: the file system refuses.
+        MagnetarError: the servers cannot be reached.
+    """
+    client = client_of(request.servers)
+    directory = open_directory(spark, request.directory)
+    log = OffloadLog(directory)
+    manifest = log.latest()
+    if manifest is None:
+        raise OffloadError(f"there is no offload in {directory.url}")
+    if not manifest.settled_at_ms and not request.include_unfinished:
+        raise OffloadError(
+            f"the offload in {directory.url} was interrupted: run it again. What there is can be"
+            " restored with --include-unfinished, transactions in part too"
+        )
+    log.check_files(manifest)
+    topic = _topic(client, request.topic, len(manifest.partitions))
+    restoring = _Restoring(spark, request, client, directory, manifest, topic)
+    with settings(spark, SETTINGS):
+        return restoring.run(on_progress)
+
+
+def _topic(client: blocking.Client, topic: str, partitions: int) -> TopicOffsets:
+    """The topic to write into, made if it is not there."""
+    try:
+        found = client.list_offsets(topic)
+    except TopicNotFound:
+        client.create_topic(topic, partitions=partitions)
+        found = client.list_offsets(topic)
+    if len(found.partitions) < partitions:
+        raise OffloadError(
+            f"topic {topic!r} has {len(found.partitions)} partitions, and the offload {partitions}:"
+            " name another topic, which will be made"
+        )
+    return found
+
+
+class _Restoring:
+    """Into one topic."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: Request,
+        client: blocking.Client,
+        directory: Directory,
+        manifest: Manifest,
+        topic: TopicOffsets,
+    ) -> None:
+        self._spark = spark
+        self._spark.dataSource.register(MagnetarDataSource)
+        self._request = request
+        self._client = client
+        self._directory = directory
+        self._manifest = manifest
+        self._topic = topic
+        self._app_id = f"restore/{manifest.offload_id}/{topic.topic_id}"
+        self._log = RestoreLog(directory, client.cluster_info().cluster_id, topic.topic_id)
+        self._clock = SystemClock()
+
+    def run(self, on_progress: Callable[[Progress], None] | None) -> Report:
+        number, begin = self._begin()
+        wanted = self._rows(begin, self._manifest.ends())
+        cutter = Cutter(wanted.select("partition", "offset", "txn_id"))
+        at, count, messages, split = begin, 0, 0, 0
+        try:
+            end = self._end(cutter, begin)
+            total = _count(begin, end)
+            while _count(at, end):
+                batch = self._planned(number, at, end, cutter)
+                # Messages keep their order only behind what is carried out.
+                self._wait_finished()
+                self._write(number, batch)
+                number, at = number + 1, batch.end
+                # A run before this one may have planned to include more.
+                end = {one: max(offset, at[one]) for one, offset in end.items()}
+                count, messages, split = count + 1, messages + batch.messages, split + batch.split
+                if on_progress is not None:
+                    on_progress(Progress(_count(begin, at), max(total, _count(begin, at)), count))
+            self._wait_finished()
+        finally:
+            cutter.close()
+        return Report(
+            *(self._request.topic, self._topic.topic_id, self._directory.url),
+            *(messages, count, split, _count(at, self._manifest.ends())),
+        )
+
+    def _begin(self) -> tuple[int, Cut]:
+        """The next batch's number, and where it begins.
+
+        Raises:
+            OffloadError: the topic has messages of others; or batches were committed of which
+                nothing is written down here.
+        """
+        firsts = self._manifest.firsts()
+        name = self._client.describe_name(f"spark/app/{self._app_id}")
+        committed = name.committed_sequence
+        if committed is None:
+            if any(one.end_offset for one in self._topic.partitions) and not self._request.append:
+                raise OffloadError(
+                    f"topic {self._request.topic!r} has messages already: name another topic, or"
+                    " write behind them with --append"
+                )
+            return 0, firsts
+        last = self._written_down(committed)
+        if last is None:
+            raise OffloadError(
+                f"this offload was restored into topic {self._request.topic!r} from another copy"
+                f" of {self._directory.url}, which alone knows how far that came: go on there, or"
+                " restore into another topic"
+            )
+        return committed + 1, {**firsts, **last.end}
+
+    def _end(self, cutter: Cutter, begin: Cut) -> Cut:
+        """What is to be restored ends here."""
+        manifest = self._manifest
+        if self._request.include_unfinished:
+            end = manifest.ends()
+        else:
+            settled = {one: max(offset, begin[one]) for one, offset in manifest.settled().items()}
+            end = cutter.before(begin, settled, manifest.unfinished)
+        return {one: max(offset, begin[one]) for one, offset in end.items()}
+
+    def _planned(self, number: int, begin: Cut, end: Cut, cutter: Cutter) -> _Batch:
+        """A batch as it is written down, by this run or by one that was killed."""
+        found = self._written_down(number)
+        if found is None:
+            cut = cutter.batch(begin, end, self._request.transaction_messages)
+            planned = _Batch(
+                *(self._manifest.offload_id, begin, cut.end),
+                *(self._rows(begin, cut.end).count(), cut.split),
+            )
+            self._log.write(number, planned.to_json(), new_run_token())
+            found = self._written_down(number)
+        if found is None or found.begin != begin:
+            raise OffloadError(
+                f"what is written down of batch {number} beside {self._directory.url} does not fit"
+                " what was restored before. Nothing was written"
+            )
+        return found
+
+    def _written_down(self, number: int) -> _Batch | None:
+        found = self._log.read(number)
+        if found is None:
+            return None
+        ends = self._manifest.ends()
+        try:
+            batch = _Batch.from_json(found)
+            fits = all(batch.begin[one] <= offset <= ends[one] for one, offset in batch.end.items())
+        except (KeyError, TypeError) as error:
+            raise OffloadError(f"what is written down of batch {number} is damaged") from error
+        if not fits:
+            raise OffloadError(f"what is written down of batch {number} is damaged")
+        if batch.offload_id != self._manifest.offload_id:
+            return None
+        # Partitions that the topic has got since.
+        firsts = self._manifest.firsts()
+        return replace(batch, begin={**firsts, **batch.begin}, end={**firsts, **batch.end})
+
+    def _rows(self, begin: Cut, end: Cut) -> DataFrame:
+        """The offload's rows from one cut to another."""
+        names = [
+            self._directory.path(f"{partition_directory(one.partition)}/{file.name}")
+            for one in self._manifest.partitions
+            for file in one.files
+            if file.first_offset < end[one.partition] and begin[one.partition] < file.end_offset
+        ]
+        if not names:
+            return self._spark.createDataFrame([], _SCHEMA)
+        rows = (
+            self._spark.read.schema(_SCHEMA)
+            .option("basePath", self._directory.url)
+            .option("parquet.page.verify-checksum.enabled", "true")
+            .parquet(*names)
+        )
+        return between(rows, begin, end)
+
+    def _write(self, number: int, batch: _Batch) -> None:
+        """Commit a batch, unless it is committed."""
+        count = len(self._manifest.partitions)
+        # One task for all of a partition, which keeps its order.
+        rows = (
+            self._rows(batch.begin, batch.end)
+            .repartitionById(count, "partition")
+            .sortWithinPartitions("partition", "offset")
+            .select(*_COLUMNS)
+        )
+        try:
+            rows.write.format("magnetar").options(
+                **{
+                    SERVERS: ",".join(self._request.servers),
+                    "topic": self._request.topic,
+                    "includeHeaders": "true",
+                    "transactionTimeout": f"{self._request.transaction_timeout_ms}ms",
+                    "txnAppId": self._app_id,
+                    "txnVersion": str(number),
+                }
+            ).mode("append").save()
+        except (PySparkException, Py4JJavaError) as error:
+            raise OffloadError(
+                f"{one_line(str(error))}. Transaction {number} may count or not: run this again,"
+                " and it goes on from there"
+            ) from error
+
+    def _wait_finished(self) -> None:
+        """Until what was committed is there for readers.
+
+        Raises:
+            OffloadError: a participant does not answer.
+        """
+        deadline_ms = self._clock.monotonic_ms() + FINISH_PATIENCE_MS
+        pause = threading.Event()
+        while True:
+            waiting = [
+                one.txn_id
+                for one in self._client.list_transactions(
+                    (TransactionStatus.COMMITTING,), limit=TXNS_MAX
+                )
+                if any(of.partition.topic_id == self._topic.topic_id for of in one.unfinished)
+            ]
+            if not waiting:
+                return
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise OffloadError(
+                    f"transaction {waiting[0]} is committed, and not yet carried out: `magnetar"
+                    f" transactions describe {waiting[0]}` says by whom. Run this again then"
+                )
+            pause.wait(FINISH_PERIOD_S)
+
+
+def _count(begin: Cut, end: Cut) -> int:
+    return new_count(places_of(begin), places_of(end))
+
+
+def main() -> None:
+    """The program for spark-submit; its options are those of `magnetar pipeline restore`."""
+    from magnetar.cli.pipeline.running import run_alone
+
+    run_alone("restore")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The Spark session of a job that was not given one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from magnetar.cli.pipeline.needs import missing_java
+from magnetar_spark.data_source import MagnetarDataSource
+
+# Of Spark's launcher: spark-submit has said where to run.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+# A task may fail three times: without the second number it must not fail once.
+MASTER_DEFAULT = "local[*,4]"
+
+
+class JavaMissing(RuntimeError):
+    """Spark needs Java 17 or later: install it, or set JAVA_HOME. docs/spark.md has a way without
+    root."""
+
+    def __init__(self) -> None:
+        super().__init__(" ".join((JavaMissing.__doc__ or "").split()))
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for as long as this lasts.
+
+    A session of a job's own would become the active one of the whole process.
+    """
+    before = {name: spark.conf.get(name, None) for name in wanted}
+    try:
+        for name, text in wanted.items():
+            spark.conf.set(name, text)
+        yield
+    finally:
+        for name, found in before.items():
+            if found is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, found)
+
+
+def session(name: str, master: str | None) -> SparkSession:
+    """The session that there is, or a new one. Made before the first client: it forks.
+
+    Args:
+        master: where to run; None: where spark-submit says, or here.
+    Raises:
+        JavaMissing: there is none.
+    """
+    builder = SparkSession.builder.appName(f"magnetar {name}")
+    log_level = "ERROR"
+    if SUBMITTED not in os.environ:
+        # What goes wrong is raised here, and told once.
+        log_level = "OFF"
+        if missing_java() is not None:
+            raise JavaMissing
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.config("spark.ui.enabled", "false").config(
+            "spark.ui.showConsoleProgress", "false"
+        )
+        builder = builder.master(master or MASTER_DEFAULT)
+    elif master is not None:
+        builder = builder.master(master)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel(log_level)
+    made.dataSource.register(MagnetarDataSource)
+    return made
