@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from magnetar import PartitionDescription, SubscriptionDescription, TopicDescrip
 from magnetar.cli.demo import flights, killer, verify
 from magnetar.cli.demo.journal import Journal
 from magnetar.cli.demo.worker import SUBSCRIPTION
+from magnetar.cli.pipeline import needs
 
 FLIGHT_COUNT = 3_300
 DEMO = (sys.executable, "-m", "magnetar.cli", "demo")
@@ -99,6 +101,44 @@ def test_input_must_be_acknowledged_for_good(backlog: int, pending: int) -> None
     assert not verify.check_input(topic, "another").holds
 
 
+def test_windows_are_compared_by_their_last_update() -> None:
+    def message(count: int) -> bytes:
+        return b'{"flights": %d, "route": "EWR-IAH"}' % count
+
+    expected = {"k": flights.canonical({"route": "EWR-IAH", "flights": 2})}
+    updates = verify.Updates()
+    updates.add("k", message(1))
+    updates.add("k", message(2))
+    assert all(check.holds for check in verify.check_updates(expected, updates))
+    updates.add("k", message(2))
+    windows, twice = verify.check_updates(expected, updates)
+    assert windows.holds
+    assert twice.differences == ("written again: k",)
+    updates.add("k", message(3))
+    assert not verify.check_updates(expected, updates)[0].holds
+    assert not verify.check_updates(expected, verify.Updates())[0].holds
+
+
+def test_windows_of_the_file(csv_file: Path) -> None:
+    windows = flights.expected_windows(csv_file, None)
+    parsed = [json.loads(one) for one in windows.values()]
+    assert sum(one["flights"] for one in parsed) == FLIGHT_COUNT
+    with csv_file.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(one["cancelled"] for one in parsed) == sum(row["dep_time"] == "NA" for row in rows)
+    delays = [int(row["arr_delay"]) for row in rows if row["arr_delay"] != "NA"]
+    assert sum(one["arrived"] for one in parsed) == len(delays)
+    assert sum(one["arrival_delay_sum"] for one in parsed) == sum(delays)
+    assert max(one["arrival_delay_max"] or 0 for one in parsed) == max(delays)
+
+
+def test_versions_of_java() -> None:
+    assert needs.java_version('openjdk version "17.0.15" 2025-04-15') == 17
+    assert needs.java_version('java version "1.8.0_401"') == 8
+    assert needs.java_version('Picked up X\nopenjdk version "21" 2023-09-19') == 21
+    assert needs.java_version("gcj 4") is None
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_every_plan_kills_all_and_leaves_work_for_the_recovery(seed: int) -> None:
     plan = killer.plan(Random(seed))
@@ -160,7 +200,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
         capture_output=True,
         text=True,
         env=_environ(tmp_path),
-        timeout=90,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -169,8 +209,35 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
     assert done.stdout.count("killed the coordinator") == 1
     assert "0 open" not in done.stdout
     assert "FAILS" not in done.stdout
+    without = needs.missing()
+    if without is None:
+        assert done.stdout.count("killed the Spark driver") == 1
+        assert done.stdout.count("from Spark") == 1
+        assert "left out" not in done.stdout
+    else:
+        assert f"Spark is left out: {without}" in done.stdout
+        assert done.stdout.count("left out") == 2
     assert list(tmp_path.iterdir()) == []
     assert _mentions(str(tmp_path)) == []
+
+
+@pytest.mark.chaos
+def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Path) -> None:
+    environ = _environ(tmp_path) | {"PATH": str(tmp_path / "nothing")}
+    environ.pop("JAVA_HOME", None)
+    done = subprocess.run(
+        [*DEMO, "--flights", str(csv_file), "--limit", "1100"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Spark is left out: no " in done.stdout
+    (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
+    assert "left out" in row
+    assert "FAILS" not in done.stdout
 
 
 @pytest.mark.chaos

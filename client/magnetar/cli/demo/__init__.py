@@ -20,20 +20,31 @@ FLIGHTS_MIN = 1_100
 @click.option("--limit", type=click.IntRange(FLIGHTS_MIN), help="Only the first so many flights.")
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
 @click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
+@click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
-def demo(flights: Path, limit: int | None, workers: int, seed: int, keep_data: bool) -> None:
+def demo(
+    flights: Path, limit: int | None, workers: int, seed: int, no_spark: bool, keep_data: bool
+) -> None:
     """Process flights exactly once, while processes are killed.
 
     Workers turn flights into delays by route and cancellations by carrier, in transactions. Two
-    workers, the broker and the coordinator are killed meanwhile. Then every message is compared
-    with what the file says.
+    workers, the broker and the coordinator are killed meanwhile. Then Spark, whose driver is killed
+    too, sums up the same flights by route and day. Every message is compared with what the file
+    says.
     """
     import asyncio
 
     from magnetar.cli.demo.flights import NotFlights
     from magnetar.cli.demo.run import Options, run
 
-    options = Options(flights=flights, limit=limit, workers=workers, keep_data=keep_data, seed=seed)
+    options = Options(
+        flights=flights,
+        limit=limit,
+        workers=workers,
+        keep_data=keep_data,
+        seed=seed,
+        with_spark=not no_spark,
+    )
     try:
         every_check_holds = asyncio.run(run(options))
     except NotFlights as error:

@@ -7,9 +7,11 @@ column names, with none of the workers' code, so that a mistake in one shows aga
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -121,6 +123,41 @@ def expected(path: Path, limit: int | None) -> Expected:
                 route = f"{flight['origin']}-{flight['dest']}"
                 delays[f"{route} {identity} {flight['arr_delay']}".encode()] += 1
     return Expected(delays.total() + cancellations.total(), delays, cancellations)
+
+
+def expected_windows(path: Path, limit: int | None) -> dict[str, bytes]:
+    """What Spark should say of each route and day, by key; values as `canonical` makes them."""
+    days: dict[tuple[str, date], list[dict[str, str]]] = {}
+    with path.open(newline="") as file:
+        for flight in islice(csv.DictReader(file), limit):
+            day = date(int(flight["year"]), int(flight["month"]), int(flight["day"]))
+            days.setdefault((f"{flight['origin']}-{flight['dest']}", day), []).append(
+                {name: flight[name] for name in ("dep_time", "arr_delay")}
+            )
+    return {
+        f"{route} {day}T00:00:00": canonical(_window(route, day, flights))
+        for (route, day), flights in days.items()
+    }
+
+
+def canonical(window: object) -> bytes:
+    """One text for equal windows."""
+    return json.dumps(window, sort_keys=True).encode()
+
+
+def _window(route: str, day: date, flights: list[dict[str, str]]) -> dict[str, object]:
+    delays = [int(one["arr_delay"]) for one in flights if one["arr_delay"] != "NA"]
+    return {
+        "route": route,
+        "window_start": f"{day}T00:00:00",
+        "window_end": f"{day + timedelta(days=1)}T00:00:00",
+        "flights": len(flights),
+        "cancelled": sum(one["dep_time"] == "NA" for one in flights),
+        "arrived": len(delays),
+        "arrival_delay_sum": sum(delays),
+        "arrival_delay_mean": sum(delays) / len(delays) if delays else None,
+        "arrival_delay_max": max(delays, default=None),
+    }
 
 
 def _rows(lines: Iterable[bytes]) -> Iterator[tuple[list[str], bytes]]:

@@ -20,6 +20,8 @@ from magnetar.cli.demo.journal import Journal
 from magnetar.cli.demo.processes import Crew, Servers, send
 
 WORKER, BROKER, COORDINATOR = "worker", "broker", "coordinator"
+# By the part of the demo that starts it.
+DRIVER = "Spark driver"
 KILLS = (WORKER, WORKER, BROKER, COORDINATOR)
 # Of all messages, when the first kill comes; how far apart they are; and by how much that varies.
 SHARE_FIRST, SHARE_STEP, SHARE_JITTER = 0.08, 0.16, 0.08

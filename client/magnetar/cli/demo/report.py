@@ -21,11 +21,20 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from magnetar.cli.demo.killer import WORKER, Kill
+from magnetar.cli.demo.killer import DRIVER, WORKER, Kill
 from magnetar.cli.demo.verify import Check
 
 # Without a terminal: a line for each such part of a stage.
 SHARE_PER_LINE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTotals:
+    """The figures of Spark's part, both drivers together."""
+
+    window_count: int
+    batch_count: int
+    elapsed_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,7 @@ class Totals:
     Attributes:
         committed_count: transactions of the workers; the loader's are apart.
         expired_count: of the aborted, those that a killed worker had left open.
+        spark: None when it was left out.
     """
 
     flight_count: int
@@ -45,6 +55,7 @@ class Totals:
     expired_count: int
     output_count: int
     process_s: float
+    spark: SparkTotals | None
     elapsed_s: float
 
 
@@ -98,7 +109,7 @@ class Display:
 
     def kill(self, kill: Kill) -> None:
         """Tell of a kill and of the recovery from it."""
-        again = "its replacement" if kill.kind == WORKER else "the next transaction"
+        again = "its replacement" if kill.kind in (WORKER, DRIVER) else "the next transaction"
         self.say(
             f"[red]killed[/] the {kill.kind} (process {kill.pid}) with {kill.open_count} open "
             f"{'transaction' if kill.open_count == 1 else 'transactions'}; "
@@ -169,6 +180,13 @@ def _figures(totals: Totals, kills: Sequence[Kill]) -> Table:
         "Rate, with the kills",
         f"{messages_rate:,.0f} messages/s, {txn_rate:,.0f} transactions/s",
     )
+    if totals.spark is not None:
+        spark = totals.spark
+        table.add_row(
+            "Windows by Spark",
+            f"{spark.window_count:,} in {spark.batch_count:,} batches, {spark.elapsed_s:.1f} s, "
+            "with two starts",
+        )
     table.add_section()
     for kill in kills:
         table.add_row(
@@ -187,5 +205,7 @@ def _verdicts(checks: Sequence[Check]) -> Table:
     table.add_column("Verdict", no_wrap=True)
     for check in checks:
         verdict = "[green]holds[/]" if check.holds else "[bold red]FAILS[/]"
+        if check.is_left_out:
+            verdict = "[yellow]left out[/]"
         table.add_row(check.claim, check.found, verdict)
     return table

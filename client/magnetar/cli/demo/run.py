@@ -18,13 +18,21 @@ import click
 
 from magnetar import Client, MagnetarError, TransactionStatus, TxnID, connect
 from magnetar.cli.demo import verify
-from magnetar.cli.demo.flights import Expected, as_messages, expected, read_lines
+from magnetar.cli.demo.flights import (
+    Expected,
+    as_messages,
+    expected,
+    expected_windows,
+    read_lines,
+)
 from magnetar.cli.demo.journal import Journal
 from magnetar.cli.demo.killer import KILLS, Kill, Killer
 from magnetar.cli.demo.processes import Crew, Servers
-from magnetar.cli.demo.report import Display, Stage, Totals, print_report
+from magnetar.cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
+from magnetar.cli.demo.spark import WINDOWS, SparkPart
 from magnetar.cli.demo.verify import Check
 from magnetar.cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
+from magnetar.cli.pipeline.needs import missing
 
 PARTITIONS = 4
 TRANSACTIONS_MIN = 1_000
@@ -50,6 +58,7 @@ class Options:
     workers: int
     keep_data: bool
     seed: int
+    with_spark: bool
 
 
 async def run(options: Options) -> bool:
@@ -110,6 +119,7 @@ class _Demo:
         with display.stage("Comparing", count) as stage:
             direct = await asyncio.to_thread(expected, self._options.flights, self._options.limit)
             checks, output_count = await self._checks(direct, committed, stage)
+        spark_checks, spark_totals = await self._spark(count)
         entries = self._journal.entries
         killed = {kill.pid for kill in self._kills}
         aborted = outcomes.keys() - committed
@@ -124,9 +134,11 @@ class _Demo:
             ),
             output_count=output_count,
             process_s=process_s,
+            spark=spark_totals,
             elapsed_s=display.elapsed_s,
         )
         display.stop()
+        checks += spark_checks
         print_report(display.console, totals, self._kills, checks)
         return all(check.holds for check in checks)
 
@@ -235,6 +247,34 @@ class _Demo:
             ),
         ]
         return checks, delays.messages.total() + cancellations.messages.total()
+
+    async def _spark(self, count: int) -> tuple[list[Check], SparkTotals | None]:
+        """Spark's part, where there is Spark and nobody has left it out."""
+        claim = "Windows by route and day, from Spark"
+        if not self._options.with_spark:
+            return [verify.left_out(claim, "--no-spark")], None
+        without = await asyncio.to_thread(missing)
+        if without is not None:
+            self._display.say(f"[yellow]Spark is left out[/]: {without}")
+            return [verify.left_out(claim, without)], None
+        client = self._client
+        await client.create_topic(WINDOWS, partitions=PARTITIONS)
+        started_s = time.monotonic()
+        self._display.say("Spark sums up the same flights")
+        with self._display.stage("Spark, killed once", count) as stage:
+            part = SparkPart(client, self._directory, self._address, count, stage)
+            await part.run(self._on_kill)
+        elapsed_s = time.monotonic() - started_s
+        direct = await asyncio.to_thread(
+            expected_windows, self._options.flights, self._options.limit
+        )
+        partitions = (await client.describe_topic(WINDOWS)).partitions
+        update_count = sum(one.end_offset - one.first_offset for one in partitions)
+        with self._display.stage("Comparing windows", update_count) as stage:
+            updates = await verify.read_updates(client, WINDOWS, stage.advance)
+        return verify.check_updates(direct, updates), SparkTotals(
+            window_count=len(updates.last), batch_count=part.batch_count, elapsed_s=elapsed_s
+        )
 
     def _on_kill(self, kill: Kill) -> None:
         self._kills.append(kill)

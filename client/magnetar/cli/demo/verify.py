@@ -5,22 +5,29 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from magnetar import Client, TopicDescription, TxnID
+from magnetar.cli.demo.flights import canonical
 
 DIFFERENCES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that must hold; `differences` are the first that show it does not."""
+    """Something that must hold; `differences` are the first that show it does not.
+
+    Attributes:
+        is_left_out: nothing was looked at; `found` says why.
+    """
 
     claim: str
     found: str
     differences: tuple[str, ...] = ()
+    is_left_out: bool = False
 
     @property
     def holds(self) -> bool:
@@ -51,6 +58,61 @@ async def read_topic(client: Client, topic: str, on_read: Callable[[int], None])
                 found.txn_ids.add(columns.txn_id)
             on_read(len(columns))
     return found
+
+
+@dataclass(slots=True)
+class Updates:
+    """What a topic of updates says: the last message of each key counts.
+
+    Attributes:
+        stale: keys of messages that say no more than the one before: they were written again.
+    """
+
+    last: dict[str, bytes] = field(default_factory=dict)
+    stale: list[str] = field(default_factory=list)
+    message_count: int = 0
+    _flights: dict[str, int] = field(default_factory=dict)
+
+    def add(self, key: str, value: bytes) -> None:
+        """A message, in the order of its partition."""
+        window = json.loads(value)
+        if window["flights"] <= self._flights.get(key, 0):
+            self.stale.append(key)
+        self._flights[key] = window["flights"]
+        self.last[key] = canonical(window)
+        self.message_count += 1
+
+
+async def read_updates(client: Client, topic: str, on_read: Callable[[int], None]) -> Updates:
+    """Read every partition from its beginning to its end."""
+    updates = Updates()
+    for partition in (await client.describe_topic(topic)).partitions:
+        async for columns in client.read_columns(topic, partition.partition):
+            keys = columns.keys() or [b""] * len(columns)
+            for key, value in zip(keys, columns.values(), strict=True):
+                updates.add(key.decode(), value)
+            on_read(len(columns))
+    return updates
+
+
+def check_updates(expected: dict[str, bytes], updates: Updates) -> list[Check]:
+    """Each window says what it should, and no update was written twice."""
+    return [
+        compare(
+            "Windows by route and day, from Spark",
+            Counter(f"{key} ".encode() + value for key, value in expected.items()),
+            Counter(f"{key} ".encode() + value for key, value in updates.last.items()),
+        ),
+        Check(
+            "No batch of Spark's counts twice",
+            f"{updates.message_count:,} updates, {len(updates.stale):,} written again",
+            tuple(f"written again: {key}" for key in updates.stale[:DIFFERENCES_SHOWN]),
+        ),
+    ]
+
+
+def left_out(claim: str, why: str) -> Check:
+    return Check(claim, why, is_left_out=True)
 
 
 def compare(claim: str, expected: Counter[bytes], found: Counter[bytes]) -> Check:

@@ -1,0 +1,260 @@
+"""The last part of the demo: Spark sums up the same flights, and its driver is killed on the way.
+
+The driver is `magnetar pipeline transform` in a process of its own, as a user would start it. Java
+and gRPC's threads stay out of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from magnetar import Client, MagnetarError, TransactionStatus
+from magnetar.cli.demo.killer import ASK_S_MAX, DRIVER, RETRY_S, Kill
+from magnetar.cli.demo.processes import PROGRAM, STOP_S_MAX
+from magnetar.cli.demo.report import Stage
+from magnetar.cli.demo.worker import INPUT
+
+WINDOWS = "delays-by-route-and-day"
+BATCHES = 5
+# The file's months are in no order, so that no window may close before its end.
+LATE_BY = "366d"
+# Of the flights; when no transaction was found open until then, the driver is killed all the same.
+SHARE_LAST = 0.75
+STALL_S_MAX = 180.0
+JVM_S_MAX = 5.0
+# It runs for seconds: what the second compiler gains comes too late.
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class Driver:
+    """One run of the job: Python and its JVM, a process group of their own."""
+
+    def __init__(self, directory: Path, address: str, flight_count: int) -> None:
+        self._directory = directory
+        self._log = directory / "spark.log"
+        self._arguments = (
+            *("--broker", address, "pipeline", "transform", "--input", INPUT, "--output", WINDOWS),
+            *("--checkpoint", str(directory / "checkpoint"), "--late-by", LATE_BY),
+            *("--rows-per-batch", str(-(-flight_count // BATCHES))),
+            *("--available-now", "--json", "--supervised"),
+        )
+        self._process: Process | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        # What a killed JVM leaves behind goes with the demo's directory.
+        temporary = self._directory / "spark"
+        temporary.mkdir(exist_ok=True)
+        java_options = " ".join(
+            (os.environ.get("JAVA_TOOL_OPTIONS", ""), *JVM_OPTIONS, f"-Djava.io.tmpdir={temporary}")
+        )
+        environ = {
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **os.environ,
+            "SPARK_LOCAL_DIRS": str(temporary),
+            "TMPDIR": str(temporary),
+            "JAVA_TOOL_OPTIONS": java_options.strip(),
+        }
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *PROGRAM,
+                *self._arguments,
+                # Never written: its end tells the driver that the demo has gone.
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                env=environ,
+                # Ctrl-C is for the demo.
+                start_new_session=True,
+            )
+
+    async def follow(self, on_batch: Callable[[int, int], None]) -> None:
+        """Hear of batches, their number and rows, until it ends.
+
+        Raises:
+            click.ClickException: it stood still, or ended by an error; with the end of its log.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while True:
+            try:
+                async with asyncio.timeout(STALL_S_MAX):
+                    line = await self._process.stdout.readline()
+            except TimeoutError:
+                raise self._failed(f"told nothing for {STALL_S_MAX:.0f} s") from None
+            if not line.endswith(b"\n"):
+                break
+            told = json.loads(line).get("batch")
+            if told is not None:
+                on_batch(told["number"], told["rows"])
+        status = await self._process.wait()
+        if status not in (0, -signal.SIGKILL):
+            raise self._failed(f"ended with status {status}")
+
+    def send(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.returncode is not None
+
+    async def stop(self) -> None:
+        """Ask it to end, and see that nothing of it is left."""
+        if self._process is None:
+            return
+        try:
+            self.send(signal.SIGCONT)
+            if not self.has_ended:
+                self._process.terminate()
+            async with asyncio.timeout(STOP_S_MAX):
+                await self._process.wait()
+            if self._process.returncode == 0:
+                await self._until_group_gone()
+        except TimeoutError:
+            pass
+        finally:
+            self.send(signal.SIGKILL)
+            await self._process.wait()
+
+    async def _until_group_gone(self) -> None:
+        """The JVM ends a moment after its Python."""
+        for _ in range(int(JVM_S_MAX / RETRY_S)):
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    def _failed(self, what: str) -> click.ClickException:
+        text = self._log.read_text(errors="replace").strip()
+        return click.ClickException(f"the {DRIVER} {what}:\n{text[-2_000:]}")
+
+
+class SparkPart:
+    """Runs the job twice: until it is killed, and from there to the end."""
+
+    def __init__(
+        self, client: Client, directory: Path, address: str, flight_count: int, stage: Stage
+    ) -> None:
+        self._client = client
+        self._directory = directory
+        self._address = address
+        self._flight_count = flight_count
+        self._stage = stage
+        self._rows: dict[int, int] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._rows)
+
+    async def run(self, on_kill: Callable[[Kill], None]) -> None:
+        """Both runs; the kill is told when the second one has gone on.
+
+        Raises:
+            click.ClickException: a driver failed.
+        """
+        first = self._driver()
+        try:
+            await first.start()
+            following = asyncio.create_task(first.follow(self._on_batch))
+            try:
+                open_count = await self._until_open(first, following)
+                at_s = time.monotonic()
+                first.send(signal.SIGKILL)
+                await following
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+        finally:
+            await first.stop()
+
+        def on_recovery(recovery_s: float) -> None:
+            on_kill(
+                Kill(
+                    kind=DRIVER,
+                    pid=first.pid,
+                    at_s=at_s,
+                    open_count=open_count,
+                    recovery_s=recovery_s,
+                )
+            )
+
+        await self._go_on(at_s, on_recovery)
+
+    async def _until_open(self, driver: Driver, following: asyncio.Task[None]) -> int:
+        """Stop the driver where it stands with a batch's transaction open; how many are open.
+
+        Not before its first batch: it shall have something to go on from.
+        """
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((changed, following), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        while not following.done():
+            driver.send(signal.SIGSTOP)
+            open_count = await self._open_count()
+            if open_count or self._row_count >= SHARE_LAST * self._flight_count:
+                return open_count
+            driver.send(signal.SIGCONT)
+            await asyncio.sleep(RETRY_S)
+        await following
+        raise click.ClickException(f"the {DRIVER} ended before it could be killed")
+
+    async def _open_count(self) -> int:
+        """Nobody else works by now."""
+        try:
+            async with asyncio.timeout(ASK_S_MAX):
+                return len(await self._client.list_transactions([TransactionStatus.OPEN]))
+        except (MagnetarError, TimeoutError):
+            return 0
+
+    async def _go_on(self, since_s: float, on_recovery: Callable[[float], None]) -> None:
+        """Start it again, and let it end."""
+        second = self._driver()
+        has_gone_on = False
+
+        def on_batch(number: int, rows: int) -> None:
+            nonlocal has_gone_on
+            if not has_gone_on:
+                on_recovery(time.monotonic() - since_s)
+            has_gone_on = True
+            self._on_batch(number, rows)
+
+        try:
+            await second.start()
+            await second.follow(on_batch)
+        finally:
+            await second.stop()
+        if not has_gone_on:
+            # The last batch was done, and only not yet told of.
+            on_recovery(time.monotonic() - since_s)
+
+    def _driver(self) -> Driver:
+        return Driver(self._directory, self._address, self._flight_count)
+
+    @property
+    def _row_count(self) -> int:
+        return sum(self._rows.values())
+
+    def _on_batch(self, number: int, rows: int) -> None:
+        self._rows[number] = rows
+        self._stage.at(min(self._row_count, self._flight_count))
+        self._changed.set()
