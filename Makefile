@@ -39,7 +39,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		fi; \
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark-connect]'
 	@# Spark looks along the path for its formats, and an editable install is not on it.
 	@$(BIN)/python -c 'import sysconfig; open(sysconfig.get_path("purelib") + "/magnetar_pipeline.pth", "w").write("$(CURDIR)/pipeline\n")'
 	@touch $@

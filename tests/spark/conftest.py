@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+WITHOUT_PANDAS = Path(__file__).parent / "without_pandas"
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +31,24 @@ def java() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def python_of_spark() -> None:
-    """Spark's processes find this Python, the format by itself, and the tests' own modules."""
+    """Spark's processes find this Python, the format by itself, and the tests' own modules; neither
+    they nor we find pandas, which the extra for Spark does not bring.
+    """
+    sys.path.insert(0, str(WITHOUT_PANDAS))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    path = [str(ROOT / "pipeline"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(one for one in path if one)
+    path = [WITHOUT_PANDAS, ROOT / "pipeline", ROOT, os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(str(one) for one in path if one)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def environment_of_a_user(*, pandas: bool = False) -> dict[str, str]:
+    """Of a process that runs what a user wrote: nobody has told Spark which Python to take."""
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("PYSPARK_")}
+    if pandas:
+        path = environ["PYTHONPATH"].split(os.pathsep)
+        path.remove(str(WITHOUT_PANDAS))
+        environ["PYTHONPATH"] = os.pathsep.join(path)
+    return environ
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.spark.faults import FaultySource
 from tests.spark.sessions import session
 
+PATIENCE_S = 300.0
+
 
 def main() -> None:
     told = json.loads(sys.argv[1])
@@ -28,9 +30,10 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(PATIENCE_S)
     print("done", flush=True)
     spark.stop()
 
 
-main()
+if __name__ == "__main__":
+    main()

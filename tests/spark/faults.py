@@ -1,6 +1,6 @@
 """The source and sink with faults planted in them: format("magnetar-faulty").
 
-Options: fault (which), fault.batch (in which batch), fault.dir (files by which the test and the
+Options: fault (which), fault.batch (in which batch; -1: in each), fault.dir (files by which the
 fault meet: each fault happens once, unless it says otherwise).
 """
 
@@ -22,11 +22,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from magnetar.link_session import LinkSession
+from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
 from magnetar_spark.options import sink_options
 from magnetar_spark.sink import StreamWriter, TaskMessage
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+EVERY_BATCH = -1
 
 
 class Planted(Exception):
@@ -53,6 +55,9 @@ class Fault:
         self.kind = kind
         self.batch = batch
         self.directory = directory
+
+    def hits(self, batch: int) -> bool:
+        return self.batch in (batch, EVERY_BATCH)
 
     def path(self, name: str) -> Path:
         return Path(self.directory) / name
@@ -97,7 +102,7 @@ class FaultyWriter(StreamWriter):
         planted: Callable[..., TaskMessage] | None = getattr(
             self, f"_write_{self._fault.kind}", None
         )
-        if planted is None or batch != self._fault.batch:
+        if planted is None or not self._fault.hits(batch):
             return super().write(iterator)
         return planted(iterator, context)
 
@@ -187,11 +192,43 @@ class FaultyWriter(StreamWriter):
             _raise()
         return super().write(iterator)
 
+    def _write_speculated(
+        self, iterator: Iterator[pa.RecordBatch], context: TaskContext
+    ) -> TaskMessage:
+        """The first attempt at the first task stalls until its batch is committed without it."""
+        if context.partitionId() != 0:
+            return super().write(iterator)
+        batch = context.getLocalProperty(sink.BATCH_ID)
+        self._fault.note("attempts", f"{batch} {context.attemptNumber()}")
+        if context.attemptNumber() != 0:
+            # It may well be there before the other one has written anything.
+            self._fault.wait_for(f"stalled {batch}")
+            return super().write(iterator)
+
+        def stall() -> None:
+            self._fault.first(f"stalled {batch}")
+            self._fault.wait_for(f"committed {batch}")
+
+        # The JVM feeds nothing to an attempt that it has given up.
+        rows = list(iterator)
+        try:
+            super().write(_then(iter(rows), 1, stall))
+            self._fault.note("late", f"{batch} accepted")
+        except MagnetarError as error:
+            self._fault.note("late", f"{batch} refused")
+            # The send says InvalidTxnState, the end of an attempt with such a send CommitRefused.
+            self._fault.note("errors", type(error).__name__)
+        # One that begins as late has nothing to write.
+        again = super().write(iter(rows))
+        self._fault.note("late", f"{batch} wrote {'nothing' if again.txn_id is None else 'again'}")
+        self._fault.first(f"late {batch}")
+        return again
+
     # On the driver.
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         planted = getattr(self, f"_commit_{self._fault.kind}", None)
-        if planted is None or batchId != self._fault.batch:
+        if planted is None or not self._fault.hits(batchId):
             super().commit(messages, batchId)
         else:
             planted(messages, batchId)
@@ -222,6 +259,11 @@ class FaultyWriter(StreamWriter):
         super().commit(messages, batch)
         self._fault.first("committed")
         self._fault.wait_for("zombie ended")
+
+    def _commit_speculated(self, messages: Any, batch: int) -> None:
+        super().commit(messages, batch)
+        self._fault.first(f"committed {batch}")
+        self._fault.wait_for(f"late {batch}")
 
 
 class replies_lost:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ROOT, environment_of_a_user
 from tests.system.processes import Servers
 
 pytestmark = pytest.mark.chaos
@@ -21,6 +21,7 @@ def test_the_quick_start(java: None, servers: Servers, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program.replace("127.0.0.1:6650", servers.address)],
         cwd=tmp_path,
+        env=environment_of_a_user(),
         capture_output=True,
         text=True,
         timeout=200,

@@ -1,0 +1,258 @@
+# %% [markdown]
+# # Magnetar on Spark, cell by cell
+#
+# Orders of a tea house go into a topic, Spark reads them with SQL, a streaming query makes bills of
+# them, fails on the way, and goes on: each order gets one bill.
+#
+#     pip install 'magnetar[server,spark]'        # and Java 17 or later
+#     magnetar standalone --data-dir ./data
+#     python examples/spark_notebook.py           # or cell by cell, in an editor that knows `# %%`
+#
+# `MAGNETAR_BROKER` names another broker than the one on this machine. Each run has topics of its
+# own, and can be repeated.
+
+# %%
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.streaming import StreamingQuery
+
+from magnetar import MagnetarError, blocking
+from magnetar_spark import MagnetarDataSource
+
+BROKER = os.environ.get("MAGNETAR_BROKER", "127.0.0.1:6650")
+RUN = int(time.time())
+ORDERS, BILLS, CUPS = f"orders-{RUN}", f"bills-{RUN}", f"cups-{RUN}"
+CHECKPOINTS = Path(tempfile.mkdtemp(prefix="magnetar-notebook-"))
+
+# %% [markdown]
+# ## A session
+#
+# Make it before the first client: it forks, and a client's threads do not survive that.
+
+# %%
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python that has the package
+spark = (
+    SparkSession.builder.master("local[2]")
+    .appName("tea house")
+    .config("spark.sql.shuffle.partitions", "2")
+    .config("spark.ui.enabled", "false")
+    .config("spark.ui.showConsoleProgress", "false")
+    .getOrCreate()
+)
+# One failure below is planned, and Spark would print all that it knows about it.
+spark.sparkContext.setLogLevel("OFF")
+# Spark finds the format by itself, except in an editable install.
+spark.dataSource.register(MagnetarDataSource)
+
+# %% [markdown]
+# ## Orders, in transactions
+#
+# Each day's orders are one transaction: all of them count, or none. The fourth day is aborted, as
+# by any exception within `with`.
+
+# %%
+DAYS, ORDERS_A_DAY = 3, 40
+TEAS = ["black", "green", "mint"]
+
+
+def tea(number: int) -> str:
+    """The last orders are of a tea that is new."""
+    return "chai" if number >= DAYS * ORDERS_A_DAY - 5 else TEAS[number % 3]
+
+
+try:
+    client = blocking.connect(BROKER)
+except MagnetarError as error:
+    sys.exit(f"{error}: start a broker with `magnetar standalone`, or name one: MAGNETAR_BROKER")
+
+for topic in (ORDERS, BILLS, CUPS):
+    client.create_topic(topic, partitions=2)
+
+producer = client.create_producer(ORDERS)
+
+
+def sell(day: int) -> None:
+    with client.transaction() as txn:
+        for number in range(day * ORDERS_A_DAY, (day + 1) * ORDERS_A_DAY):
+            order = {"number": number, "tea": tea(number), "cups": 1 + number % 2}
+            customer = f"table {number % 7}"
+            producer.enqueue(json.dumps(order).encode(), customer.encode(), txn=txn)
+        if day == DAYS:
+            raise RuntimeError("the till broke")
+
+
+for day in range(DAYS):
+    sell(day)
+try:
+    sell(DAYS)
+except RuntimeError as error:
+    print(f"day {DAYS} does not count: {error}")
+
+# %% [markdown]
+# ## A batch read, with SQL
+#
+# A DataFrame of a topic has all that was committed when Spark first planned it. What was aborted is
+# not there; `txn_id` tells which messages came together.
+
+# %%
+SERVERS = {"magnetar.bootstrap.servers": BROKER}
+ORDER = "number INT, tea STRING, cups INT"
+
+
+def topic_now(topic: str) -> DataFrame:
+    return spark.read.format("magnetar").options(**SERVERS).option("subscribe", topic).load()
+
+
+topic_now(ORDERS).createOrReplaceTempView("messages")
+spark.sql(f"""
+    CREATE OR REPLACE TEMPORARY VIEW orders AS
+    SELECT txn_id, cast(key AS string) AS customer, o.*
+    FROM (SELECT *, from_json(cast(value AS string), '{ORDER}') AS o FROM messages)
+""")
+spark.sql("""
+    SELECT tea, count(*) AS orders, sum(cups) AS cups, count(DISTINCT txn_id) AS transactions
+    FROM orders GROUP BY tea ORDER BY tea
+""").show()
+
+# %% [markdown]
+# ## From topic to topic, through a failure
+#
+# The query joins each order with its price, in batches of about 40. Nobody told it the price of
+# chai: it fails in the batch that has the first one.
+
+
+# %%
+def orders_as_they_come() -> DataFrame:
+    return (
+        spark.readStream.format("magnetar")
+        .options(**SERVERS)
+        .option("subscribe", ORDERS)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 40)
+        .load()
+    )
+
+
+def bill_all(prices: dict[str, int]) -> StreamingQuery:
+    """A query that makes a bill of each order that there is, and ends."""
+    price_list = spark.createDataFrame(list(prices.items()), "tea STRING, cents INT")
+    orders = orders_as_they_come().selectExpr(
+        "key", f"from_json(cast(value AS string), '{ORDER}') AS o"
+    )
+    bills = (
+        orders.select("key", "o.*")
+        .join(price_list, "tea", "left")
+        .selectExpr(
+            "key",
+            """to_json(struct(
+                number,
+                cups * coalesce(cents, raise_error(concat('no price for ', tea))) AS cents
+            )) AS value""",
+        )
+    )
+    return (
+        bills.writeStream.format("magnetar")
+        .options(**SERVERS)
+        .option("topic", BILLS)
+        .option("checkpointLocation", str(CHECKPOINTS / "bills"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def show_bills(when: str) -> None:
+    bills = topic_now(BILLS).selectExpr("from_json(cast(value AS string), 'number INT') AS b")
+    all_of_them, different = bills.selectExpr("count(*)", "count(DISTINCT b.number)").first()
+    print(f"{when}: {all_of_them} bills of {different} orders")
+
+
+prices = {"black": 300, "green": 350, "mint": 320}
+query = bill_all(prices)
+try:
+    query.awaitTermination()
+except StreamingQueryException as error:
+    reason = re.search(r"no price for \w+", str(error))
+    done = query.lastProgress.batchId
+    print(f"the query failed after batch {done}: {reason[0] if reason else error}")
+show_bills("after the failure")
+
+# %% [markdown]
+# Of the batch that failed nothing is to be seen, though some of its tasks may have written: a batch
+# is one transaction. With the price known, the same checkpoint goes on where it was.
+
+# %%
+prices["chai"] = 400
+bill_all(prices).awaitTermination()
+show_bills("after the restart")
+
+# %% [markdown]
+# ## foreachBatch
+#
+# What a function writes counts once when it is named: `txnAppId` says which work, `txnVersion`
+# which piece of it. Spark repeats a batch after a crash; here we repeat one ourselves.
+
+
+# %%
+def write_cups(frame: DataFrame, batch_id: int) -> None:
+    (
+        frame.selectExpr(f"from_json(cast(value AS string), '{ORDER}') AS o")
+        .groupBy("o.tea")
+        .agg(functions.sum("o.cups").alias("cups"))
+        .selectExpr("tea AS key", "cast(cups AS string) AS value")
+        .write.format("magnetar")
+        .options(**SERVERS)
+        .option("topic", CUPS)
+        .option("txnAppId", CUPS)
+        .option("txnVersion", batch_id)
+        .mode("append")
+        .save()
+    )
+
+
+def show_cups(when: str) -> None:
+    cups = topic_now(CUPS).selectExpr("cast(cast(value AS string) AS int) AS cups")
+    rows, total = cups.selectExpr("count(*)", "sum(cups)").first()
+    print(f"{when}: {total} cups in {rows} messages")
+
+
+counting = (
+    orders_as_they_come()
+    .writeStream.foreachBatch(write_cups)
+    .option("checkpointLocation", str(CHECKPOINTS / "cups"))
+    .trigger(availableNow=True)
+    .start()
+)
+counting.awaitTermination()
+show_cups("counted")
+
+last_batch = counting.lastProgress.batchId
+write_cups(topic_now(ORDERS), last_batch)
+show_cups(f"batch {last_batch} written again")
+
+# %% [markdown]
+# ## How far behind
+#
+# A query's progress tells how many offsets it lags behind the ends of its partitions.
+
+# %%
+for progress in counting.recentProgress:
+    ends = json.loads(progress.sources[0].latestOffset)
+    behind = ends["@magnetar"]["maxOffsetsBehindLatest"]
+    print(f"batch {progress.batchId}: {progress.numInputRows} orders, {behind} offsets behind")
+
+# %% [markdown]
+# ## The end
+#
+# The topics stay: `magnetar consume bills-... --until-end`.
+
+# %%
+client.close()
+spark.stop()
