@@ -179,7 +179,7 @@ class _Rows:
         if keys is not None and keys.null_count == len(keys):
             keys = None
         headers = batch.column("headers") if include_headers and "headers" in names else None
-        if headers is not None and headers.null_count == len(headers):
+        if headers is not None and not len(headers.flatten()):
             headers = None
         self.values = _binary(values)
         # An empty key counts as none.

@@ -117,20 +117,21 @@ def _fill(client: blocking.Client, topic: str, count: int) -> None:
     producer.close()
 
 
-class Peaks:
-    """The most that processes have resident: the driver's JVM, its Python workers, the servers.
+class Use:
+    """Of the driver, its JVM, its Python workers and the servers: memory at its peak, and time.
 
     Workers are forked: of a page that several have, each counts its share.
     """
 
     def __init__(self, driver: int, servers: Servers) -> None:
         self.bytes: Counter[str] = Counter()
+        self._cpu_s: dict[tuple[str, int], float] = {}
         self._driver = psutil.Process(driver)
         self._servers = servers
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> Peaks:
+    def __enter__(self) -> Use:
         self._thread.start()
         return self
 
@@ -138,20 +139,34 @@ class Peaks:
         self._ended.set()
         self._thread.join()
 
+    def cpu_s(self) -> dict[str, float]:
+        """Processor time, in seconds, of all processes that there were."""
+        found: dict[str, float] = {}
+        for (kind, _), seconds in self._cpu_s.items():
+            found[kind] = found.get(kind, 0.0) + seconds
+        return {kind: round(seconds, 1) for kind, seconds in found.items()}
+
     def _watch(self) -> None:
-        while not self._ended.wait(0.2):
+        while not self._ended.wait(0.5):
             now: Counter[str] = Counter()
             try:
                 now["driver"] += self._driver.memory_info().rss
+                self._note("driver", self._driver)
                 for one in self._driver.children(recursive=True):
                     if one.name() == "java":
                         now["jvm"] += one.memory_info().rss
+                        self._note("jvm", one)
                     else:
                         now["workers"] += one.memory_full_info().pss
+                        self._note("workers", one)
             except psutil.NoSuchProcess:
                 continue
             now["servers"] = self._servers.peak_memory_bytes()
             self.bytes |= now
+
+    def _note(self, kind: str, process: psutil.Process) -> None:
+        times = process.cpu_times()
+        self._cpu_s[kind, process.pid] = times.user + times.system
 
 
 def test_ten_million_messages_in_bounded_memory(
@@ -173,11 +188,12 @@ def test_ten_million_messages_in_bounded_memory(
         }
         for job, arguments in runs.items():
             began = time.monotonic()
-            report, peaks[job, count] = _run(job, arguments, servers)
+            report, use = _run(job, arguments, servers)
+            peaks[job, count] = use.bytes
             seconds = time.monotonic() - began
             assert (report.get("new_messages") or report["messages"]) == count
             told = {name: f"{peak >> 20} MiB" for name, peak in peaks[job, count].items()}
-            text = f"{job} of {count:,}: {seconds:.1f} s, {told}"
+            text = f"{job} of {count:,}: {seconds:.1f} s, processor s {use.cpu_s()}, {told}"
             if job == "offload":
                 text += f", {report['new_bytes'] / 1e6:.1f} MB in {report['new_files']} files"
             with capsys.disabled():
@@ -193,7 +209,7 @@ def test_ten_million_messages_in_bounded_memory(
             assert many <= GROWTH_MAX * few, (job, kind, few, many)
 
 
-def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict, Counter[str]]:
+def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict, Use]:
     """As a program of its own, with a small heap."""
     process = subprocess.Popen(
         [
@@ -206,11 +222,11 @@ def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict, 
         text=True,
         cwd=ROOT,
     )
-    with Peaks(process.pid, servers) as peaks:
+    with Use(process.pid, servers) as use:
         out, errors = process.communicate(timeout=3_600)
     assert process.returncode == 0, (out, errors[-2000:])
     assert re.search(r"of [\d,]+ offsets \(100 %\)", errors)
-    return json.loads(out), peaks.bytes
+    return json.loads(out), use
 
 
 def _check(servers: Servers, topic: str, directory: Path, count: int) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from magnetar import blocking
@@ -32,7 +33,7 @@ from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.options import SERVERS
 from magnetar_spark.planning import new_count
-from magnetar_spark.schema import source_schema
+from magnetar_spark.schema import HEADERS_TYPE, source_schema
 from magnetar_spark.sink import new_run_token
 
 MESSAGES_PER_TRANSACTION = 1_000_000
@@ -46,7 +47,7 @@ SETTINGS = {
     "spark.sql.files.ignoreCorruptFiles": "false",
 }
 # Not the time of storing: without an event time, the sink would take it for one.
-_COLUMNS = ("key", "value", "partition", "event_time", "headers")
+_COLUMNS = ("key", "value", "partition", "event_time")
 _SCHEMA = StructType([one for one in source_schema(include_headers=True) if one.name != "topic"])
 
 
@@ -317,12 +318,14 @@ class _Restoring:
     def _write(self, number: int, batch: _Batch) -> None:
         """Commit a batch, unless it is committed."""
         count = len(self._manifest.partitions)
+        # For each null list, Spark's way to Arrow looks at all rows of the batch before it.
+        headers = F.coalesce("headers", F.array().cast(HEADERS_TYPE)).alias("headers")
         # One task for all of a partition, which keeps its order.
         rows = (
             self._rows(batch.begin, batch.end)
             .repartitionById(count, "partition")
             .sortWithinPartitions("partition", "offset")
-            .select(*_COLUMNS)
+            .select(*_COLUMNS, headers)
         )
         try:
             rows.write.format("magnetar").options(
