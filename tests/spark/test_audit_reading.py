@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -29,6 +30,10 @@ def test_a_message_in_parts_is_whole_wherever_tasks_are_cut(client: blocking.Cli
     producer = client.create_producer("t", whole_bytes_max=1 << 20)
     for value in (b"small", LARGE, b"small", LARGE):
         producer.send(value)
+    # The parts are a transaction: it is decided when send() returns, and carried out soon.
+    deadline = time.monotonic() + 30
+    while len(list(client.read("t"))) < 4:
+        assert time.monotonic() < deadline
     end = client.list_offsets("t").partitions[0].end_offset
     assert end > 6
     for cut in range(1, end):
