@@ -57,7 +57,7 @@ def test_a_sidecar_is_listed_page_by_page(
     for txn in transactions:
         producer.send(b"m", partition=1, txn=txn)
     for txn in transactions[:3]:
-        txn.commit()
+        txn.commit(wait_finished=True)
     rows = list(list_sidecar(client, Range("t", topic_id, 1, 0, 0)))
     assert [row.txn_id for row in rows] == [str(txn.txn_id) for txn in transactions]
     assert [row.kind for row in rows] == [STORED] * 3 + [OPEN] * 2
