@@ -558,7 +558,8 @@ def test_on_another_file_system(world: World) -> None:
     """Through Hadoop's own interface, as on HDFS."""
     topic, directory = world.new(filled=False)
     world.client.create_topic(topic, partitions=2)
-    world.client.create_producer(topic).send_many([b"%d" % number for number in range(50)])
+    values = [b"%d" % number for number in range(50)]
+    world.client.create_producer(topic).send_many(values, partition=0)
     directory.mkdir()
     context = world.spark.sparkContext
     context._jsc.hadoopConfiguration().set(  # type: ignore[attr-defined]
