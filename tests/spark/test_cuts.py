@@ -67,6 +67,13 @@ def test_what_is_larger_than_a_batch_is_split_and_counted(spark: SparkSession) -
     cutter.close()
 
 
+def test_a_small_batch_is_better_than_a_split_transaction(spark: SparkSession) -> None:
+    cutter = cutter_of(spark, log("." + 300 * "a" + "."))
+    assert cutter.batch({0: 0}, {0: 302}, 300).end == {0: 1}
+    assert cutter.batch({0: 1}, {0: 302}, 300).end == {0: 301}
+    cutter.close()
+
+
 def test_what_is_not_whole_at_the_end_is_left_out(spark: SparkSession) -> None:
     cutter = cutter_of(spark, log("..aab..", "..bcc.."))
     begin, end = {0: 0, 1: 0}, {0: 7, 1: 7}

@@ -14,13 +14,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from magnetar_spark.jobs.manifest import places_of
-from magnetar_spark.planning import limited, new_count
+from magnetar_spark.planning import limited
 
 # A chain of transactions that takes longer to follow counts as one without an end.
 ROUNDS_MAX = 100
-# A cut that leaves less than this part of what was asked for splits transactions instead, or a
-# restore would take one small step after the other.
-PART_MIN = 100
 
 Cut = dict[int, int]
 
@@ -94,8 +91,9 @@ class Cutter:
         if wanted == end:
             return Batch(end, 0)
         found, is_settled = self._whole(begin, wanted)
-        if is_settled and _count(begin, found) * PART_MIN >= _count(begin, wanted):
+        if is_settled and found != begin:
             return Batch(found, 0)
+        # A transaction, or a chain of them, that does not fit.
         return Batch(wanted, self._crossing(begin, wanted).count())
 
     def _whole(self, begin: Cut, cut: Cut) -> tuple[Cut, bool]:
@@ -149,10 +147,6 @@ def _at(cut: Cut, row: Column) -> Column:
 
 def _offsets(cut: Cut) -> Column:
     return F.array(*[F.lit(cut[number]).cast("bigint") for number in range(len(cut))])
-
-
-def _count(begin: Cut, end: Cut) -> int:
-    return new_count(places_of(begin), places_of(end))
 
 
 def _lowered(cut: Cut, transactions: DataFrame) -> Cut:
