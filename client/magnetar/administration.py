@@ -528,6 +528,7 @@ class Administration(GroupAdministration):
             reply.committed_sequence if reply.has_committed else None,
             reply.open.sequence if reply.HasField("open") else None,
             TxnID.from_wire(reply.open_txn_id) if reply.HasField("open") else None,
+            reply.committed_fingerprint or None,
         )
 
     async def remove_name(self, name: str) -> None:

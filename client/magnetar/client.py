@@ -133,7 +133,13 @@ class Client(Consuming):
         return txn
 
     async def begin_named_transaction(
-        self, name: str, sequence: int, run_token: str, *, timeout_s: float = 60.0
+        self,
+        name: str,
+        sequence: int,
+        run_token: str,
+        *,
+        timeout_s: float = 60.0,
+        fingerprint: str = "",
     ) -> Transaction:
         """Join or open the transaction of a piece of work that is to count once.
 
@@ -146,9 +152,15 @@ class Client(Consuming):
         Args:
             sequence: rises with each piece of work, as a batch's id or a checkpoint's.
             run_token: of this attempt at it.
+            fingerprint: a text that is the same for the same content and for no other, as a digest
+                of what the work consumes: it tells a repeat from other work under the same number.
+                Whoever learns it later gives it to commit() or commit_parts().
         Raises:
-            SequenceCommitted: it has been done. No effect; skip it.
+            SequenceCommitted: it has been done. No effect; skip it. It has the fingerprint that was
+                kept, for whoever did not give one.
+            SequenceDiffers: another content has been committed. No effect; do not skip it.
             SequenceTooOld: so has a later one. No effect.
+            InvalidArgument: no name, token or fingerprint. No effect.
         """
         self._require_open()
         coordinator = await self._cluster.coordinator_for(name)
@@ -159,7 +171,9 @@ class Client(Consuming):
                 coordinator,
                 int(timeout_s * 1000),
                 None,
-                transaction_pb2.NamedSequence(name=name, sequence=sequence, run_token=run_token),
+                transaction_pb2.NamedSequence(
+                    name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
+                ),
             ),
             self._forget_transaction,
         )
@@ -168,13 +182,18 @@ class Client(Consuming):
         return txn
 
     async def commit_parts(
-        self, parts: Sequence[TransactionPart], *, wait_finished: bool = False
+        self,
+        parts: Sequence[TransactionPart],
+        *,
+        wait_finished: bool = False,
+        fingerprint: str = "",
     ) -> TransactionStatus:
         """Commit what these clients have done in a transaction, and discard what others did.
 
         Args:
             parts: what Transaction.leave() gave each of them.
             wait_finished: return only when every participant has carried it out.
+            fingerprint: of a named sequence's content: see begin_named_transaction().
         Raises:
             InvalidArgument: no parts, or of several transactions. No effect.
             InvalidTxnState: it was aborted.
@@ -182,6 +201,7 @@ class Client(Consuming):
         """
         command = commit_parts(parts)
         command.wait_finished = wait_finished
+        command.fingerprint = fingerprint
         coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
         reply = await coordinator.request(
             command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished

@@ -388,12 +388,17 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class NameDescription:
-    """A name of sequences: the last committed one, and what is open."""
+    """A name of sequences: the last committed one, and what is open.
+
+    Attributes:
+        committed_fingerprint: of the content that was committed; None: none was kept.
+    """
 
     name: str
     committed_sequence: int | None
     open_sequence: int | None
     open_txn_id: TxnID | None
+    committed_fingerprint: str | None = None
 
 
 def _partition(wire: topic_pb2.PartitionDescription) -> PartitionDescription:

@@ -258,7 +258,7 @@ class Transaction:
             # Nothing was asked yet: an abort is possible as well as a commit.
             self._phase = _Phase.PREPARED
 
-    async def commit(self, *, wait_finished: bool = False) -> None:
+    async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Make everything in the transaction count, or nothing.
 
         Asking again is harmless, and is how to learn the outcome after OutcomeUnknown.
@@ -266,6 +266,7 @@ class Transaction:
         Args:
             wait_finished: return only when every participant has carried it out, and not already
                 when the decision is durable. Readers may see it a moment later otherwise.
+            fingerprint: of a named sequence's content: see Client.begin_named_transaction().
         Raises:
             CommitRefused: a send or an ack had failed; it was aborted.
             InvalidTxnState: it was aborted, by its timeout, by an administrator, or by abort().
@@ -287,7 +288,7 @@ class Transaction:
                 await self._prepare_commit()
             if self._phase is _Phase.PREPARED:
                 self._phase = _Phase.COMMIT_ASKED
-            await self._ask_commit(wait_finished)
+            await self._ask_commit(wait_finished, fingerprint)
 
     async def leave(self) -> TransactionPart:
         """Flush, and say what this client has done, for somebody else to commit.
@@ -455,10 +456,11 @@ class Transaction:
             raise CommitRefused(f"{self._name} was aborted: {error}") from error
         self._settle(TransactionStatus.COMMITTED)
 
-    async def _ask_commit(self, wait_finished: bool) -> None:
+    async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
         assert self._commit_command is not None
         command = self._commit_command
         command.wait_finished = wait_finished
+        command.fingerprint = fingerprint
         try:
             reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
                 command,

@@ -265,7 +265,7 @@ class Coordinator:
                 self._metadata.append(record, 0 if before is None else before.record_count)
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
-                    self._on_fixed(record.txn_id, ACTION_OF[record.new])
+                    self._on_fixed(record.txn_id, ACTION_OF[record.new], record.fingerprint)
                 elif type(record) is TxnEnded:
                     self.identities.completed(record.txn_id)
         except Exception as error:
@@ -282,10 +282,10 @@ class Coordinator:
         if self._finished:
             self._conclude()
 
-    def _on_fixed(self, txn_id: TxnID, action: TxnAction) -> None:
+    def _on_fixed(self, txn_id: TxnID, action: TxnAction, fingerprint: str) -> None:
         self.session_quota.fixed(txn_id)
         self.identities.fixed(txn_id, action, run_time_ms=self.run_time_ms())
-        self.names.fixed(txn_id, action)
+        self.names.fixed(txn_id, action, fingerprint)
 
     def _new_producer_id(self) -> int:
         """Unique in the cluster, and never given out again."""

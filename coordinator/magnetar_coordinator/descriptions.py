@@ -5,7 +5,7 @@ from __future__ import annotations
 from magnetar_coordinator.names import NamedSequence
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded
 from magnetar_coordinator.transaction import Participant, Transaction
-from magnetar_coordinator.wire import put_identity
+from magnetar_coordinator.wire import put_identity, put_named_sequence
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -25,8 +25,7 @@ def describe(
     if transaction.owner is not None:
         put_identity(description.identity, *transaction.owner)
     if named is not None:
-        wire = description.named_sequence
-        wire.name, wire.sequence, wire.run_token = named
+        put_named_sequence(description.named_sequence, named)
     for participant in transaction.participants:
         if isinstance(participant, PartitionName):
             description.partitions.append(participant.to_wire())

@@ -25,6 +25,7 @@ from magnetar_core.errors import (
 from magnetar_core.ids import TxnID
 
 TRANSACTIONAL_ID_CHARACTERS_MAX = 255
+FINGERPRINT_CHARACTERS_MAX = 255
 
 
 class Identities:
@@ -199,6 +200,7 @@ class Names:
                     f"{text!r} is no name and no run token: 1 to"
                     f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
                 )
+        check_fingerprint(asked.fingerprint)
         limit = self._config.names_max
         if asked.name not in self._by_name and len(self._by_name) >= limit:
             raise QuotaExceeded(
@@ -208,11 +210,16 @@ class Names:
     def begun(self, name: Name, asked: NamedSequence, txn_id: TxnID) -> None:
         self._set(name_rules.begun(name, asked, txn_id))
 
-    def fixed(self, txn_id: TxnID, action: TxnAction) -> None:
+    def joined(self, name: Name, asked: NamedSequence) -> None:
+        changed = name_rules.joined(name, asked)
+        if changed is not name:
+            self._set(changed)
+
+    def fixed(self, txn_id: TxnID, action: TxnAction, fingerprint: str) -> None:
         """The outcome of a transaction is fixed, in whatever name it was."""
         found = self._of_txn.pop(txn_id, None)
         if found is not None:
-            self._set(name_rules.fixed(self._by_name[found], action))
+            self._set(name_rules.fixed(self._by_name[found], action, fingerprint))
 
     def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
         found = self._of_txn.get(txn_id)
@@ -231,6 +238,15 @@ class Names:
     def _set(self, name: Name) -> None:
         self.restore(name)
         self._put(name)
+
+
+def check_fingerprint(text: str) -> None:
+    """Raises: InvalidArgument, for what is no fingerprint; an empty one says that none is known."""
+    if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
+        raise InvalidArgument(
+            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"
+            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of what is longer"
+        )
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:

@@ -17,7 +17,7 @@ from magnetar_coordinator.names import NamedSequence
 from magnetar_coordinator.records import WIRE_STATE
 from magnetar_coordinator.shard import End
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction, TxnStatus
-from magnetar_coordinator.wire import put_txn_id
+from magnetar_coordinator.wire import put_named_sequence, put_txn_id
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import (
     ConcurrentTransactions,
@@ -148,7 +148,7 @@ class IdentityCommands:
     ) -> None:
         coordinator = self._coordinator
         wire = request.named_sequence
-        asked = NamedSequence(wire.name, wire.sequence, wire.run_token)
+        asked = NamedSequence(wire.name, wire.sequence, wire.run_token, wire.fingerprint)
         coordinator.names.check_new(asked)
         name = coordinator.names.get(asked.name)
         verdict = name_rules.judge(name, asked)
@@ -156,6 +156,7 @@ class IdentityCommands:
             assert name.open_txn_id is not None
             transaction = coordinator.shard.live[name.open_txn_id]
             self._add(transaction, participants)
+            coordinator.names.joined(name, asked)
             self._answer_opened(transaction, reply)
             return
         if verdict is name_rules.Verdict.ABORT_AND_BEGIN:
@@ -297,8 +298,9 @@ class IdentityCommands:
         body = pb.CommandDescribeNameResponse()
         if name.committed is not None:
             body.has_committed, body.committed_sequence = True, name.committed
+            body.committed_fingerprint = name.fingerprint
         if name.open is not None and name.open_txn_id is not None:
-            body.open.name, body.open.sequence, body.open.run_token = name.open
+            put_named_sequence(body.open, name.open)
             put_txn_id(body.open_txn_id, name.open_txn_id)
         self._coordinator.answer(reply, body)
 

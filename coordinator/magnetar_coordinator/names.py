@@ -2,7 +2,8 @@
 
 A name remembers the last sequence that was committed, and at most one open transaction: that of a
 sequence, asked for with a run token. All who bring the same token share it; another token is
-another run of the same work, and aborts what the earlier one left. Pure.
+another run of the same work, and aborts what the earlier one left. A fingerprint tells other work
+that comes under the same number from a repeat. Pure.
 Source: docs/design/two_phase_commit.md, Named sequences.
 """
 
@@ -13,16 +14,20 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from magnetar_coordinator.transaction import TxnAction
-from magnetar_core.errors import SequenceCommitted, SequenceTooOld
+from magnetar_core.errors import SequenceCommitted, SequenceDiffers, SequenceTooOld
 from magnetar_core.ids import TxnID
 
 
 class NamedSequence(NamedTuple):
-    """A run of a piece of work."""
+    """A run of a piece of work; without a fingerprint its content is not known (yet)."""
 
     name: str
     sequence: int
     run_token: str
+    fingerprint: str = ""
+
+    def is_same_run(self, other: NamedSequence) -> bool:
+        return self[:3] == other[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,14 @@ class Name:
     Attributes:
         committed: the last committed sequence; None: none was.
         open: what is open in this name, and in which transaction.
+        fingerprint: of the content of the last committed sequence; empty: none was given.
     """
 
     name: str
     committed: int | None = None
     open: NamedSequence | None = None
     open_txn_id: TxnID | None = None
+    fingerprint: str = ""
 
 
 class Verdict(IntEnum):
@@ -53,12 +60,18 @@ def judge(name: Name, asked: NamedSequence) -> Verdict:
 
     Raises:
         SequenceCommitted: it is committed, or being committed.
+        SequenceDiffers: so is another content under this number; or the run has begun with another.
         SequenceTooOld: a later one is.
     """
     if name.committed is not None:
         if asked.sequence == name.committed:
+            if asked.fingerprint and name.fingerprint:
+                _require_same(asked, name.fingerprint, "is committed")
+            known = {"fingerprint": name.fingerprint} if name.fingerprint else {}
             raise SequenceCommitted(
-                f"sequence {asked.sequence} of {name.name!r} is committed", sequence=asked.sequence
+                f"sequence {asked.sequence} of {name.name!r} is committed",
+                sequence=asked.sequence,
+                **known,
             )
         if asked.sequence < name.committed:
             raise SequenceTooOld(
@@ -68,7 +81,29 @@ def judge(name: Name, asked: NamedSequence) -> Verdict:
             )
     if name.open is None:
         return Verdict.BEGIN
-    return Verdict.JOIN if name.open == asked else Verdict.ABORT_AND_BEGIN
+    if not name.open.is_same_run(asked):
+        return Verdict.ABORT_AND_BEGIN
+    if asked.fingerprint and name.open.fingerprint:
+        _require_same(asked, name.open.fingerprint, "is open in this run")
+    return Verdict.JOIN
+
+
+def _require_same(asked: NamedSequence, fingerprint: str, state: str) -> None:
+    if asked.fingerprint != fingerprint:
+        raise SequenceDiffers(
+            f"sequence {asked.sequence} of {asked.name!r} {state} with another content:"
+            f" {fingerprint!r}, and this is {asked.fingerprint!r}",
+            sequence=asked.sequence,
+            fingerprint=fingerprint,
+        )
+
+
+def joined(name: Name, asked: NamedSequence) -> Name:
+    """One more takes part in the open run: what it consists of may be known by now."""
+    assert name.open is not None
+    if not asked.fingerprint or name.open.fingerprint:
+        return name
+    return replace(name, open=asked)
 
 
 def begun(name: Name, asked: NamedSequence, txn_id: TxnID) -> Name:
@@ -76,8 +111,13 @@ def begun(name: Name, asked: NamedSequence, txn_id: TxnID) -> Name:
     return replace(name, open=asked, open_txn_id=txn_id)
 
 
-def fixed(name: Name, action: TxnAction) -> Name:
-    """The outcome of its open transaction is fixed."""
+def fixed(name: Name, action: TxnAction, fingerprint: str) -> Name:
+    """The outcome of its open transaction is fixed.
+
+    Args:
+        fingerprint: of the content, if only the commit tells it; empty otherwise.
+    """
     assert name.open is not None
-    committed = name.open.sequence if action is TxnAction.COMMIT else name.committed
-    return Name(name.name, committed)
+    if action is not TxnAction.COMMIT:
+        return replace(name, open=None, open_txn_id=None)
+    return Name(name.name, name.open.sequence, fingerprint=fingerprint or name.open.fingerprint)

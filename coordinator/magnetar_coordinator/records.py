@@ -20,7 +20,13 @@ from typing import Final, NamedTuple, TypeAlias
 from magnetar_coordinator.identity import Identity, IdentityState, Pair
 from magnetar_coordinator.names import Name, NamedSequence
 from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
-from magnetar_coordinator.wire import put_counts, put_partition, put_subscription, put_txn_id
+from magnetar_coordinator.wire import (
+    put_counts,
+    put_named_sequence,
+    put_partition,
+    put_subscription,
+    put_txn_id,
+)
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
@@ -92,6 +98,7 @@ class StatusChanged(NamedTuple):
     time_ms: int
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
+    fingerprint: str = ""
 
 
 class LossAccepted(NamedTuple):
@@ -160,6 +167,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
         if record.selection is not None:
             entry.selection_given = True
             entry.selected_writer_ids.extend(record.selection)
+        entry.fingerprint = record.fingerprint
     else:
         entry.metadata_op = pb.ACCEPT_LOSS
     return entry.SerializeToString()
@@ -189,6 +197,7 @@ def decode_metadata(value: bytes) -> MetadataRecord:
             time_ms,
             _counts(entry) if entry.counts_given else None,
             tuple(entry.selected_writer_ids) if entry.selection_given else None,
+            entry.fingerprint,
         )
     assert entry.metadata_op == pb.ACCEPT_LOSS, f"unknown record {entry.metadata_op}"
     return LossAccepted(txn_id, time_ms)
@@ -251,8 +260,9 @@ def encode_name(name: Name) -> bytes:
     row = pb.NameRow()
     if name.committed is not None:
         row.has_committed, row.committed_sequence = True, name.committed
+        row.committed_fingerprint = name.fingerprint
     if name.open is not None and name.open_txn_id is not None:
-        row.open.name, row.open.sequence, row.open.run_token = name.open
+        put_named_sequence(row.open, name.open)
         put_txn_id(row.open_txn_id, name.open_txn_id)
     return row.SerializeToString()
 
@@ -260,10 +270,13 @@ def encode_name(name: Name) -> bytes:
 def decode_name(name: str, value: bytes) -> Name:
     row = pb.NameRow.FromString(value)
     committed = row.committed_sequence if row.has_committed else None
+    fingerprint = row.committed_fingerprint
     if not row.HasField("open"):
-        return Name(name, committed)
-    opened = NamedSequence(row.open.name, row.open.sequence, row.open.run_token)
-    return Name(name, committed, opened, TxnID.from_wire(row.open_txn_id))
+        return Name(name, committed, fingerprint=fingerprint)
+    opened = NamedSequence(
+        row.open.name, row.open.sequence, row.open.run_token, row.open.fingerprint
+    )
+    return Name(name, committed, opened, TxnID.from_wire(row.open_txn_id), fingerprint)
 
 
 def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:

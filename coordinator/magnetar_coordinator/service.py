@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar_coordinator.broker_link import PROTOCOL_VERSION
 from magnetar_coordinator.descriptions import describe, describe_outcome
-from magnetar_coordinator.identities import matcher
+from magnetar_coordinator.identities import check_fingerprint, matcher
 from magnetar_coordinator.identity import Identity
 from magnetar_coordinator.identity_commands import IdentityCommands
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded, writer_counts
@@ -367,7 +367,8 @@ def _action(request: pb.CommandEndTxn) -> TxnAction:
 def _end(txn_id: TxnID, action: TxnAction, request: pb.CommandEndTxn) -> End:
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
-    return End(txn_id, action, counts, selection)
+    check_fingerprint(request.fingerprint)
+    return End(txn_id, action, counts, selection, request.fingerprint)
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:

@@ -74,12 +74,14 @@ class End(NamedTuple):
     Attributes:
         counts: None: omitted, not to be checked.
         selection: None: omitted; everybody counts in a first end, nothing is compared in a repeat.
+        fingerprint: of a named sequence's content; empty: none. Not compared in a repeat.
     """
 
     txn_id: TxnID
     action: TxnAction
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
+    fingerprint: str = ""
 
 
 class Shard:
@@ -264,7 +266,9 @@ class Shard:
         if selection is not None:
             selection = tuple(sorted(set(selection)))
         status = next_status(found.status, REQUESTED[end.action])
-        record = StatusChanged(end.txn_id, found.status, status, time_ms, counts, selection)
+        record = StatusChanged(
+            end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint
+        )
         return Decision((record,), end.txn_id, status, fixed=True)
 
     def expire(self, txn_id: TxnID, *, time_ms: int) -> Decision:

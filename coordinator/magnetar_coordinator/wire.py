@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar_coordinator.names import NamedSequence
 from magnetar_coordinator.transaction import WriterCounts
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -34,6 +35,10 @@ def put_identity(
 ) -> None:
     wire.transactional_id = transactional_id
     wire.producer_id, wire.producer_epoch = pair
+
+
+def put_named_sequence(wire: pb.NamedSequence, named: NamedSequence) -> None:
+    wire.name, wire.sequence, wire.run_token, wire.fingerprint = named
 
 
 def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:

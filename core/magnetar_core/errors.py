@@ -95,6 +95,19 @@ class SequenceCommitted(TxnError):
     code = pb.SEQUENCE_COMMITTED
     grpc_status = "ALREADY_EXISTS"
 
+    @property
+    def fingerprint(self) -> str | None:
+        """Of what was committed, to be compared with what would be repeated; None: not kept."""
+        return self.details.get("fingerprint")
+
+
+class SequenceDiffers(TxnError):
+    """The named sequence is committed with another content. No effect; this is other work: find
+    out which of the two is right, and do not skip it."""
+
+    code = pb.SEQUENCE_DIFFERS
+    grpc_status = "FAILED_PRECONDITION"
+
 
 class SequenceTooOld(TxnError):
     """A later sequence of this name is committed. No effect; do not repeat this work."""

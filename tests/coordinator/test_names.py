@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.coordinator.fakes import World, refused, run
 from tests.coordinator.producers import P0, P1, hold_ends
 
+from magnetar_coordinator.names import Name, NamedSequence, Verdict, judge
+from magnetar_coordinator.records import decode_name, encode_name
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
+    MagnetarError,
     QuotaExceeded,
     ResourceInUse,
     SequenceCommitted,
+    SequenceDiffers,
     SequenceTooOld,
+    from_wire,
 )
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as pb_record
 from magnetar_core.wire import transaction_pb2 as pb
 
 
-def asked(sequence: int, token: str = "run-1", name: str = "query", **fields: Any) -> Any:
-    named = pb.NamedSequence(name=name, sequence=sequence, run_token=token)
+def asked(
+    sequence: int, token: str = "run-1", name: str = "query", content: str = "", **fields: Any
+) -> Any:
+    named = pb.NamedSequence(name=name, sequence=sequence, run_token=token, fingerprint=content)
     return pb.CommandNewTxn(named_sequence=named, **fields)
 
 
@@ -122,12 +131,120 @@ def test_names_are_kept_until_they_are_removed_by_hand() -> None:
     run(scenario())
 
 
+async def kept(world: World, sequence: int, **fields: Any) -> str | None:
+    """The fingerprint that a repeat is told."""
+    try:
+        await world.client.ask(asked(sequence, "run-9", **fields))
+    except SequenceCommitted as error:
+        return error.fingerprint
+    raise AssertionError("it is not committed")
+
+
+@pytest.mark.parametrize("at_commit", [False, True])
+def test_a_committed_sequence_keeps_what_its_content_was(at_commit: bool) -> None:
+    """In the same write as the decision: also while it is being committed, and after a restart."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await begin(world, 7, content="" if at_commit else "a", partitions=[P0.to_wire()])
+        hold_ends(world)
+        given = "a" if at_commit else ""
+        await world.client.ask(
+            pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=common.COMMIT, fingerprint=given)
+        )
+        for _ in range(2):
+            assert await kept(world, 7) == "a"
+            assert await kept(world, 7, content="a") == "a"
+            await refused(world.client.ask(asked(7, content="b")), SequenceDiffers)
+            described = await world.client.ask(pb.CommandDescribeName(name="query"))
+            assert described.committed_fingerprint == "a"
+            await world.restart()
+        await begin(world, 8, content="b")
+        await world.close()
+
+    run(scenario())
+
+
+def test_what_was_recorded_first_stays() -> None:
+    """A repeated commit changes no fingerprint, and neither does the abort of what comes next."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        commit = pb.CommandEndTxn(txn_action=common.COMMIT, fingerprint="a")
+        commit.txn_id.CopyFrom((await begin(world, 1)).to_wire())
+        await world.client.ask(commit)
+        commit.fingerprint = "b"
+        await world.client.ask(commit)
+        assert await kept(world, 1) == "a"
+        await world.client.end(await begin(world, 2, content="c"), common.ABORT)
+        assert await kept(world, 1) == "a"
+        await world.client.end(await begin(world, 2))
+        # Nobody said what it consists of: nothing can be compared.
+        assert await kept(world, 2) is None
+        assert await kept(world, 2, content="d") is None
+        await world.close()
+
+    run(scenario())
+
+
+def test_all_of_a_run_have_one_content() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await begin(world, 1)
+        assert await begin(world, 1, content="a") == txn_id
+        assert await begin(world, 1) == txn_id
+        await refused(world.client.ask(asked(1, content="b")), SequenceDiffers)
+        await world.restart()
+        assert (await world.client.describe(txn_id)).named_sequence.fingerprint == "a"
+        # Another run may well find another content: nothing is committed yet.
+        later = await begin(world, 1, "run-2", content="b")
+        assert later != txn_id
+        await world.client.end(later)
+        assert await kept(world, 1) == "b"
+        await world.close()
+
+    run(scenario())
+
+
+def test_names_that_were_stored_without_fingerprints_go_on() -> None:
+    """Rows of before there were any: nothing is compared, and nothing else changes."""
+    row = pb_record.NameRow(has_committed=True, committed_sequence=7)
+    row.open.name, row.open.sequence, row.open.run_token = "query", 8, "run-1"
+    opened = TxnID.of(0, 1, 5)
+    row.open_txn_id.CopyFrom(opened.to_wire())
+    name = decode_name("query", row.SerializeToString())
+    assert name == Name("query", 7, NamedSequence("query", 8, "run-1"), opened)
+    assert encode_name(name) == row.SerializeToString()
+    with pytest.raises(SequenceCommitted) as raised:
+        judge(name, NamedSequence("query", 7, "run-2", "a"))
+    assert raised.value.fingerprint is None
+    assert judge(name, NamedSequence("query", 8, "run-1", "a")) is Verdict.JOIN
+
+
+def test_a_refusal_tells_the_fingerprint_as_a_typed_detail() -> None:
+    name = Name("query", 7, fingerprint="100 rows")
+    told: MagnetarError
+    for content, kind in (("", SequenceCommitted), ("400 rows", SequenceDiffers)):
+        with pytest.raises(kind) as raised:
+            judge(name, NamedSequence("query", 7, "run-2", content))
+        told = from_wire(raised.value.to_wire())
+        assert isinstance(told, kind)
+        assert told.details["fingerprint"] == "100 rows"
+
+
 def test_bad_names_and_tokens_are_refused() -> None:
     async def scenario() -> None:
         world = await World().start()
         for bad in ("", "a\n", "x" * 256):
             await refused(world.client.ask(asked(1, name=bad)), InvalidArgument)
             await refused(world.client.ask(asked(1, bad)), InvalidArgument)
+        txn_id = await begin(world, 1)
+        for bad in ("a\n", "x" * 256):
+            await refused(world.client.ask(asked(1, content=bad)), InvalidArgument)
+            commit = pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=common.COMMIT)
+            commit.fingerprint = bad
+            await refused(world.client.ask(commit), InvalidArgument)
+        assert await begin(world, 1, content="x" * 255) == txn_id
         both = asked(1)
         both.identity.transactional_id = "app"
         await refused(world.client.ask(both), InvalidArgument)

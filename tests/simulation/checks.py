@@ -110,7 +110,7 @@ def check_databases(
 
 
 def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int]) -> None:
-    """Each sequence counts once."""
+    """Each sequence counts once, and repeats are told which content that was."""
     for name, job in jobs.items():
         for sequence, runs in job.runs.items():
             committed = [one for one in runs if outcomes[one] == common_pb2.COMMITTED]
@@ -118,6 +118,9 @@ def check_jobs(history: History, jobs: dict[str, Job], outcomes: dict[TxnID, int
                 history.violation("o", f"{sequence} of {name} is committed by {committed}")
             if sequence < job.sequence and not committed:
                 history.violation("o", f"{sequence} of {name} counts as done, nothing of it is")
+            told = job.told.get(sequence, "")
+            if told != "" and told not in [str(one) for one in committed]:
+                history.violation("o", f"{sequence} of {name} is {committed}, and was told {told}")
 
 
 def check_order(history: History) -> None:

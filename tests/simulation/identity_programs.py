@@ -64,10 +64,12 @@ class Job:
     Attributes:
         sequence: the next one to do.
         runs: transactions that were begun, by sequence.
+        told: what a repeat was told of the committed content, which is its TxnID here.
     """
 
     sequence: int = 0
     runs: dict[int, dict[TxnID, None]] = field(default_factory=dict)
+    told: dict[int, str | None] = field(default_factory=dict)
 
 
 class Instance:
@@ -239,9 +241,10 @@ async def job(world: World, node: ClientNode) -> None:
         while not node.stopping:
             try:
                 await one_sequence(world, node, client, kept, writers, random)
-            except SequenceCommitted:
+            except SequenceCommitted as error:
                 # Another run of it, whose answer was lost.
                 world.provoked["o replayed"] += 1
+                kept.told[kept.sequence] = error.fingerprint
                 kept.sequence += 1
             except SequenceTooOld:
                 world.history.violation("o", f"{kept.sequence} of {node.name} is too old")
@@ -284,7 +287,7 @@ async def one_sequence(
     for _ in range(COMMIT_ATTEMPTS):
         asked_at = world.loop.time()
         try:
-            status = await client.commit_parts([part])
+            status = await client.commit_parts([part], fingerprint=str(part.txn_id))
         except OutcomeUnknown:
             continue
         except InvalidTxnState:

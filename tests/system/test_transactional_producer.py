@@ -188,7 +188,7 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             assert lost.txn_id == first.txn_id == second.txn_id != zombie.txn_id
             with pytest.raises(magnetar.InvalidArgument):
                 await client.commit_parts([])
-            await client.commit_parts([first, second])
+            await client.commit_parts([first, second], fingerprint="six")
             await client.commit_parts([second, first])  # Asking again is harmless.
             with pytest.raises(magnetar.InvalidTxnState):
                 await client.commit_parts([lost, second])
@@ -198,6 +198,13 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             ):
                 with pytest.raises(error):
                     await client.begin_named_transaction("query", sequence, "run-3")
+            for content, error in (
+                ("six", magnetar.SequenceCommitted),
+                ("seven", magnetar.SequenceDiffers),
+            ):
+                with pytest.raises(error) as refusal:
+                    await client.begin_named_transaction("query", 7, "run-3", fingerprint=content)
+                assert refusal.value.details["fingerprint"] == "six"
             with pytest.raises(magnetar.InvalidTxnState):
                 await zombie.commit()
 
@@ -208,6 +215,16 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             assert sorted(await values(client, "t")) == [b"1/2"] * 3 + [b"2/1"] * 3
             described = await client.describe_name("query")
             assert (described.committed_sequence, described.open_sequence) == (7, None)
+            assert described.committed_fingerprint == "six"
+            eighth = await client.begin_named_transaction("query", 8, "run-3")
+            await producer.send(b"alone", txn=eighth)
+            await eighth.abort()
+            alone = await client.begin_named_transaction("alone", 0, "run", fingerprint="one")
+            await alone.commit()
+            later = await client.begin_named_transaction("later", 0, "run")
+            await later.commit(fingerprint="two")
+            for name, content in (("query", "six"), ("alone", "one"), ("later", "two")):
+                assert (await client.describe_name(name)).committed_fingerprint == content
             await asyncio.to_thread(by_hand)
 
     def by_hand() -> None:

@@ -165,17 +165,31 @@ class Client(Closing):
         return Transaction(self._loop, inner)
 
     def begin_named_transaction(
-        self, name: str, sequence: int, run_token: str, *, timeout_s: float = 60.0
+        self,
+        name: str,
+        sequence: int,
+        run_token: str,
+        *,
+        timeout_s: float = 60.0,
+        fingerprint: str = "",
     ) -> Transaction:
         inner = self._loop.wait(
-            self.inner.begin_named_transaction(name, sequence, run_token, timeout_s=timeout_s)
+            self.inner.begin_named_transaction(
+                name, sequence, run_token, timeout_s=timeout_s, fingerprint=fingerprint
+            )
         )
         return Transaction(self._loop, inner)
 
     def commit_parts(
-        self, parts: Sequence[TransactionPart], *, wait_finished: bool = False
+        self,
+        parts: Sequence[TransactionPart],
+        *,
+        wait_finished: bool = False,
+        fingerprint: str = "",
     ) -> TransactionStatus:
-        return self._loop.wait(self.inner.commit_parts(parts, wait_finished=wait_finished))
+        return self._loop.wait(
+            self.inner.commit_parts(parts, wait_finished=wait_finished, fingerprint=fingerprint)
+        )
 
     def transactional_producer(
         self,

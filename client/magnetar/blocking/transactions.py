@@ -38,8 +38,8 @@ class Transaction:
     def status(self) -> TransactionStatus:
         return self.inner.status
 
-    def commit(self, *, wait_finished: bool = False) -> None:
-        self._loop.wait(self.inner.commit(wait_finished=wait_finished))
+    def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
+        self._loop.wait(self.inner.commit(wait_finished=wait_finished, fingerprint=fingerprint))
 
     def abort(self) -> None:
         self._loop.wait(self.inner.abort())

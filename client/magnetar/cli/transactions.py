@@ -375,6 +375,7 @@ def describe_name(name: str, as_json: bool) -> None:
         (
             ("name", found.name),
             ("committed sequence", found.committed_sequence),
+            ("its fingerprint", found.committed_fingerprint),
             ("open sequence", found.open_sequence),
             ("open transaction", found.open_txn_id),
         )

@@ -60,6 +60,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     UNKNOWN_MEMBER: _ClassVar[ErrorCode]
     FENCED_INSTANCE: _ClassVar[ErrorCode]
     GROUP_NOT_FOUND: _ClassVar[ErrorCode]
+    SEQUENCE_DIFFERS: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -105,6 +106,7 @@ ILLEGAL_GENERATION: ErrorCode
 UNKNOWN_MEMBER: ErrorCode
 FENCED_INSTANCE: ErrorCode
 GROUP_NOT_FOUND: ErrorCode
+SEQUENCE_DIFFERS: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")

@@ -24,7 +24,7 @@ UPDATE: TransactionMetadataOp
 ACCEPT_LOSS: TransactionMetadataOp
 
 class TransactionMetadataEntry(_message.Message):
-    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence")
+    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint")
     METADATA_OP_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class TransactionMetadataEntry(_message.Message):
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     metadata_op: TransactionMetadataOp
     txn_id: _common_pb2.TxnId
     expected_status: _common_pb2.TxnStatus
@@ -59,7 +60,8 @@ class TransactionMetadataEntry(_message.Message):
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     identity: _common_pb2.ProducerIdentity
     named_sequence: _transaction_pb2.NamedSequence
-    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ...) -> None: ...
+    fingerprint: str
+    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms")
@@ -88,16 +90,18 @@ class IdentityRow(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[_transaction_pb2.TransactionalState, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., prev_producer_epoch: _Optional[int] = ..., last_used_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class NameRow(_message.Message):
-    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id")
+    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id", "committed_fingerprint")
     HAS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     OPEN_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     has_committed: bool
     committed_sequence: int
     open: _transaction_pb2.NamedSequence
     open_txn_id: _common_pb2.TxnId
-    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+    committed_fingerprint: str
+    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
 class TransactionOutcome(_message.Message):
     __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest")

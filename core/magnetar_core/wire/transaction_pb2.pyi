@@ -50,14 +50,16 @@ class CommandInitProducerResponse(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., ongoing_producer_id: _Optional[int] = ..., ongoing_producer_epoch: _Optional[int] = ..., ongoing_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class NamedSequence(_message.Message):
-    __slots__ = ("name", "sequence", "run_token")
+    __slots__ = ("name", "sequence", "run_token", "fingerprint")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     RUN_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     name: str
     sequence: int
     run_token: str
-    def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ...) -> None: ...
+    fingerprint: str
+    def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandNewTxn(_message.Message):
     __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence")
@@ -138,7 +140,7 @@ class SubscriptionCounts(_message.Message):
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
 
 class CommandEndTxn(_message.Message):
-    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity")
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
     COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +150,7 @@ class CommandEndTxn(_message.Message):
     SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
     WAIT_FINISHED_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_action: _common_pb2.TxnAction
     counts_given: bool
@@ -157,7 +160,8 @@ class CommandEndTxn(_message.Message):
     selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
     wait_finished: bool
     identity: _common_pb2.ProducerIdentity
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
+    fingerprint: str
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., wait_finished: _Optional[bool] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandEndTxnResponse(_message.Message):
     __slots__ = ("txn_id", "status", "identity")
@@ -238,16 +242,18 @@ class CommandDescribeName(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeNameResponse(_message.Message):
-    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id")
+    __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id", "committed_fingerprint")
     HAS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
     OPEN_TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     has_committed: bool
     committed_sequence: int
     open: NamedSequence
     open_txn_id: _common_pb2.TxnId
-    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+    committed_fingerprint: str
+    def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandAbortHangingTxn(_message.Message):
     __slots__ = ("txn_id", "partition", "subscription", "start_offset", "producer_epoch")
