@@ -13,6 +13,7 @@ from magnetar.cluster import Cluster
 from magnetar.config import Batching, ClientConfig, ProducerConfig
 from magnetar.connection import Connection
 from magnetar.consuming import Consuming
+from magnetar.coordinator_choice import CoordinatorChoice
 from magnetar.errors import ClientClosed
 from magnetar.identity import ProducerIdentity
 from magnetar.message import Message, MessageColumns
@@ -29,9 +30,7 @@ from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
-    LogUnavailable,
     MagnetarError,
-    OutcomeUnknown,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.transport import Transport
@@ -53,7 +52,7 @@ class Client(Consuming):
         self._closed = False
         self._producers: dict[int, Producer] = {}
         self._transactions: dict[int, Transaction] = {}
-        self._coordinator_turn = 0
+        self._coordinators = CoordinatorChoice(self._cluster)
 
     @property
     def config(self) -> ClientConfig:
@@ -278,27 +277,16 @@ class Client(Consuming):
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> Begun:
-        coordinators = await self._cluster.coordinators()
-        command = transaction_pb2.CommandNewTxn(
-            txn_timeout_ms=txn_timeout_ms,
-            partitions=[one.to_wire() for one in partitions],
-            subscriptions=[one.to_wire() for one in subscriptions],
-        )
-        timeout_ms = self._runtime.config.operation_timeout_ms / len(coordinators)
-        last: MagnetarError = LogUnavailable("no coordinator answers")
-        for _ in coordinators:
-            coordinator = coordinators[self._coordinator_turn % len(coordinators)]
-            self._coordinator_turn += 1
-            try:
-                reply = await coordinator.request(command, timeout_ms=timeout_ms)
-            except (LogUnavailable, OutcomeUnknown) as error:
-                # Where it did begin, it expires without having touched anything.
-                last = error
-                continue
-            return Begun(
-                TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
+        reply, coordinator = await self._coordinators.new_txn(
+            transaction_pb2.CommandNewTxn(
+                txn_timeout_ms=txn_timeout_ms,
+                partitions=[one.to_wire() for one in partitions],
+                subscriptions=[one.to_wire() for one in subscriptions],
             )
-        raise last
+        )
+        return Begun(
+            TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
+        )
 
     def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> TransactionScope:
         """`async with client.transaction() as txn`: commits on exit, aborts on an exception."""

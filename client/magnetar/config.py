@@ -26,6 +26,9 @@ class ClientConfig:
             dead, closed, and replaced. Short: quick recovery. Long: patience with a slow disk.
         operation_timeout_ms: until an administrative call, a lookup, a subscribe or an ack gives
             up, all repeats included.
+        coordinator_patience_ms: how long a coordinator may take to begin a transaction before the
+            next one is asked as well. Short: little is lost to one that hangs. Long: a slow disk
+            makes nobody begin transactions twice, one of which is aborted.
         send_timeout_ms: until a batch gives up, all repeats included.
         commit_timeout_ms: until commit() stops asking for the outcome; ask again to know.
         abort_timeout_ms: until abort() stops asking. The coordinator expires it in any case.
@@ -40,6 +43,7 @@ class ClientConfig:
     connect_timeout_ms: float = 5_000
     request_timeout_ms: float = 10_000
     operation_timeout_ms: float = 30_000
+    coordinator_patience_ms: float = 250
     send_timeout_ms: float = 120_000
     commit_timeout_ms: float = 60_000
     abort_timeout_ms: float = 10_000
@@ -55,6 +59,7 @@ class ClientConfig:
             "connect_timeout_ms",
             "request_timeout_ms",
             "operation_timeout_ms",
+            "coordinator_patience_ms",
             "send_timeout_ms",
             "commit_timeout_ms",
             "abort_timeout_ms",

@@ -41,6 +41,8 @@ class Connection:
         self._backoff = runtime.backoff()
         self._closed = False
         self._addressees: dict[tuple[object, object], OnPush] = {}
+        # Who wants to hear of attempts to connect that fail.
+        self._watchers: dict[int, Callable[[], None]] = {}
 
     def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
         """Route what servers push to this consumer."""
@@ -88,6 +90,17 @@ class Connection:
     def forget(self, number: int) -> None:
         """The caller of `when_connected` does not wait any more."""
         self._waiters.pop(number, None)
+
+    def when_unreachable(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever an attempt to connect fails. Returns what ends that."""
+        self._waiter_count += 1
+        number = self._waiter_count
+        self._watchers[number] = callback
+
+        def unwatch() -> None:
+            self._watchers.pop(number, None)
+
+        return unwatch
 
     async def session(self) -> LinkSession:
         """A live session. Waits as long as it takes.
@@ -244,6 +257,8 @@ class Connection:
                 except (LinkClosed, TimeoutError) as error:
                     log.info("cannot reach %s: %s", self.address, error)
                     self._backoff.failures = max(1, self._backoff.failures)
+                    for watcher in list(self._watchers.values()):
+                        watcher()
                     continue
                 except MagnetarError as error:
                     self._backoff.failures = max(1, self._backoff.failures)

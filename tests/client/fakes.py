@@ -80,7 +80,12 @@ class Cursor:
 
 
 class FakeCluster(FakeGroups):
-    """One broker and one coordinator."""
+    """One broker, and one coordinator or several.
+
+    Attributes:
+        coordinators: TCIDs by address.
+        dead: addresses at which nobody listens.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,6 +99,10 @@ class FakeCluster(FakeGroups):
         self.received: list[tuple[str, Any]] = []
         self.script: Script = lambda name, body: None
         self.unreachable = False
+        self.coordinators: dict[str, int] = {COORDINATOR_ADDRESS: TCID}
+        self.dead: set[str] = set()
+        # Addresses that each command came to.
+        self.asked: list[tuple[str, str]] = []
         self.frame_bytes_max = 1 << 20
         self.held: list[tuple[FakeLink, int, str, Any]] = []
         self.connect_count = 0
@@ -131,6 +140,7 @@ class FakeCluster(FakeGroups):
             assert name is not None
             body = getattr(one, name)
             self.received.append((name, body))
+            self.asked.append((link.address, name))
             action = self.script(name, body)
             if isinstance(action, MagnetarError):
                 link.push(command(action.to_wire(), one.request_id))
@@ -168,7 +178,10 @@ class FakeCluster(FakeGroups):
         return topic_pb2.CommandGetClusterInfoResponse(
             cluster_hash="hash",
             brokers=[topic_pb2.Member(name="b", address=BROKER_ADDRESS)],
-            coordinators=[topic_pb2.Member(name="c", address=COORDINATOR_ADDRESS, tcid=TCID)],
+            coordinators=[
+                topic_pb2.Member(name=f"c-{tcid}", address=address, tcid=tcid)
+                for address, tcid in self.coordinators.items()
+            ],
         )
 
     def on_create_topic(self, link: FakeLink, body: Any) -> Any:
@@ -404,7 +417,8 @@ class FakeCluster(FakeGroups):
 
     def on_new_txn(self, link: FakeLink, body: Any) -> Any:
         self.check_identity(body)
-        txn_id = TxnID.of(TCID, 1, len(self.transactions) + 1)
+        tcid = self.coordinators[link.address]
+        txn_id = TxnID.of(tcid, 1, len(self.transactions) + 1)
         self.transactions[txn_id] = {"status": common_pb2.OPEN, "participants": {}}
         timeout_ms = body.txn_timeout_ms
         if body.HasField("identity"):
@@ -505,10 +519,12 @@ class FakeLink:
     def __init__(
         self,
         cluster: FakeCluster,
+        address: str,
         on_frame: Callable[[service_pb2.Frame], None],
         on_closed: Callable[[], None],
     ) -> None:
         self.cluster = cluster
+        self.address = address
         self.closed = False
         # Frames vanish in both directions, and nobody is told.
         self.half_open = False
@@ -561,10 +577,10 @@ class FakeTransport:
     ) -> FakeLink:
         await asyncio.sleep(0)
         self._cluster.connect_count += 1
-        if self._cluster.unreachable:
+        if self._cluster.unreachable or address in self._cluster.dead:
             raise LinkClosed("unreachable")
-        assert address == (BROKER_ADDRESS if service == "Broker" else COORDINATOR_ADDRESS)
-        return FakeLink(self._cluster, on_frame, on_closed)
+        assert (address in self._cluster.coordinators) is (service != "Broker")
+        return FakeLink(self._cluster, address, on_frame, on_closed)
 
     async def close(self) -> None:
         return

@@ -1,0 +1,183 @@
+"""Several coordinators, some of which do not answer: transactions begin all the same, at once."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+
+import pytest
+from tests.client.fakes import FAST, HOLD, FakeCluster, run, until
+
+import magnetar
+from magnetar import Client
+from magnetar_core.errors import LogUnavailable, OutcomeUnknown, QuotaExceeded
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2
+
+FIRST, SECOND, THIRD = "coordinator:1", "coordinator:2", "coordinator:3"
+# One who waited for a timeout would wait for a minute; the test fails after ten seconds.
+PATIENT = dataclasses.replace(
+    FAST, operation_timeout_ms=60_000, request_timeout_ms=60_000, coordinator_patience_ms=5
+)
+# Nobody's patience ends: who goes on does so because the answer says that nobody is there.
+STUBBORN = dataclasses.replace(PATIENT, coordinator_patience_ms=60_000)
+
+
+async def three(cluster: FakeCluster, client: Client) -> None:
+    cluster.coordinators = {FIRST: 1, SECOND: 2, THIRD: 3}
+    await client.cluster_info()
+
+
+def beginnings(cluster: FakeCluster) -> Counter[str]:
+    return Counter(address for address, name in cluster.asked if name == "new_txn")
+
+
+async def begin_and_commit(client: Client, count: int) -> list[TxnID]:
+    found = []
+    for _ in range(count):
+        async with client.transaction() as txn:
+            found.append(txn.txn_id)
+    return found
+
+
+def hang(cluster: FakeCluster, *addresses: str) -> None:
+    """Have these take whatever comes, and answer nothing."""
+
+    def script(name: str, body: object) -> object:
+        address, _ = cluster.asked[-1]
+        return HOLD if address in addresses and name != "hello" else None
+
+    cluster.script = script
+
+
+def test_coordinators_take_turns() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        txn_ids = await begin_and_commit(client, 9)
+        assert Counter(one.tcid for one in txn_ids) == {1: 3, 2: 3, 3: 3}
+        assert beginnings(cluster) == {FIRST: 3, SECOND: 3, THIRD: 3}
+
+    run(test, PATIENT)
+
+
+def test_where_nobody_listens_the_next_one_is_asked_at_once() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        cluster.dead.add(SECOND)
+        txn_ids = await begin_and_commit(client, 8)
+        assert {one.tcid for one in txn_ids} == {1, 3}
+        assert beginnings(cluster).keys() == {FIRST, THIRD}
+
+    run(test, STUBBORN)
+
+
+def test_one_that_dies_while_it_is_asked_costs_nothing_either() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        await begin_and_commit(client, 3)
+        hang(cluster, SECOND)
+        beginning = asyncio.gather(*(begin_and_commit(client, 1) for _ in range(3)))
+        await until(lambda: cluster.held)
+        cluster.dead.add(SECOND)
+        for link in [one for one in cluster.links if one.address == SECOND]:
+            link.break_now()
+        txn_ids = [one for found in await beginning for one in found]
+        assert {one.tcid for one in txn_ids} == {1, 3}
+
+    run(test, STUBBORN)
+
+
+def test_one_that_hangs_is_waited_for_once_and_passed_over_until_it_answers() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        hang(cluster, SECOND)
+        txn_ids = await begin_and_commit(client, 12)
+        assert {one.tcid for one in txn_ids} == {1, 3}
+        assert beginnings(cluster)[SECOND] == 1
+        cluster.script = lambda name, body: None
+        cluster.release()
+        # What it had begun meanwhile is nobody's: it is aborted, and so it holds nothing up.
+        await until(lambda: len(cluster.transactions) == 13)
+        (late,) = [one for one in cluster.transactions if one.tcid == 2]
+        await until(lambda: cluster.transactions[late]["status"] == common_pb2.ABORTED)
+        assert 2 in {one.tcid for one in await begin_and_commit(client, 6)}
+
+    run(test, PATIENT)
+
+
+def test_one_that_comes_back_has_its_turns_again() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        cluster.dead.add(SECOND)
+        await begin_and_commit(client, 4)
+        cluster.dead.clear()
+        await until(lambda: (SECOND, "list_txns") in cluster.asked)
+        for _ in range(100):
+            if 2 in {one.tcid for one in await begin_and_commit(client, 3)}:
+                return
+        raise AssertionError("it never has a turn")
+
+    run(test, PATIENT)
+
+
+def test_when_none_answers_the_caller_hears_it_in_time() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        hang(cluster, FIRST)
+        cluster.dead |= {SECOND, THIRD}
+        with pytest.raises((LogUnavailable, OutcomeUnknown)):
+            await client.begin_transaction()
+        cluster.dead.clear()
+        assert (await begin_and_commit(client, 1))[0].tcid in (2, 3)
+
+    run(test, dataclasses.replace(PATIENT, operation_timeout_ms=50, request_timeout_ms=50))
+
+
+def test_a_refusal_is_an_answer() -> None:
+    """It is told, and nobody else is asked."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        cluster.script = lambda name, body: QuotaExceeded() if name == "new_txn" else None
+        with pytest.raises(QuotaExceeded):
+            await client.begin_transaction()
+        assert beginnings(cluster).total() == 1
+
+    run(test, PATIENT)
+
+
+def test_a_single_coordinator_is_waited_for() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        hang(cluster, FIRST)
+        beginning = asyncio.create_task(begin_and_commit(client, 1))
+        await until(lambda: cluster.held)
+        cluster.script = lambda name, body: None
+        cluster.release()
+        assert len(await beginning) == 1
+        assert beginnings(cluster) == {FIRST: 1}
+
+    run(test, PATIENT)
+
+
+def test_a_cancelled_caller_leaves_nothing_open() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        hang(cluster, FIRST, SECOND, THIRD)
+        beginning = asyncio.create_task(client.begin_transaction())
+        await until(lambda: len(cluster.held) == 1)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        cluster.script = lambda name, body: None
+        cluster.release()
+        await until(lambda: cluster.transactions)
+        (only,) = cluster.transactions.values()
+        await until(lambda: only["status"] == common_pb2.ABORTED)
+
+    run(test, STUBBORN)
+
+
+def test_patience_is_a_setting() -> None:
+    with pytest.raises(magnetar.InvalidArgument):
+        magnetar.ClientConfig(coordinator_patience_ms=0)
