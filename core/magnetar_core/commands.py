@@ -22,18 +22,24 @@ log = logging.getLogger(__name__)
 class Reply:
     """One request's answer: send or fail, once. Harmless after the conversation has ended."""
 
-    __slots__ = ("_respond", "session")
+    __slots__ = ("_respond", "answered", "session")
 
     def __init__(self, respond: Callable[[Any], None], session: CommandSession | None) -> None:
         self._respond = respond
+        self.answered = False
         # None for a unary call: it cannot be pushed to, and holds nothing.
         self.session = session
 
     def send(self, body: Any) -> None:
-        self._respond(body)
+        self._give(body)
 
     def fail(self, error: MagnetarError) -> None:
-        self._respond(error.to_wire())
+        self._give(error.to_wire())
+
+    def _give(self, answer: Any) -> None:
+        assert not self.answered, "a command is answered once"
+        self.answered = True
+        self._respond(answer)
 
 
 # A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
@@ -122,8 +128,11 @@ def run_handler(
         return
     try:
         handler(getattr(request, name), reply)
-    except MagnetarError as error:
-        on_error(error, reply)
-    except Exception:
-        log.exception("handler of %s failed", name)
-        reply.fail(InternalError("the server failed on this command; its log says how"))
+    except Exception as error:
+        if reply.answered:
+            log.exception("handler of %s failed after its answer", name)
+        elif isinstance(error, MagnetarError):
+            on_error(error, reply)
+        else:
+            log.exception("handler of %s failed", name)
+            reply.fail(InternalError("the server failed on this command; its log says how"))
