@@ -143,6 +143,7 @@ class Broker:
         for partition in self.topics.partitions():
             partition.log.check()
             partition.index.check()
+            partition.order.check()
             for subscription in partition.subscriptions:
                 subscription.index.check()
                 subscription.cursor.check()

@@ -55,6 +55,7 @@ def put_ended(
         has_marker=marker_entry_id is not None,
         marker_entry_id=marker_entry_id or 0,
         selection_digest=ended.selection_digest,
+        follows_txn_ids=[one.to_wire() for one in ended.follows],
     )
     batch.put(keys.TXNINDEX, key, row.SerializeToString())
     for writer in transaction.writers.values() if transaction is not None else ():
@@ -65,9 +66,11 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
     """Take one row back; a transaction's own row comes before its writers'."""
     if ordinal is not None:
         writer = records.TransactionWriterRow.FromString(value)
-        follows = (
-            TxnID.from_wire(writer.follows_txn_id) if writer.HasField("follows_txn_id") else None
-        )
+        follows = None
+        if writer.HasField("follows_txn_id"):
+            follows = TxnID.from_wire(writer.follows_txn_id)
+            # Earlier brokers noted also who named itself.
+            follows = None if follows == txn_id else follows
         index.open[txn_id].writers[writer.writer_id] = Writer(
             ordinal, writer.writer_id, writer.next_index, follows
         )
@@ -82,4 +85,8 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
             MemberName.from_wire(row.member),
         )
     else:
-        index.ended[txn_id] = EndedTransaction(_OUTCOME[row.status], row.selection_digest)
+        index.ended[txn_id] = EndedTransaction(
+            _OUTCOME[row.status],
+            row.selection_digest,
+            tuple(TxnID.from_wire(one) for one in row.follows_txn_ids),
+        )

@@ -7,12 +7,14 @@ Source: PIP-31, Broker - Transaction Buffer; docs/architecture.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
+from magnetar_broker.order import Order
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producers
 from magnetar_broker.subscriptions import Subscriptions
@@ -65,6 +67,7 @@ class Partition:
         self.reader = LogReader(environment.store, self.log, name.topic_id, name.partition)
         self.producers = Producers()
         self.index: TransactionIndex = environment.new_index()
+        self.order = Order(self.index, lambda call: environment.spawn(_in_another_turn(call)))
         self.subscriptions = Subscriptions(
             environment, name, self.log, self.reader, take_subscription_id
         )
@@ -74,17 +77,8 @@ class Partition:
         self.deleted = False
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
-        # Calls that wait for a transaction to end here (rule k), by the one that they wait for.
-        self._parked: dict[TxnID, list[Callable[[], None]]] = {}
 
     # Sends
-
-    def is_open(self, txn_id: TxnID) -> bool:
-        return txn_id in self.index.open
-
-    def park(self, txn_id: TxnID, call: Callable[[], None]) -> None:
-        """Make the call when the transaction has ended here."""
-        self._parked.setdefault(txn_id, []).append(call)
 
     def send(self, producer_id: int, sequence_id: int, count: int, batch: bytes) -> Accepted:
         """Append a plain batch.
@@ -123,6 +117,7 @@ class Partition:
             producer_epoch: of the transactional producer; NO_EPOCH without one.
         Raises:
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
+            InvalidArgument: as Order.to_follow.
             QuotaExceeded: too many transactions, or too much in them.
             DiskFull: as send.
         """
@@ -133,8 +128,10 @@ class Partition:
         ):
             return Accepted(place, duplicate=True)
         self._environment.disk_reserve.check()
-        if txn_id not in self.index.open and len(self.index.open) >= config.open_txns_max:
+        open_count = len(self.index.open) + len(self.order.passing)
+        if txn_id not in self.index.open and open_count >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
+        follows = self.order.to_follow(txn_id, producer_id, follows)
         open_bytes = self._environment.open_bytes
         account = open_bytes.account(session)
         open_bytes.check(account, len(batch))
@@ -176,7 +173,7 @@ class Partition:
         if plan.already_ended:
             done()
             return
-        awaited = self.index.follows_open(plan) if end.outcome is Outcome.COMMITTED else None
+        awaited = self.order.awaited(plan) if end.outcome is Outcome.COMMITTED else None
         if awaited is not None:
 
             def retry() -> None:
@@ -185,7 +182,7 @@ class Partition:
                 except Exception as error:
                     failed(error)
 
-            self.park(awaited, retry)
+            self.order.park(awaited, retry)
             return
         if end.outcome is Outcome.COMMITTED:
             self._commit(end, plan)
@@ -196,8 +193,7 @@ class Partition:
             for writer in plan.transaction.writers.values():
                 self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
         done()
-        for call in self._parked.pop(end.txn_id, []):
-            call()
+        self.order.run()
 
     def _commit(self, end: End, plan: EndPlan) -> None:
         """The marker and COMMITTED, in one batch: no window between them."""
@@ -217,14 +213,7 @@ class Partition:
             self._delete_batches(
                 batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=one.kept
             )
-        self.index.record_end(end)
-        index_rows.put_ended(
-            batch,
-            self._index_key(end.txn_id),
-            self.index.ended[end.txn_id],
-            plan.transaction,
-            marker_entry_id=marker.entry_id if marker is not None else None,
-        )
+        self._record_end(end, plan, marker)
         if marker is not None:
             self._append(marker)
 
@@ -234,13 +223,17 @@ class Partition:
             self._delete_batches(
                 batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=0
             )
+        self._record_end(end, plan, None)
+
+    def _record_end(self, end: End, plan: EndPlan, marker: MarkerEntry | None) -> None:
         self.index.record_end(end)
+        self.index.note_followed(end.txn_id, self.order.ended(end.txn_id, plan.transaction))
         index_rows.put_ended(
-            batch,
+            self._environment.commits.batch,
             self._index_key(end.txn_id),
             self.index.ended[end.txn_id],
             plan.transaction,
-            marker_entry_id=None,
+            marker_entry_id=marker.entry_id if marker is not None else None,
         )
 
     def _delete_batches(
@@ -317,7 +310,7 @@ class Partition:
     def forget_covered(self) -> None:
         """Drop from the index what watermarks cover."""
         batch = self._environment.commits.batch
-        for txn_id in self.index.forget_covered():
+        for txn_id in self.index.forget_covered(self.order.passing):
             batch.delete(keys.TXNINDEX, self._index_key(txn_id))
         self.subscriptions.forget_covered()
 
@@ -376,6 +369,11 @@ class Partition:
 
     def _index_key(self, txn_id: TxnID) -> bytes:
         return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
+
+
+async def _in_another_turn(call: Callable[[], None]) -> None:
+    await asyncio.sleep(0)
+    call()
 
 
 def _marker_writer(one: KeptWriter) -> MarkerWriter:

@@ -153,6 +153,8 @@ class Recovery:
                     index = self._index_of(topic_id, number, subscription_id)
                     if index is not None:
                         index_rows.restore(index, txn_id, ordinal, value)
+        for partition in self._partitions.values():
+            partition.order.restore()
 
     def _index_of(
         self, topic_id: int, number: int, subscription_id: int

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
 from magnetar_broker.environment import Environment
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import InternalError, MagnetarError
+
+log = logging.getLogger(__name__)
 
 
 class Replies:
@@ -43,5 +46,12 @@ class Replies:
         """Call a handler for a command that was parked."""
         try:
             handler(command, reply)
-        except MagnetarError as error:
-            self.refuse(error, reply)
+        except Exception as error:
+            self.fail(error, reply)
+
+    def fail(self, error: Exception, reply: Reply) -> None:
+        """A command that had waited came to nothing: for a reason, or by a bug."""
+        if not isinstance(error, MagnetarError):
+            log.error("a command that had waited failed", exc_info=error)
+            error = InternalError("the server failed on this command; its log says how")
+        self.refuse(error, reply)

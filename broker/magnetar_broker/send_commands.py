@@ -36,9 +36,9 @@ class SendCommands:
             TxnID.from_wire(command.follows_txn_id) if command.HasField("follows_txn_id") else None
         )
         transactional = command.HasField("txn_id")
-        if not transactional and follows is not None and partition.is_open(follows):
+        if not transactional and follows is not None and partition.order.is_unsettled(follows):
             # Rule k: this plain send comes after that transaction, whose end is under way.
-            partition.park(follows, lambda: self._replies.handle(self._send, command, reply))
+            partition.order.park(follows, lambda: self._replies.handle(self._send, command, reply))
             return
         batch = command.batch
         limit = self._environment.config.batch_bytes_max

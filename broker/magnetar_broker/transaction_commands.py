@@ -11,8 +11,9 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
+from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError
+from magnetar_core.errors import InvalidArgument, InvalidTxnState
 from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, PartitionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -53,12 +54,7 @@ class TransactionCommands:
 
             self._environment.when_durable(leave)
 
-        def failed(error: Exception) -> None:
-            if not isinstance(error, MagnetarError):
-                raise error
-            self._replies.refuse(error, reply)
-
-        partition.end(end, done, failed)
+        partition.end(end, done, lambda error: self._replies.fail(error, reply))
 
     def _end_txn_on_subscription(
         self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply
@@ -95,11 +91,13 @@ class TransactionCommands:
             if orphan.txn_id.most_bits >> 48 == command.tcid
         ]
         if advanced != known:
+            passing = _passing_of(self._topics, command.tcid, advanced)
             row = records.WatermarkRow(
                 incarnation=advanced.incarnation,
                 low_watermark=advanced.low_watermark,
                 live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
-                orphans=sorted({one.txn_id.least_bits for one in orphans}),
+                # What a recovery reads besides, although it is covered.
+                orphans=sorted({one.txn_id.least_bits for one in orphans} | passing),
             )
             self._environment.commits.batch.put(
                 keys.META, keys.watermark(command.tcid), row.SerializeToString()
@@ -125,6 +123,16 @@ def _end_of(
             else None
         ),
     )
+
+
+def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:
+    """Counters of what has ended, is covered, and passes on what it followed (rule k)."""
+    return {
+        txn_id.counter
+        for partition in topics.partitions()
+        for txn_id in partition.order.passing
+        if txn_id.tcid == tcid and watermark.covers(txn_id)
+    }
 
 
 def _orphans_of(partition: Partition) -> list[txn_wire.OrphanedParticipant]:

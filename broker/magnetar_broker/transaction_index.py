@@ -13,8 +13,8 @@ Source: PIP-31, Broker - Transaction Buffer, Transaction Index; docs/testing.md,
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from magnetar_broker.open_bytes import Account
@@ -69,6 +69,8 @@ class EndedTransaction:
 
     outcome: Outcome
     selection_digest: bytes = b""
+    # What it followed that was not settled when it ended (rule k).
+    follows: tuple[TxnID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,19 +238,13 @@ class TransactionIndex:
         self.open.pop(end.txn_id, None)
         self.ended[end.txn_id] = EndedTransaction(end.outcome, end.selection_digest)
 
-    def follows_open(self, plan: EndPlan) -> TxnID | None:
-        """An open transaction whose end must come before this one's marker (rule k)."""
-        for kept in plan.writers:
-            follows = kept.writer.follows
-            if kept.kept and follows is not None and follows in self.open:
-                if plan.transaction is not None and follows == plan.transaction.txn_id:
-                    continue
-                return follows
-        return None
+    def note_followed(self, txn_id: TxnID, follows: tuple[TxnID, ...]) -> None:
+        """An ended transaction passes on what it followed."""
+        self.ended[txn_id] = replace(self.ended[txn_id], follows=follows)
 
-    def forget_covered(self) -> list[TxnID]:
+    def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
         """Drop what the watermark covers; returns what was dropped."""
-        forgotten = [txn_id for txn_id in self.ended if self._covers(txn_id)]
+        forgotten = [one for one in self.ended if self._covers(one) and one not in but]
         for txn_id in forgotten:
             del self.ended[txn_id]
         return forgotten

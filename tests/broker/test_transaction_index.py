@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.harness import txn
 
+from magnetar_broker.order import Order
 from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, SequenceGap, TxnIncomplete
 from magnetar_core.ids import TxnID
@@ -162,12 +163,13 @@ def test_a_superseded_incarnation_takes_no_writes_but_ends() -> None:
 def test_only_what_counts_makes_a_marker_wait() -> None:
     """Rule k: the next transaction's marker waits for the end of the one it follows."""
     index = index_with({1: 1})
+    order = Order(index, lambda call: call())
     index.record_write(T2, 1, 1, follows=T1, now_ms=0)
     index.record_write(T2, 2, 1, follows=None, now_ms=0)
 
     def awaited(**fields: object) -> TxnID | None:
         end = End(txn_id=T2, outcome=COMMIT, **fields)  # type: ignore[arg-type]
-        return index.follows_open(index.plan_end(end))
+        return order.awaited(index.plan_end(end))
 
     assert awaited() == T1
     assert awaited(selection=frozenset({2})) is None

@@ -174,7 +174,7 @@ class MarkerWriter(_message.Message):
     def __init__(self, ordinal: _Optional[int] = ..., producer_id: _Optional[int] = ..., count: _Optional[int] = ..., batch_starts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionIndexRow(_message.Message):
-    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member")
+    __slots__ = ("status", "start_time_ms", "marker_entry_id", "has_marker", "selection_digest", "start_offset", "producer_epoch", "member", "follows_txn_ids")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     MARKER_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +183,7 @@ class TransactionIndexRow(_message.Message):
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     start_time_ms: int
     marker_entry_id: int
@@ -191,7 +192,8 @@ class TransactionIndexRow(_message.Message):
     start_offset: int
     producer_epoch: int
     member: _common_pb2.GroupMember
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ...) -> None: ...
+    follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., start_time_ms: _Optional[int] = ..., marker_entry_id: _Optional[int] = ..., has_marker: _Optional[bool] = ..., selection_digest: _Optional[bytes] = ..., start_offset: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class TransactionWriterRow(_message.Message):
     __slots__ = ("writer_id", "next_index", "follows_txn_id")
