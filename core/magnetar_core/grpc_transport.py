@@ -126,7 +126,9 @@ class GrpcTransport:
         for link in list(self._links):
             link.close()
         while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Not gather: from Python 3.12 on it returns at once when all are done, and the
+            # callbacks that empty the set would never have their turn.
+            await asyncio.wait(list(self._tasks))
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials is not None:

@@ -216,7 +216,7 @@ def run(scenario: Callable[[World], Awaitable[None]], **settings: Any) -> None:
         await scenario(world)
         await world.stop()
 
-    asyncio.run(asyncio.wait_for(within(), 30))
+    asyncio.run(asyncio.wait_for(within(), 120))
 
 
 def partition(number: int = 0, topic_id: int = 0) -> common.Partition:
