@@ -417,7 +417,9 @@ class Administration(GroupAdministration):
             transaction_pb2.CommandDescribeTransactionalId(transactional_id=transactional_id)
         )
         await coordinator.request(
-            transaction_pb2.CommandInitProducer(transactional_id=transactional_id)
+            transaction_pb2.CommandInitProducer(
+                transactional_id=transactional_id, call_token=self._cluster.runtime.new_id()
+            )
         )
 
     async def describe_producers(self, topic: str, partition: int) -> list[ProducerDescription]:

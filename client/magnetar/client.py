@@ -230,6 +230,10 @@ class Client(Consuming):
             self, transactional_id, two_phase_commit=two_phase_commit, timeout_s=timeout_s
         )
 
+    def new_id(self) -> int:
+        """Random, and nobody else's; for TransactionalProducer."""
+        return self._runtime.new_id()
+
     async def coordinator_for(self, transactional_id: str) -> Connection:
         """Where a transactional id lives; for TransactionalProducer."""
         return await self._cluster.coordinator_for(transactional_id)

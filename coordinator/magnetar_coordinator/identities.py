@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from magnetar_coordinator import identity as rules
 from magnetar_coordinator import names as name_rules
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.identity import Epochs, Identity, IdentityState
+from magnetar_coordinator.identity import Epochs, Identity, IdentityState, InitCall
 from magnetar_coordinator.names import Name, NamedSequence
 from magnetar_coordinator.transaction import TxnAction
 from magnetar_core.errors import (
@@ -84,7 +84,9 @@ class Identities:
         matches = matcher(pattern)
         return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
 
-    def create(self, transactional_id: str, *, timeout_ms: int, run_time_ms: int) -> Identity:
+    def create(
+        self, transactional_id: str, call: InitCall, *, timeout_ms: int, run_time_ms: int
+    ) -> Identity:
         """Raises: InvalidArgument, for the id; QuotaExceeded."""
         length = len(transactional_id)
         if not 0 < length <= TRANSACTIONAL_ID_CHARACTERS_MAX or not transactional_id.isprintable():
@@ -99,24 +101,27 @@ class Identities:
                 " raise identities_max",
                 identities_max=limit,
             )
-        return self._set(
-            Identity(
-                transactional_id=transactional_id,
-                producer=self._epochs.first(),
-                timeout_ms=timeout_ms,
-                last_used_run_time_ms=run_time_ms,
-            )
+        created = Identity(
+            transactional_id=transactional_id,
+            producer=self._epochs.first(),
+            timeout_ms=timeout_ms,
+            last_used_run_time_ms=run_time_ms,
         )
+        return self._set(rules.initialised(created, call))
 
-    def take_over(self, identity: Identity, *, timeout_ms: int, run_time_ms: int) -> Identity:
-        return self._set(
-            rules.take_over(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
+    def take_over(
+        self, identity: Identity, call: InitCall, *, timeout_ms: int, run_time_ms: int
+    ) -> Identity:
+        taken = rules.take_over(
+            identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms
         )
+        return self._set(rules.initialised(taken, call))
 
-    def keep(self, identity: Identity, *, timeout_ms: int, run_time_ms: int) -> Identity:
-        return self._set(
-            rules.keep(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
-        )
+    def keep(
+        self, identity: Identity, call: InitCall, *, timeout_ms: int, run_time_ms: int
+    ) -> Identity:
+        kept = rules.keep(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
+        return self._set(rules.initialised(kept, call))
 
     def begin(self, identity: Identity, txn_id: TxnID, *, run_time_ms: int) -> Identity:
         return self._set(rules.begin(identity, txn_id, run_time_ms=run_time_ms))

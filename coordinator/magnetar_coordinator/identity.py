@@ -33,6 +33,23 @@ class Pair(NamedTuple):
 
 NO_PAIR = Pair()
 
+# Calls of InitProducer, before the last one, of which a late copy is still recognised.
+PAST_CALLS_MAX = 8
+
+
+class InitCall(NamedTuple):
+    """A call of InitProducer.
+
+    Attributes:
+        token: of this call and its copies; 0: it has none.
+        named: the pair that it says it has; none: it takes the id from whoever has it.
+        given: its answer.
+    """
+
+    token: int = 0
+    named: Pair = NO_PAIR
+    given: Pair = NO_PAIR
+
 
 class IdentityState(IntEnum):
     """Kafka's names; numbered as on the wire."""
@@ -73,6 +90,8 @@ class Identity:
             PREPARE_... is complete, where that is not `producer`.
         timeout_ms: of its transactions; -1 with two-phase commit: they never expire.
         txn_id: the latest transaction.
+        last_init: the call that took the id over last; None in rows of earlier versions.
+        past_call_tokens: of those before it, the newest last.
     """
 
     transactional_id: str
@@ -83,6 +102,8 @@ class Identity:
     timeout_ms: int
     txn_id: TxnID | None = None
     last_used_run_time_ms: int = 0
+    last_init: InitCall | None = None
+    past_call_tokens: tuple[int, ...] = ()
 
     @property
     def two_phase_commit(self) -> bool:
@@ -152,6 +173,44 @@ class EndVerdict(IntEnum):
     RAISE = 2
 
 
+def is_repeated_init(identity: Identity, call: InitCall) -> bool:
+    """Whether a call of InitProducer is a copy, to be answered as the first one was.
+
+    Raises:
+        ProducerFenced: it is a copy, and others came after it; or it names a pair of an instance
+            from which another one has taken the id over. No effect.
+    Source: KIP-939, InitProducerId; KIP-360, for the retry with a pair.
+    """
+    last = identity.last_init
+    is_latest = last is not None and last.given == identity.current
+    if last is not None and call.token and call.token == last.token:
+        if is_latest:
+            return True
+        raise _fenced(identity, last.given)
+    if call.token and call.token in identity.past_call_tokens:
+        raise ProducerFenced(
+            f"{identity.transactional_id!r} was taken over since this call was answered: this"
+            " instance must stop",
+            transactional_id=identity.transactional_id,
+        )
+    if call.named == NO_PAIR or call.named == identity.current:
+        return False
+    if last is not None and is_latest and call.named == last.named:
+        return True
+    if call.named == identity.prev:
+        # Its own end has raised the epoch, and it has not heard of it.
+        return False
+    raise _fenced(identity, call.named)
+
+
+def initialised(identity: Identity, call: InitCall) -> Identity:
+    """A call has taken the id over, and is answered with the current pair."""
+    past = identity.past_call_tokens
+    if identity.last_init is not None and identity.last_init.token:
+        past = (*past, identity.last_init.token)[-PAST_CALLS_MAX:]
+    return replace(identity, last_init=call._replace(given=identity.current), past_call_tokens=past)
+
+
 def take_over(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: int) -> Identity:
     """A new instance begins with a clean slate; nothing may be ongoing.
 
@@ -163,6 +222,8 @@ def take_over(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_m
         producer=epochs.raised(identity.current),
         timeout_ms=timeout_ms,
         last_used_run_time_ms=run_time_ms,
+        last_init=identity.last_init,
+        past_call_tokens=identity.past_call_tokens,
     )
 
 

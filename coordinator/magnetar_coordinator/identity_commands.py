@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar_coordinator import identity as rules
 from magnetar_coordinator import names as name_rules
-from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState, Pair
+from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState, InitCall, Pair
 from magnetar_coordinator.names import NamedSequence
 from magnetar_coordinator.records import WIRE_STATE
 from magnetar_coordinator.shard import End
@@ -75,13 +75,18 @@ class IdentityCommands:
             else request.txn_timeout_ms or coordinator.config.txn_timeout_ms_default
         )
         identity = identities.find(request.transactional_id)
+        call = _init_call(request)
         if identity is None:
             coordinator.check_free_space()
             identity = identities.create(
-                request.transactional_id, timeout_ms=timeout_ms, run_time_ms=run_time_ms
+                request.transactional_id, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
+        elif rules.is_repeated_init(identity, call):
+            pass
         elif identity.state is IdentityState.ONGOING and request.keep_prepared:
-            identity = identities.keep(identity, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
+            identity = identities.keep(
+                identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
+            )
         elif identity.state is IdentityState.ONGOING:
             assert identity.txn_id is not None
             end = End(identity.txn_id, TxnAction.ABORT)
@@ -93,7 +98,7 @@ class IdentityCommands:
             return
         else:
             identity = identities.take_over(
-                identity, timeout_ms=timeout_ms, run_time_ms=run_time_ms
+                identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
         coordinator.answer(reply, _taken_over(identity))
 
@@ -378,6 +383,15 @@ def _taken_over(identity: Identity) -> pb.CommandInitProducerResponse:
     if identity.is_kept and identity.txn_id is not None:
         put_txn_id(response.ongoing_txn_id, identity.txn_id)
     return response
+
+
+def _init_call(request: pb.CommandInitProducer) -> InitCall:
+    """Raises: InvalidArgument: half a pair."""
+    if request.HasField("producer_id") is not request.HasField("producer_epoch"):
+        raise InvalidArgument("producer_id and producer_epoch belong together")
+    if not request.HasField("producer_id"):
+        return InitCall(request.call_token)
+    return InitCall(request.call_token, Pair(request.producer_id, request.producer_epoch))
 
 
 def _pair(wire: common.ProducerIdentity) -> Pair:

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from magnetar_coordinator.identity import Identity, IdentityState, Pair
+from magnetar_coordinator.identity import Identity, IdentityState, InitCall, Pair
 from magnetar_coordinator.names import Name, NamedSequence
 from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
 from magnetar_coordinator.wire import (
@@ -239,6 +239,12 @@ def encode_identity(identity: Identity) -> bytes:
     )
     if identity.txn_id is not None:
         put_txn_id(row.txn_id, identity.txn_id)
+    call = identity.last_init
+    if call is not None:
+        row.last_init.token = call.token
+        row.last_init.named_producer_id, row.last_init.named_producer_epoch = call.named
+        row.last_init.given_producer_id, row.last_init.given_producer_epoch = call.given
+    row.past_call_tokens.extend(identity.past_call_tokens)
     return row.SerializeToString()
 
 
@@ -253,6 +259,16 @@ def decode_identity(transactional_id: str, value: bytes) -> Identity:
         timeout_ms=row.txn_timeout_ms,
         txn_id=TxnID.from_wire(row.txn_id) if row.HasField("txn_id") else None,
         last_used_run_time_ms=row.last_used_run_time_ms,
+        last_init=_init_call(row.last_init) if row.HasField("last_init") else None,
+        past_call_tokens=tuple(row.past_call_tokens),
+    )
+
+
+def _init_call(wire: pb.InitCall) -> InitCall:
+    return InitCall(
+        wire.token,
+        Pair(wire.named_producer_id, wire.named_producer_epoch),
+        Pair(wire.given_producer_id, wire.given_producer_epoch),
     )
 
 

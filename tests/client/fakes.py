@@ -410,6 +410,9 @@ class FakeCluster(FakeGroups):
             producer_id=1, producer_epoch=self.epochs[name]
         )
 
+    def on_describe_transactional_id(self, link: FakeLink, body: Any) -> Any:
+        return transaction_pb2.CommandDescribeTransactionalIdResponse()
+
     def check_identity(self, body: Any) -> None:
         one = body.identity
         if body.HasField("identity") and one.producer_epoch < self.epochs[one.transactional_id]:

@@ -32,20 +32,25 @@ class Hand:
         return self.world.client.ask(body)
 
     async def init(
-        self, *, keep: bool = False, two_phase: bool = False, timeout_ms: int = 0
+        self, *, keep: bool = False, two_phase: bool = False, timeout_ms: int = 0, **fields: Any
     ) -> Pair:
-        response = await self.ask(self.init_command(keep, two_phase, timeout_ms))
+        response = await self.ask(self.init_command(keep, two_phase, timeout_ms, **fields))
         return Pair(response.producer_id, response.producer_epoch)
 
     def init_command(
-        self, keep: bool = False, two_phase: bool = False, timeout_ms: int = 0
+        self, keep: bool = False, two_phase: bool = False, timeout_ms: int = 0, **fields: Any
     ) -> pb.CommandInitProducer:
         return pb.CommandInitProducer(
             transactional_id=self.id,
             keep_prepared=keep,
             enable_2pc=two_phase,
             txn_timeout_ms=timeout_ms,
+            **fields,
         )
+
+    def named(self, pair: Pair) -> dict[str, Any]:
+        """Fields of InitProducer of an instance that has this pair."""
+        return {"producer_id": pair.producer_id, "producer_epoch": pair.epoch}
 
     def begin_command(self, pair: Pair, *partitions: PartitionName) -> pb.CommandNewTxn:
         return pb.CommandNewTxn(

@@ -28,6 +28,7 @@ _BATCHES = (
 )
 _INTEGER_BITS = {
     FieldDescriptor.TYPE_UINT64: (0, 64),
+    FieldDescriptor.TYPE_FIXED64: (0, 64),
     FieldDescriptor.TYPE_UINT32: (0, 32),
     FieldDescriptor.TYPE_INT64: (-(1 << 63), 63),
     FieldDescriptor.TYPE_INT32: (-(1 << 31), 31),

@@ -58,6 +58,19 @@ class Takeover:
 
 
 @dataclass
+class InitCall:
+    """A call of init(): it may be carried out from `asked_at` to `done_at`."""
+
+    instance: str
+    asked_at: float
+    done_at: float
+
+
+# After so long nothing of a process that died is under way any more, nor of a call that gave up.
+INIT_CALL_SECONDS_MAX = 120.0
+
+
+@dataclass
 class Job:
     """What a driver of named sequences keeps.
 
@@ -84,7 +97,11 @@ class Instance:
         self.accepted: list[Sent] = []
 
     async def init(self) -> PreparedTxnState:
+        now = self.world.loop.time()
+        call = InitCall(self.label, now, now + INIT_CALL_SECONDS_MAX)
+        self.world.init_calls.setdefault(self.name, []).append(call)
         state = await self.producer.init(keep_prepared=True)
+        call.done_at = self.world.loop.time()
         # Answers overtake each other; pairs rise in the order of the coordinator's decisions.
         _, *pair = self.producer.identity
         takeover = Takeover(self.label, self.world.loop.time(), tuple(pair))
@@ -99,6 +116,15 @@ class Instance:
         if takeover.instance != self.label and takeover.at < asked_at:
             self.world.history.violation(
                 "o", f"{self.label} acts for {self.name}, taken over by {takeover.instance}"
+            )
+
+    def fenced(self) -> None:
+        """That needs another instance which has taken over, or is about to."""
+        calls = self.world.init_calls[self.name]
+        own = next(one for one in calls if one.instance == self.label)
+        if not any(one is not own and one.done_at >= own.asked_at for one in calls):
+            self.world.history.violation(
+                "o", f"{self.label} is fenced, and nobody has taken {self.name} over"
             )
 
     async def begin(self) -> None:
@@ -159,6 +185,7 @@ async def dual_writer(world: World, node: ClientNode) -> None:
                 await one_unit(world, node, instance, random)
             except ProducerFenced:
                 world.provoked["o fenced"] += 1
+                instance.fenced()
                 raise
             await asyncio.sleep(random.uniform(0.0, 0.1))
             if random.random() < 0.1:

@@ -35,6 +35,7 @@ REPEATABLE = frozenset(
         "end_txn",
         "end_txn_on_partition",
         "end_txn_on_subscription",
+        "init_producer",
         "low_watermark",
         "read",
     }

@@ -225,6 +225,11 @@ def identity_not_stored() -> AbstractContextManager[None]:
     return replaced(TransactionMetadataStore, "put_identity", put_identity)
 
 
+def copies_take_over() -> AbstractContextManager[None]:
+    """A late copy of InitProducer takes the id over from the instance that sent it."""
+    return replaced(identity_rules, "is_repeated_init", lambda identity, call: False)
+
+
 def complete_always_commits() -> AbstractContextManager[None]:
     """The SDK does not compare what is prepared with what the database holds."""
     original = TransactionalProducer.complete
@@ -261,6 +266,7 @@ PLANTED: dict[str, Plant] = {
         name_not_stored,
         identity_not_stored,
         complete_always_commits,
+        copies_take_over,
         *planted_groups.PLANTS,
         *planted_keys.PLANTS,
     )

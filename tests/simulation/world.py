@@ -95,6 +95,7 @@ class World:
         # What clients keep elsewhere.
         self.databases: dict[str, identity_programs.Database] = {}
         self.takeovers: dict[str, identity_programs.Takeover] = {}
+        self.init_calls: dict[str, list[identity_programs.InitCall]] = {}
         self.jobs: dict[str, identity_programs.Job] = {}
         self.writer_count = 0
         self.temporary_count = 0

@@ -64,7 +64,7 @@ class TransactionMetadataEntry(_message.Message):
     def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms")
+    __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms", "last_init", "past_call_tokens")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PREV_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,8 @@ class IdentityRow(_message.Message):
     TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     PREV_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_USED_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_INIT_FIELD_NUMBER: _ClassVar[int]
+    PAST_CALL_TOKENS_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     prev_producer_id: int
@@ -87,7 +89,23 @@ class IdentityRow(_message.Message):
     two_phase_commit: bool
     prev_producer_epoch: int
     last_used_run_time_ms: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[_transaction_pb2.TransactionalState, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., prev_producer_epoch: _Optional[int] = ..., last_used_run_time_ms: _Optional[int] = ...) -> None: ...
+    last_init: InitCall
+    past_call_tokens: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[_transaction_pb2.TransactionalState, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., prev_producer_epoch: _Optional[int] = ..., last_used_run_time_ms: _Optional[int] = ..., last_init: _Optional[_Union[InitCall, _Mapping]] = ..., past_call_tokens: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class InitCall(_message.Message):
+    __slots__ = ("token", "named_producer_id", "named_producer_epoch", "given_producer_id", "given_producer_epoch")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    NAMED_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMED_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    named_producer_id: int
+    named_producer_epoch: int
+    given_producer_id: int
+    given_producer_epoch: int
+    def __init__(self, token: _Optional[int] = ..., named_producer_id: _Optional[int] = ..., named_producer_epoch: _Optional[int] = ..., given_producer_id: _Optional[int] = ..., given_producer_epoch: _Optional[int] = ...) -> None: ...
 
 class NameRow(_message.Message):
     __slots__ = ("has_committed", "committed_sequence", "open", "open_txn_id", "committed_fingerprint")

@@ -24,16 +24,22 @@ COMPLETE_COMMIT: TransactionalState
 COMPLETE_ABORT: TransactionalState
 
 class CommandInitProducer(_message.Message):
-    __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared")
+    __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared", "producer_id", "producer_epoch", "call_token")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     ENABLE_2PC_FIELD_NUMBER: _ClassVar[int]
     KEEP_PREPARED_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     txn_timeout_ms: int
     enable_2pc: bool
     keep_prepared: bool
-    def __init__(self, transactional_id: _Optional[str] = ..., txn_timeout_ms: _Optional[int] = ..., enable_2pc: _Optional[bool] = ..., keep_prepared: _Optional[bool] = ...) -> None: ...
+    producer_id: int
+    producer_epoch: int
+    call_token: int
+    def __init__(self, transactional_id: _Optional[str] = ..., txn_timeout_ms: _Optional[int] = ..., enable_2pc: _Optional[bool] = ..., keep_prepared: _Optional[bool] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandInitProducerResponse(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch", "ongoing_txn_id")
