@@ -9,10 +9,11 @@ from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAddress:
-    """A server as clients reach it."""
+    """A server as clients reach it; those outside of the members' network by its external one."""
 
     name: str
     address: str
+    external_address: str = ""
     tcid: int = 0
 
 
@@ -24,6 +25,9 @@ class BrokerConfig:
     name: str = "broker-0"
     # What clients are told to connect to.
     address: str = "127.0.0.1:6650"
+    # What clients are told that reached this broker there, through a published port or a gateway;
+    # empty: there is no such way.
+    external_address: str = ""
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )

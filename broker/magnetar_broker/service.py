@@ -14,6 +14,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
+from magnetar_broker.member_addresses import broker_address, coordinator_address
 from magnetar_broker.read_commands import ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
@@ -99,12 +100,14 @@ class BrokerServer:
 
     def _get_cluster_info(self, command: wire.CommandGetClusterInfo, reply: Reply) -> None:
         config = self._environment.config
+        address = broker_address(config, command.reached_at)
+        address_of = coordinator_address(config, command.reached_at)
         info = wire.CommandGetClusterInfoResponse(
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
-            brokers=[wire.Member(name=config.name, address=config.address)],
+            brokers=[wire.Member(name=config.name, address=address)],
             coordinators=[
-                wire.Member(name=one.name, address=one.address, tcid=one.tcid)
+                wire.Member(name=one.name, address=address_of(one), tcid=one.tcid)
                 for one in config.coordinators
             ],
             server_version="0.1.0",
@@ -142,10 +145,10 @@ class BrokerServer:
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
         topic = self._topics.get(command.topic)
+        address = broker_address(self._environment.config, command.reached_at)
         self._replies.answer(
             reply,
             wire.CommandLookupResponse(
-                topic_id=topic.topic_id,
-                broker_addresses=[self._environment.config.address] * len(topic.partitions),
+                topic_id=topic.topic_id, broker_addresses=[address] * len(topic.partitions)
             ),
         )

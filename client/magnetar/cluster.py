@@ -56,7 +56,7 @@ class Cluster:
     async def info(self) -> ClusterInfo:
         """Ask who belongs to the cluster, and remember the coordinators."""
         reply: topic_pb2.CommandGetClusterInfoResponse = await self.bootstrap.request(
-            topic_pb2.CommandGetClusterInfo()
+            topic_pb2.CommandGetClusterInfo(reached_at=self.bootstrap.address)
         )
         self._coordinators = tuple(
             Member(one.name, one.address, one.tcid) for one in reply.coordinators
@@ -121,7 +121,7 @@ class Cluster:
 
     async def _lookup(self, topic: str) -> topic_pb2.CommandLookupResponse:
         reply: topic_pb2.CommandLookupResponse = await self.bootstrap.request(
-            topic_pb2.CommandLookup(topic=topic)
+            topic_pb2.CommandLookup(topic=topic, reached_at=self.bootstrap.address)
         )
         return reply
 

@@ -24,6 +24,7 @@ COORDINATORS_VARIABLE = f"{PREFIX}COORDINATORS"
 VERSION_VARIABLE = f"{PREFIX}CLUSTER_VERSION"
 ID_VARIABLE = f"{PREFIX}CLUSTER_ID"
 STABLE_VARIABLE = f"{PREFIX}STABLE_ADDRESSES"
+EXTERNAL_VARIABLE = f"{PREFIX}EXTERNAL_ADDRESSES"
 
 AnyMember = TypeVar("AnyMember", bound="Member")
 
@@ -32,10 +33,16 @@ _EXAMPLE = "write it as NAME=HOST:PORT, several with commas between"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A server, by the address at which the others and the clients reach it."""
+    """A server, by the address at which the others and the clients reach it.
+
+    Attributes:
+        external_address: where clients outside of the members' network reach it, through a
+            published port or a gateway; empty: at `address` too.
+    """
 
     name: str
     address: str
+    external_address: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +78,15 @@ class Membership:
         _require_unique("name", (one.name for one in (*self.brokers, *self.coordinators)))
         _require_unique("address", (one.address for one in (*self.brokers, *self.coordinators)))
         _require_unique("tcid", (one.tcid for one in self.coordinators))
+        external = (one.external_address for one in (*self.brokers, *self.coordinators))
+        _require_unique("external address", (one for one in external if one))
         for one in (*self.brokers, *self.coordinators):
             if not one.name:
                 raise InvalidConfig(f"the member at {one.address} has no name; give it one")
             if split_address(one.address)[1] == 0:
                 raise InvalidConfig(f"{one.name} has port 0; a member needs a port of its own")
+            if one.external_address:
+                split_address(one.external_address)
         for coordinator in self.coordinators:
             if not 0 <= coordinator.tcid <= TCID_MAX:
                 raise InvalidConfig(
@@ -85,7 +96,10 @@ class Membership:
 
     @property
     def hash(self) -> str:
-        """Stable over processes, machines and versions of Python."""
+        """Stable over processes, machines and versions of Python.
+
+        External addresses are left out: servers do not use them, and they may change at any time.
+        """
         with_address = self.stable_addresses
         content = {
             "cluster_id": self.cluster_id,
@@ -151,6 +165,7 @@ def from_toml(text: str) -> Membership:
         [[brokers]]
         name = "broker-0"
         address = "10.0.0.1:6650"
+        external_address = "broker.example.org:6650"  # for clients elsewhere; may be left out
 
         [[coordinators]]
         name = "coordinator-0"
@@ -179,21 +194,34 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
     """Read MAGNETAR_BROKERS and MAGNETAR_COORDINATORS, as NAME=HOST:PORT,NAME=HOST:PORT.
 
     A coordinator's TCID is its place in the list, from 0: add new ones at the end.
+    MAGNETAR_EXTERNAL_ADDRESSES has the same form, for any of these members.
 
     Raises:
-        InvalidConfig: one of them is missing or malformed.
+        InvalidConfig: one of the first two is missing, or one of the three is malformed.
     """
     version = environ.get(VERSION_VARIABLE, "1")
     if not version.isascii() or not version.isdigit():
         raise InvalidConfig(f"{VERSION_VARIABLE} is {version!r}; make it a whole number from 1")
     brokers = _pairs(environ, BROKERS_VARIABLE)
     coordinators = _pairs(environ, COORDINATORS_VARIABLE)
+    external = dict(_pairs(environ, EXTERNAL_VARIABLE)) if EXTERNAL_VARIABLE in environ else {}
+    known = [name for name, _ in (*brokers, *coordinators)]
+    for name in external:
+        if name not in known:
+            raise InvalidConfig(
+                f"{EXTERNAL_VARIABLE} has {name!r}, which is no member; known are {_listed(known)}"
+            )
     return Membership(
         cluster_id=environ.get(ID_VARIABLE, "magnetar"),
         version=int(version),
-        brokers=tuple(Member(name=name, address=address) for name, address in brokers),
+        brokers=tuple(
+            Member(name=name, address=address, external_address=external.get(name, ""))
+            for name, address in brokers
+        ),
         coordinators=tuple(
-            CoordinatorMember(name=name, address=address, tcid=tcid)
+            CoordinatorMember(
+                name=name, address=address, external_address=external.get(name, ""), tcid=tcid
+            )
             for tcid, (name, address) in enumerate(coordinators)
         ),
         stable_addresses=environ.get(STABLE_VARIABLE) != "0",
@@ -205,7 +233,13 @@ def to_environment(membership: Membership) -> dict[str, str]:
     assert [one.tcid for one in membership.coordinators] == list(
         range(len(membership.coordinators))
     )
+    external = ",".join(
+        f"{one.name}={one.external_address}"
+        for one in (*membership.brokers, *membership.coordinators)
+        if one.external_address
+    )
     return {
+        **({EXTERNAL_VARIABLE: external} if external else {}),
         ID_VARIABLE: membership.cluster_id,
         VERSION_VARIABLE: str(membership.version),
         BROKERS_VARIABLE: ",".join(f"{one.name}={one.address}" for one in membership.brokers),
@@ -217,16 +251,27 @@ def to_environment(membership: Membership) -> dict[str, str]:
 
 
 _OPTIONAL: dict[str, type] = {"cluster_id": str, "version": int}
+_OPTIONAL_OF_MEMBER: dict[str, type] = {"external_address": str}
 
 
 def _member(table: Any, place: str) -> Member:
-    _check_table(table, {"name": str, "address": str}, {}, place)
-    return Member(name=table["name"], address=table["address"])
+    _check_table(table, {"name": str, "address": str}, _OPTIONAL_OF_MEMBER, place)
+    return Member(
+        name=table["name"],
+        address=table["address"],
+        external_address=table.get("external_address", ""),
+    )
 
 
 def _coordinator(table: Any) -> CoordinatorMember:
-    _check_table(table, {"name": str, "address": str, "tcid": int}, {}, "coordinators")
-    return CoordinatorMember(name=table["name"], address=table["address"], tcid=table["tcid"])
+    required = {"name": str, "address": str, "tcid": int}
+    _check_table(table, required, _OPTIONAL_OF_MEMBER, "coordinators")
+    return CoordinatorMember(
+        name=table["name"],
+        address=table["address"],
+        external_address=table.get("external_address", ""),
+        tcid=table["tcid"],
+    )
 
 
 def _check_table(

@@ -56,6 +56,25 @@ def test_a_file_and_the_environment_mean_the_same(tmp_path: Path) -> None:
         assert membership.load(membership.to_environment(one)) == one
 
 
+def test_external_addresses_are_for_clients_alone(tmp_path: Path) -> None:
+    """Servers that are told them, and servers that are not, are of one cluster."""
+    text = TEXT.replace(
+        'address = "10.0.0.2:6650"',
+        'address = "10.0.0.2:6650"\nexternal_address = "broker.example.org:7650"',
+    ).replace("tcid = 0", 'tcid = 0\nexternal_address = "broker.example.org:7651"')
+    read = membership.from_toml(text)
+    assert [one.external_address for one in read.brokers] == ["", "broker.example.org:7650"]
+    assert read.coordinators[0].external_address == "broker.example.org:7651"
+    assert read.hash == MEMBERSHIP.hash
+    variables = {
+        **membership.to_environment(MEMBERSHIP),
+        "MAGNETAR_EXTERNAL_ADDRESSES": "broker-1=broker.example.org:7650,"
+        "coordinator-0=broker.example.org:7651",
+    }
+    assert membership.load(variables) == read
+    assert membership.load(membership.to_environment(read)) == read
+
+
 def test_the_hash_follows_the_content_alone() -> None:
     reordered = TEXT.replace("tcid = 0", "").replace('name = "coordinator-0"', "")
     reordered += 'tcid = 0\nname = "coordinator-0"\n# and a comment\n'
@@ -99,6 +118,14 @@ def test_where_ports_change_with_each_start_the_hash_covers_names_only() -> None
         (TEXT.replace("10.0.0.2:6650", "10.0.0.1:6650"), "make them differ"),
         (TEXT.replace("10.0.0.2:6650", "10.0.0.2"), "HOST:PORT"),
         (TEXT.replace("10.0.0.2:6650", "10.0.0.2:0"), "port 0"),
+        (
+            TEXT.replace("tcid = 0", 'tcid = 0\nexternal_address = "somewhere"'),
+            "HOST:PORT",
+        ),
+        (
+            TEXT.replace("6650", '6650"\nexternal_address = "h:1'),
+            "two members have the external address",
+        ),
         ("brokers = [1]\ncoordinators = []", "must be written as"),
         ("brokers = []\ncoordinators = []", "name at least one"),
     ],
@@ -120,6 +147,14 @@ def test_a_file_that_makes_no_sense_is_refused_with_advice(text: str, advice: st
                 "MAGNETAR_CLUSTER_VERSION": "new",
             },
             "whole number",
+        ),
+        (
+            {
+                "MAGNETAR_BROKERS": "a=h:1",
+                "MAGNETAR_COORDINATORS": "c=h:2",
+                "MAGNETAR_EXTERNAL_ADDRESSES": "b=h:3",
+            },
+            "'b', which is no member; known are a, c",
         ),
         ({"MAGNETAR_CLUSTER_FILE": "/nowhere/cluster.toml"}, "cannot be read"),
     ],

@@ -115,8 +115,14 @@ def broker(**options: Any) -> None:
     given: dict[str, Any] = {"name": name}
     if member is not None and membership is not None:
         given["address"] = member.address
+        given["external_address"] = member.external_address or None
         given["coordinators"] = tuple(
-            MemberAddress(name=one.name, address=one.address, tcid=one.tcid)
+            MemberAddress(
+                name=one.name,
+                address=one.address,
+                external_address=one.external_address,
+                tcid=one.tcid,
+            )
             for one in membership.coordinators
         )
         given["membership_version"] = membership.version

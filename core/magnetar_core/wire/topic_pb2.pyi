@@ -130,10 +130,12 @@ class CommandDeleteTopicResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CommandLookup(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "reached_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    REACHED_AT_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    reached_at: str
+    def __init__(self, topic: _Optional[str] = ..., reached_at: _Optional[str] = ...) -> None: ...
 
 class CommandLookupResponse(_message.Message):
     __slots__ = ("topic_id", "broker_addresses")
@@ -144,8 +146,10 @@ class CommandLookupResponse(_message.Message):
     def __init__(self, topic_id: _Optional[int] = ..., broker_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CommandGetClusterInfo(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("reached_at",)
+    REACHED_AT_FIELD_NUMBER: _ClassVar[int]
+    reached_at: str
+    def __init__(self, reached_at: _Optional[str] = ...) -> None: ...
 
 class CommandGetClusterInfoResponse(_message.Message):
     __slots__ = ("cluster_id", "membership_version", "cluster_hash", "brokers", "coordinators", "server_version")
