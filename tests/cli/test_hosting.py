@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import urllib.request
 from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -31,6 +33,48 @@ def start(directory: Path, mode: str) -> subprocess.Popen[str]:
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()
+
+
+def health(*arguments: str, port: str = "") -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar.cli", "health", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MAGNETAR_PORT": port},
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_health_is_told_by_exit_status(tmp_path: Path) -> None:
+    """As a container's health check asks: in recovery, when it serves, and when it is gone."""
+    process = start(tmp_path, "slow")
+    while not (tmp_path / "data" / "CURRENT").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    # The server's, and that of its metrics, which does not speak gRPC.
+    ports = {
+        one.laddr.port
+        for one in psutil.Process(process.pid).net_connections("inet")
+        if one.status == psutil.CONN_LISTEN
+    }
+    told = {port: health(port=str(port)) for port in ports}
+    assert {status for status, _ in told.values()} == {1}
+    assert [port for port, (_, text) in told.items() if f"{port} NOT_SERVING" in text]
+    process.terminate()
+    process.communicate(timeout=10)
+
+    process = start(tmp_path, "plain")
+    first_line(process)
+    address = json.loads((tmp_path / "ready.json").read_text())["address"]
+    assert health(address) == (0, f"{address} SERVING\n")
+    process.terminate()
+    process.communicate(timeout=10)
+    status, text = health(address, "--timeout-s", "1")
+    assert status == 1
+    assert f"{address} does not answer" in text
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

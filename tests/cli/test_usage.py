@@ -24,6 +24,8 @@ COMMANDS = [
     ["standalone"],
     ["broker"],
     ["coordinator"],
+    ["health"],
+    ["demo"],
     ["topics"],
     ["topics", "create"],
     ["topics", "list"],

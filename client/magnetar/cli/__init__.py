@@ -13,6 +13,7 @@ _COMMANDS = {
     "standalone": "standalone:standalone",
     "broker": "servers:broker",
     "coordinator": "servers:coordinator",
+    "health": "health:health",
     "topics": "topics:topics",
     "subscriptions": "subscriptions:subscriptions",
     "groups": "groups:groups",
