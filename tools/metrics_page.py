@@ -19,12 +19,14 @@ This page is generated: `make docs`.
 ALERTS = """
 ## What to watch
 
+`deploy/prometheus/alerts.yaml` has rules for most of it, `deploy/grafana/` a dashboard.
+
 | when | it means |
 |---|---|
 | `magnetar_coordinator_incomplete_transactions` > 0 | a participant lost what it had confirmed; an administrator decides |
 | `magnetar_broker_oldest_open_txn_seconds` above the longest timeout | its coordinator is away, or does not know it |
 | `magnetar_coordinator_oldest_open_seconds` rising | clients die in transactions; what they acknowledged waits for expiry |
-| `magnetar_coordinator_transactions{status="committing"}` stays > 0 | a broker cannot be reached |
+| `magnetar_coordinator_oldest_finishing_seconds` rising | a broker cannot be reached, or refuses |
 | `rate(magnetar_coordinator_ends_repeated_total[5m])` > 0 | brokers answer late, or links break |
 | `magnetar_broker_disk_free_bytes` near the reserve | sends will soon be refused with DiskFull |
 | `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |

@@ -438,6 +438,7 @@ class Coordinator:
             run_time_ms=run_time_ms,
             outcome_count=outcome_count,
             identity_count=len(self.identities),
+            oldest_finishing_ms=self._finisher.oldest_ms(),
         )
         if checks_idle:
             self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS

@@ -229,6 +229,12 @@ class Finisher:
             extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
         )
 
+    def oldest_ms(self) -> float:
+        """Age of the oldest decision that is being carried out; 0 when there is none."""
+        # In the order in which they were begun.
+        oldest = next(iter(self._transactions.values()), None)
+        return 0.0 if oldest is None else self._clock.monotonic_ms() - oldest.started_ms
+
     def watermark_now(self) -> pb.CommandLowWatermark | None:
         return self._watermark
 

@@ -74,6 +74,12 @@ class CoordinatorMetrics:
             buckets=_FINISHING_SECONDS,
             registry=registry,
         )
+        self._oldest_finishing = Gauge(
+            "magnetar_coordinator_oldest_finishing_seconds",
+            "Since the oldest decision that not every participant has answered; of those from"
+            " before a restart, since that. Rising: a broker is away, or refuses.",
+            registry=registry,
+        )
         self.incomplete = Gauge(
             "magnetar_coordinator_incomplete_transactions",
             "Transactions that a participant refuses to end: an administrator is needed.",
@@ -102,9 +108,16 @@ class CoordinatorMetrics:
         )
 
     def show(
-        self, shard: Shard, *, run_time_ms: int, outcome_count: int, identity_count: int
+        self,
+        shard: Shard,
+        *,
+        run_time_ms: int,
+        outcome_count: int,
+        identity_count: int,
+        oldest_finishing_ms: float,
     ) -> None:
         """Set what is looked at from time to time rather than counted."""
+        self._oldest_finishing.set(oldest_finishing_ms / 1_000)
         for status, gauge in self._live.items():
             gauge.set(shard.status_counts[status])
         oldest = shard.oldest_open()

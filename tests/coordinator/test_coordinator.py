@@ -314,6 +314,11 @@ def test_listing() -> None:
         await refused(world.client.ask(pb.CommandListTxns(statuses=[99])), InvalidArgument)  # type: ignore[list-item]
         assert world.metric("transactions", status="open") == 2
         assert world.metric("oldest_open_seconds") >= 9
+        # The second one was decided, and its participant has not answered yet.
+        assert world.metric("oldest_finishing_seconds") >= 9
+        world.broker.answer = lambda name, body: None
+        await world.settle(10)
+        assert world.metric("oldest_finishing_seconds") == 0
         await world.close()
 
     run(scenario())
