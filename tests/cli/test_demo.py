@@ -14,9 +14,15 @@ from random import Random
 
 import psutil
 import pytest
-from tests.cli.running import wait_until_gone
+from tests.cli.running import running_standalone, wait_until_gone
 
-from magnetar import PartitionDescription, SubscriptionDescription, TopicDescription, TxnID
+from magnetar import (
+    PartitionDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    TxnID,
+    blocking,
+)
 from magnetar.cli.demo import flights, killer, verify
 from magnetar.cli.demo.journal import Journal
 from magnetar.cli.demo.worker import SUBSCRIPTION
@@ -148,6 +154,9 @@ def test_every_plan_kills_all_and_leaves_work_for_the_recovery(seed: int) -> Non
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1] < 0.7
     assert plan == killer.plan(Random(seed))
+    workers_alone = killer.plan(Random(seed), killer.KILLS_ATTACHED)
+    assert [one.kind for one in workers_alone] == [killer.WORKER, killer.WORKER]
+    assert workers_alone[-1].share < 0.5
 
 
 async def _journal(*lines: str) -> Journal:
@@ -238,6 +247,52 @@ def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Pa
     (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
     assert "left out" in row
     assert "FAILS" not in done.stdout
+
+
+@pytest.mark.chaos
+def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path: Path) -> None:
+    below = tmp_path / "below"
+    below.mkdir()
+    servers_directory = tmp_path / "servers"
+    servers_directory.mkdir()
+    with running_standalone(servers_directory) as servers:
+        # Somebody else's: open all the time, and none of the demo's business.
+        servers.run("topics", "create", "theirs")
+        with blocking.connect(servers.environ["MAGNETAR_BROKER"]) as client:
+            theirs = client.begin_transaction(timeout_s=600)
+            client.create_producer("theirs").send(b"theirs", txn=theirs)
+            pids = {one: servers.ready()[one]["pid"] for one in ("broker", "coordinator")}
+
+            def demo(*more: str) -> subprocess.CompletedProcess[str]:
+                return subprocess.run(
+                    [
+                        *(*DEMO, "--flights", str(csv_file), "--limit", "1100", "--no-spark"),
+                        *("--attach", "--directory", str(below), *more),
+                    ],
+                    capture_output=True,
+                    text=True,
+                    env=servers.environ,
+                    timeout=500,
+                    check=False,
+                )
+
+            done = demo()
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.stdout.count("killed the worker") == 2
+            assert "killed the broker" not in done.stdout
+            assert "FAILS" not in done.stdout
+            assert {one: servers.ready()[one]["pid"] for one in pids} == pids
+            theirs.commit()
+
+        refused = demo()
+        assert refused.returncode == 1
+        assert "--replace deletes the demo's topics" in refused.stderr
+        assert "theirs" not in refused.stderr
+        again = demo("--replace")
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert "FAILS" not in again.stdout
+        assert any(line.startswith("theirs") for line in servers.lines("topics", "list"))
+    assert list(below.iterdir()) == []
 
 
 @pytest.mark.chaos

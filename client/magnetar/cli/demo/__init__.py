@@ -22,16 +22,46 @@ FLIGHTS_MIN = 1_100
 @click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
 @click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
+@click.option(
+    "--attach",
+    is_flag=True,
+    help="Use the cluster that `magnetar --broker` names, and leave its servers alive.",
+)
+@click.option(
+    "--replace", is_flag=True, help="With --attach: delete the topics of an earlier demo first."
+)
+@click.option(
+    "--spark-master", metavar="URL", help="Where Spark runs its tasks.  [default: this machine]"
+)
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="For data, logs and Spark's checkpoint; Spark's workers must see the same."
+    "  [default: the system's for temporary files]",
+)
+@click.pass_context
 def demo(
-    flights: Path, limit: int | None, workers: int, seed: int, no_spark: bool, keep_data: bool
+    ctx: click.Context,
+    flights: Path,
+    limit: int | None,
+    workers: int,
+    seed: int,
+    no_spark: bool,
+    keep_data: bool,
+    attach: bool,
+    replace: bool,
+    spark_master: str | None,
+    directory: Path | None,
 ) -> None:
     """Process flights exactly once, while processes are killed.
 
     Workers turn flights into delays by route and cancellations by carrier, in transactions. Two
     workers, the broker and the coordinator are killed meanwhile. Then Spark, whose driver is killed
     too, sums up the same flights by route and day. Every message is compared with what the file
-    says.
+    says. With --attach servers are not killed by the demo; whoever likes kills them meanwhile.
     """
+    if replace and not attach:
+        raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")
     import asyncio
 
     from magnetar.cli.demo.flights import NotFlights
@@ -44,6 +74,10 @@ def demo(
         keep_data=keep_data,
         seed=seed,
         with_spark=not no_spark,
+        attached_to=str(ctx.find_root().obj) if attach else None,
+        replace=replace,
+        spark_master=spark_master,
+        directory=directory,
     )
     try:
         every_check_holds = asyncio.run(run(options))

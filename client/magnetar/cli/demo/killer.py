@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -23,6 +23,8 @@ WORKER, BROKER, COORDINATOR = "worker", "broker", "coordinator"
 # By the part of the demo that starts it.
 DRIVER = "Spark driver"
 KILLS = (WORKER, WORKER, BROKER, COORDINATOR)
+# Where the servers are not the demo's own.
+KILLS_ATTACHED = (WORKER, WORKER)
 # Of all messages, when the first kill comes; how far apart they are; and by how much that varies.
 SHARE_FIRST, SHARE_STEP, SHARE_JITTER = 0.08, 0.16, 0.08
 # For the coordinator's answer while a process stands still.
@@ -56,15 +58,16 @@ class Kill:
     recovery_s: float
 
 
-def plan(random: Random) -> list[Planned]:
-    """Two workers, the broker and the coordinator, in any order that ends with a server.
+def plan(random: Random, kills: Sequence[str] = KILLS) -> list[Planned]:
+    """The kills in any order; when servers are among them, one of these comes last.
 
-    After the last kill work must be left: without a server it waits, without one worker it ends.
+    After the last of so many kills work must be left: without a server it waits, without one worker
+    it ends.
     """
-    kinds = list(KILLS)
+    kinds = list(kills)
     while True:
         random.shuffle(kinds)
-        if kinds[-1] != WORKER:
+        if kinds[-1] != WORKER or set(kinds) == {WORKER}:
             break
     return [
         Planned(kind, SHARE_FIRST + place * SHARE_STEP + random.random() * SHARE_JITTER)
@@ -76,14 +79,18 @@ class Killer:
     """Carries the plan out."""
 
     def __init__(
-        self, client: Client, servers: Servers, crew: Crew, journal: Journal, random: Random
+        self, client: Client, servers: Servers | None, crew: Crew, journal: Journal, random: Random
     ) -> None:
         self._client = client
         self._servers = servers
         self._crew = crew
         self._journal = journal
         self._random = random
-        self._plan = plan(random)
+        self._plan = plan(random, KILLS if servers is not None else KILLS_ATTACHED)
+
+    @property
+    def count(self) -> int:
+        return len(self._plan)
 
     async def run(self, message_count: int, on_kill: Callable[[Kill], None]) -> None:
         for planned in self._plan:
@@ -119,6 +126,7 @@ class Killer:
         The broker is stopped where it stands, meanwhile the coordinator is asked. The coordinator
         cannot be asked then: it is killed as soon as it has answered.
         """
+        assert self._servers is not None
         pid = self._servers.pid(kind)
         while True:
             if kind == BROKER:

@@ -16,7 +16,16 @@ from random import Random
 
 import click
 
-from magnetar import Client, MagnetarError, TransactionStatus, TxnID, connect
+from magnetar import (
+    Client,
+    MagnetarError,
+    PartitionName,
+    SubscriptionName,
+    TransactionDescription,
+    TransactionStatus,
+    TxnID,
+    connect,
+)
 from magnetar.cli.demo import verify
 from magnetar.cli.demo.flights import (
     Expected,
@@ -26,7 +35,7 @@ from magnetar.cli.demo.flights import (
     read_lines,
 )
 from magnetar.cli.demo.journal import Journal
-from magnetar.cli.demo.killer import KILLS, Kill, Killer
+from magnetar.cli.demo.killer import Kill, Killer
 from magnetar.cli.demo.processes import Crew, Servers
 from magnetar.cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
 from magnetar.cli.demo.spark import WINDOWS, SparkPart
@@ -35,6 +44,7 @@ from magnetar.cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION,
 from magnetar.cli.pipeline.needs import missing
 
 PARTITIONS = 4
+TOPICS = {INPUT: PARTITIONS, DELAYS: PARTITIONS, CANCELLATIONS: 1, WINDOWS: PARTITIONS}
 TRANSACTIONS_MIN = 1_000
 FLIGHTS_PER_LOAD = 10_000
 FLIGHTS_PER_TRANSACTION_MAX = 150
@@ -51,7 +61,14 @@ LIVE_STATUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user chose."""
+    """What the user chose.
+
+    Attributes:
+        attached_to: a broker of the cluster to use; None: servers of the demo's own.
+        replace: topics of an earlier demo are deleted first.
+        spark_master: None: Spark runs here.
+        directory: the demo makes one of its own below; None: below the system's temporary one.
+    """
 
     flights: Path
     limit: int | None
@@ -59,6 +76,10 @@ class Options:
     keep_data: bool
     seed: int
     with_spark: bool
+    attached_to: str | None = None
+    replace: bool = False
+    spark_master: str | None = None
+    directory: Path | None = None
 
 
 async def run(options: Options) -> bool:
@@ -69,14 +90,16 @@ async def run(options: Options) -> bool:
         NotFlights: the file is another one.
     """
     _stop_on_sigterm()
-    with _directory(options.keep_data) as directory, Display() as display:
+    with _directory(options.directory, options.keep_data) as directory, Display() as display:
         display.say(f"seed {options.seed}; data and logs in {directory}")
         lines = await asyncio.to_thread(read_lines, options.flights, options.limit)
         async with (
-            _running_servers(directory) as (servers, address),
+            _running_servers(directory, options.attached_to) as (servers, address),
             await connect(address) as client,
         ):
-            display.say(f"a broker and a coordinator serve at {address}")
+            which = "a broker and a coordinator serve" if servers else "using the cluster"
+            display.say(f"{which} at {address}")
+            await _make_topics(client, options.replace)
             return await _Demo(options, display, directory, servers, address, client).run(lines)
 
 
@@ -86,7 +109,7 @@ class _Demo:
         options: Options,
         display: Display,
         directory: Path,
-        servers: Servers,
+        servers: Servers | None,
         address: str,
         client: Client,
     ) -> None:
@@ -98,13 +121,11 @@ class _Demo:
         self._client = client
         self._journal = Journal()
         self._kills: list[Kill] = []
+        self._kill_count = 0
 
     async def run(self, lines: list[bytes]) -> bool:
-        client, display = self._client, self._display
+        display = self._display
         count = len(lines)
-        await client.create_topic(INPUT, partitions=PARTITIONS)
-        await client.create_topic(DELAYS, partitions=PARTITIONS)
-        await client.create_topic(CANCELLATIONS)
         settings = self._settings(count)
         started_s = time.monotonic()
         with display.stage("Loading flights", count) as stage:
@@ -172,6 +193,7 @@ class _Demo:
         killer = Killer(
             self._client, self._servers, crew, self._journal, Random(self._options.seed)
         )
+        self._kill_count = killer.count
         killing = asyncio.create_task(killer.run(count, self._on_kill))
         try:
             for _ in range(self._options.workers):
@@ -204,10 +226,12 @@ class _Demo:
 
     async def _is_done(self) -> bool:
         try:
-            live = await self._client.list_transactions(LIVE_STATUSES)
+            listed = await self._client.list_transactions(LIVE_STATUSES)
             description = await self._client.describe_topic(INPUT)
         except MagnetarError:
             return False
+        # Those of others, in a cluster that is not the demo's, are none of its business.
+        live = any(one.topic in TOPICS for each in listed for one in _participants(each))
         return not live and verify.check_input(description, SUBSCRIPTION).holds
 
     async def _outcomes(self) -> dict[TxnID, bool]:
@@ -243,7 +267,7 @@ class _Demo:
                 f"At least {TRANSACTIONS_MIN:,} transactions", len(committed), TRANSACTIONS_MIN
             ),
             verify.check_minimum(
-                "Killed: " + _and_so_on(self._kills), len(self._kills), len(KILLS)
+                "Killed: " + _and_so_on(self._kills), len(self._kills), self._kill_count
             ),
         ]
         return checks, delays.messages.total() + cancellations.messages.total()
@@ -258,11 +282,12 @@ class _Demo:
             self._display.say(f"[yellow]Spark is left out[/]: {without}")
             return [verify.left_out(claim, without)], None
         client = self._client
-        await client.create_topic(WINDOWS, partitions=PARTITIONS)
         started_s = time.monotonic()
         self._display.say("Spark sums up the same flights")
         with self._display.stage("Spark, killed once", count) as stage:
-            part = SparkPart(client, self._directory, self._address, count, stage)
+            part = SparkPart(
+                client, self._directory, self._address, self._options.spark_master, count, stage
+            )
             await part.run(self._on_kill)
         elapsed_s = time.monotonic() - started_s
         direct = await asyncio.to_thread(
@@ -286,9 +311,36 @@ def _and_so_on(kills: list[Kill]) -> str:
     return ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
 
 
+def _participants(
+    one: TransactionDescription,
+) -> tuple[PartitionName | SubscriptionName, ...]:
+    return (*one.partitions, *one.subscriptions)
+
+
+async def _make_topics(client: Client, replace: bool) -> None:
+    """All topics of the demo, empty.
+
+    Raises:
+        click.ClickException: there are some already, and they are not to be replaced.
+    """
+    present = [topic for topic in TOPICS if topic in await _topic_names(client)]
+    if present and not replace:
+        raise click.ClickException(
+            f"the cluster has {', '.join(present)} already; --replace deletes the demo's topics"
+        )
+    for topic in present:
+        await client.delete_topic(topic, force=True)
+    for topic, partition_count in TOPICS.items():
+        await client.create_topic(topic, partitions=partition_count)
+
+
+async def _topic_names(client: Client) -> set[str]:
+    return {one.topic for one in await client.list_topics()}
+
+
 @contextmanager
-def _directory(keep: bool) -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="magnetar-demo-"))
+def _directory(parent: Path | None, keep: bool) -> Iterator[Path]:
+    directory = Path(tempfile.mkdtemp(prefix="magnetar-demo-", dir=parent))
     try:
         yield directory
     finally:
@@ -297,7 +349,12 @@ def _directory(keep: bool) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def _running_servers(directory: Path) -> AsyncIterator[tuple[Servers, str]]:
+async def _running_servers(
+    directory: Path, attached_to: str | None
+) -> AsyncIterator[tuple[Servers | None, str]]:
+    if attached_to is not None:
+        yield None, attached_to
+        return
     servers = Servers(directory)
     try:
         yield servers, await servers.start()

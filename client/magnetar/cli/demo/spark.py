@@ -38,14 +38,18 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class Driver:
     """One run of the job: Python and its JVM, a process group of their own."""
 
-    def __init__(self, directory: Path, address: str, flight_count: int) -> None:
+    def __init__(
+        self, directory: Path, address: str, master: str | None, flight_count: int
+    ) -> None:
         self._directory = directory
+        self._is_local = master is None
         self._log = directory / "spark.log"
         self._arguments = (
             *("--broker", address, "pipeline", "transform", "--input", INPUT, "--output", WINDOWS),
             *("--checkpoint", str(directory / "checkpoint"), "--late-by", LATE_BY),
             *("--rows-per-batch", str(-(-flight_count // BATCHES))),
             *("--available-now", "--json", "--supervised"),
+            *(() if master is None else ("--master", master)),
         )
         self._process: Process | None = None
 
@@ -62,7 +66,8 @@ class Driver:
             (os.environ.get("JAVA_TOOL_OPTIONS", ""), *JVM_OPTIONS, f"-Djava.io.tmpdir={temporary}")
         )
         environ = {
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            # Executors on other machines must find the driver.
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._is_local else {}),
             **os.environ,
             "SPARK_LOCAL_DIRS": str(temporary),
             "TMPDIR": str(temporary),
@@ -150,11 +155,18 @@ class SparkPart:
     """Runs the job twice: until it is killed, and from there to the end."""
 
     def __init__(
-        self, client: Client, directory: Path, address: str, flight_count: int, stage: Stage
+        self,
+        client: Client,
+        directory: Path,
+        address: str,
+        master: str | None,
+        flight_count: int,
+        stage: Stage,
     ) -> None:
         self._client = client
         self._directory = directory
         self._address = address
+        self._master = master
         self._flight_count = flight_count
         self._stage = stage
         self._rows: dict[int, int] = {}
@@ -219,12 +231,13 @@ class SparkPart:
         raise click.ClickException(f"the {DRIVER} ended before it could be killed")
 
     async def _open_count(self) -> int:
-        """Nobody else works by now."""
+        """Of the job: none of the demo's other processes works by now."""
         try:
             async with asyncio.timeout(ASK_S_MAX):
-                return len(await self._client.list_transactions([TransactionStatus.OPEN]))
+                listed = await self._client.list_transactions([TransactionStatus.OPEN])
         except (MagnetarError, TimeoutError):
             return 0
+        return sum(any(one.topic == WINDOWS for one in each.partitions) for each in listed)
 
     async def _go_on(self, since_s: float, on_recovery: Callable[[float], None]) -> None:
         """Start it again, and let it end."""
@@ -248,7 +261,7 @@ class SparkPart:
             on_recovery(time.monotonic() - since_s)
 
     def _driver(self) -> Driver:
-        return Driver(self._directory, self._address, self._flight_count)
+        return Driver(self._directory, self._address, self._master, self._flight_count)
 
     @property
     def _row_count(self) -> int:
