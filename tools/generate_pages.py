@@ -1,14 +1,19 @@
-"""Write the pages of docs/ that come from the code; with --check, say whether they are fresh."""
+"""Write what is made from the code: pages of docs/, the dashboard. --check: are they fresh?"""
 
 import argparse
 import sys
 from pathlib import Path
 
 import configuration_page
+import dashboard_page
 import metrics_page
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = {"configuration.md": configuration_page.page, "metrics.md": metrics_page.page}
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {
+    "docs/configuration.md": configuration_page.page,
+    "docs/metrics.md": metrics_page.page,
+    "deploy/grafana/dashboards/transactions.json": dashboard_page.page,
+}
 
 
 def main() -> int:
@@ -17,11 +22,11 @@ def main() -> int:
     check = parser.parse_args().check
     stale = []
     for name, page in PAGES.items():
-        path = DOCS / name
+        path = ROOT / name
         if not check:
             path.write_text(page())
         elif not path.exists() or path.read_text() != page():
-            stale.append(f"docs/{name}")
+            stale.append(name)
     if stale:
         print(f"{', '.join(stale)} does not match the code: run `make docs`.", file=sys.stderr)
     return 1 if stale else 0

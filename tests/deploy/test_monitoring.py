@@ -1,0 +1,149 @@
+"""Rules and dashboard: what they name is there, and rules say what they should."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import urllib.request
+from collections import defaultdict
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client import Histogram
+from prometheus_client.parser import text_string_to_metric_families
+from tests.cli.running import running_standalone
+from tests.deploy.queries import (
+    ALERTS,
+    DEPLOY,
+    Query,
+    labels_in_text,
+    of_dashboard,
+    of_rules,
+    selectors,
+)
+from tools import metrics_page
+
+# What Prometheus itself adds to each series.
+TARGET_LABELS = {"job", "instance"}
+PROMTOOL = shutil.which("promtool")
+
+QUERIES = [*of_dashboard(), *of_rules()]
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """What real servers serve: names of series, and the labels that they may have."""
+    labels: dict[str, set[str]] = defaultdict(set)
+    for _, registry in metrics_page.registries():
+        for metric in metrics_page.metrics_of(registry):
+            extra = {"le"} if isinstance(metric, Histogram) else set()
+            labels[metric._name] = {*metric._labelnames, *extra}
+    names: dict[str, set[str]] = {"up": set()}
+    with running_standalone(tmp_path_factory.mktemp("servers")) as servers:
+        for server in ("broker", "coordinator"):
+            with urllib.request.urlopen(servers.ready()[server]["metrics"], timeout=10) as reply:
+                text = reply.read().decode()
+            for family in text_string_to_metric_families(text):
+                suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
+                for suffix in suffixes.get(family.type, [""]):
+                    names[family.name + suffix] = labels[family.name]
+    return names
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.place)
+def test_metrics_and_labels_exist(query: Query, exposed: dict[str, set[str]]) -> None:
+    asked = selectors(query.expr)
+    assert asked
+    for selector in asked:
+        assert selector.metric in exposed, f"no server has {selector.metric}: {query.expr}"
+        known = exposed[selector.metric] | TARGET_LABELS
+        assert selector.labels <= known, query.expr
+        assert _grouped_by(query.expr) <= known, query.expr
+
+
+def test_a_name_that_does_not_exist_is_noticed(exposed: dict[str, set[str]]) -> None:
+    wrong = Query("wrong", "sum by (stat) (rate(magnetar_broker_comits_total[1m]))")
+    with pytest.raises(AssertionError, match="comits"):
+        test_metrics_and_labels_exist(wrong, exposed)
+    wrong = Query("wrong", "sum by (stat) (magnetar_coordinator_transactions)")
+    with pytest.raises(AssertionError, match="stat"):
+        test_metrics_and_labels_exist(wrong, exposed)
+
+
+def _grouped_by(expr: str) -> set[str]:
+    found: set[str] = set()
+
+    def visit(node: object) -> None:
+        if isinstance(node, promql_parser.AggregateExpr) and node.modifier is not None:
+            found.update(node.modifier.labels)
+
+    promql_parser.walk(promql_parser.parse(expr), visit)
+    return found
+
+
+@pytest.mark.parametrize("query", list(of_dashboard()), ids=lambda query: query.place)
+def test_a_legend_names_labels_that_its_lines_have(query: Query) -> None:
+    named = labels_in_text(query.legend)
+    assert named <= _grouped_by(query.expr) | TARGET_LABELS, query
+
+
+def test_the_rules_cover_what_operators_must_hear_of() -> None:
+    metrics = {one.metric for query in of_rules() for one in selectors(query.expr)}
+    assert metrics >= {
+        "up",
+        "magnetar_broker_late_partitions",
+        "magnetar_coordinator_oldest_finishing_seconds",
+        "magnetar_broker_disk_free_bytes",
+        "magnetar_broker_group_lag",
+    }
+
+
+def test_every_rule_has_a_test_and_tells_what_to_do() -> None:
+    tested = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yaml").read_text())
+    fired = {
+        one["alertname"]
+        for test in tested["tests"]
+        for one in test["alert_rule_test"]
+        if one["exp_alerts"]
+    }
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        for rule in group["rules"]:
+            assert rule["alert"] in fired
+            assert rule["labels"]["severity"] in ("warning", "critical")
+            assert rule["annotations"].keys() == {"summary", "description"}
+
+
+def test_commands_in_alerts_exist() -> None:
+    """What an alert tells to type is a command of the program."""
+    from magnetar.cli import cli
+
+    commands = re.findall(r"magnetar ([a-z-]+) ([a-z-]+)", ALERTS.read_text())
+    assert len(commands) >= 5
+    for group, command in commands:
+        found = cli.get_command(None, group)  # type: ignore[arg-type]
+        assert command in found.commands, (group, command)  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool comes with Prometheus: install that")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "rules", "alerts.yaml"),
+        ("test", "rules", "alerts_test.yaml"),
+        ("check", "config", "--syntax-only", "prometheus.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_agrees(arguments: tuple[str, ...]) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run(
+        [PROMTOOL, *arguments],
+        cwd=DEPLOY / "prometheus",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
