@@ -112,6 +112,10 @@ docs: $(INSTALLED) ## Regenerate the pages that are made from the code
 sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one seed
 	$(if $(SEED),SIM_SEEDS=$(SEED)) $(BIN)/python -m pytest -n $(if $(SEED),0,$(WORKERS)) -m sim tests $(ARGS)
 
+.PHONY: short
+short: $(INSTALLED) ## Short histories over all cores; SEEDS=0-99999 for others
+	$(BIN)/python -m tests.simulation --short --seeds $(or $(SEEDS),0-9999) $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## The long runs that `make test` leaves out
 	$(BIN)/python -m pytest -m soak tests $(ARGS)

@@ -115,7 +115,7 @@ class Chaos:
     def end(self) -> None:
         """Nothing goes wrong from now on, and what is down comes up."""
         self._network.heal()
-        for server in (self._broker, self._coordinator):
+        for server in self._world.servers:
             self._free_disk(server)
             self._speed_up_disk(server)
             server.disk._fail_next_write = server.disk._fail_next_sync = False

@@ -136,11 +136,12 @@ def check_order(history: History) -> None:
                 continue  # A send that failed may still arrive, at any time.
             key = message.key if message.producer in history.by_key else None
             before = newest.get((message.producer, key))
-            if before is not None and before.order > message.order:
+            if before is not None and before.order > message.latest:
                 history.violation(
                     "5", f"{place}: {before} lies before {message}, but was sent after it"
                 )
-            newest[message.producer, key] = message
+            if before is None or before.order < message.order:
+                newest[message.producer, key] = message
     check_transactions_lie_together(history)
 
 

@@ -39,6 +39,8 @@ class Sent:
         producer: the name of the writer, whose messages keep their order in a partition.
         position: when it takes its place among its producer's messages: a plain message when it is
             sent, a transaction's when the commit is asked for. None: no claim.
+        until: it may take any place up to this one: others were sent while its commit was asked
+            for. None: it has that of its position.
         confirmed_offset: where the broker said it is; plain messages only.
         input: the message that this one was made from.
     """
@@ -53,6 +55,7 @@ class Sent:
         "position",
         "producer",
         "txn",
+        "until",
         "value",
     )
 
@@ -60,7 +63,7 @@ class Sent:
         self, value: bytes, producer: str, place: Place, txn: TransactionRecord | None, index: int
     ) -> None:
         self.value = value
-        kind = int(value[1:]) % KEYS
+        kind = int(value[1:].partition(b".")[0]) % KEYS
         # Of few; some have none.
         self.key = b"k%d" % kind if kind else None
         self.producer = producer
@@ -68,6 +71,7 @@ class Sent:
         self.txn = txn
         self.index = index
         self.position: int | None = None
+        self.until: float | None = None
         self.confirmed = False
         self.confirmed_offset: int | None = None
         self.input: tuple[Cursor, int] | None = None
@@ -76,9 +80,15 @@ class Sent:
     def order(self) -> tuple[int, int]:
         return (self.position or 0, self.index)
 
+    @property
+    def latest(self) -> tuple[float, int]:
+        return self.order if self.until is None else (self.until, self.index)
+
     def __str__(self) -> str:
         kind = f"in {self.txn.txn_id}" if self.txn is not None else "plain"
-        return f"{self.value.decode()} ({kind}, {self.producer}, {self.place[0]}/{self.place[1]})"
+        return (
+            f"{self.value[:20].decode()} ({kind}, {self.producer}, {self.place[0]}/{self.place[1]})"
+        )
 
 
 class TransactionRecord:
@@ -166,7 +176,8 @@ class History:
                 txn.expected = list(expected)
             position = self.next_position()
             for message in txn.messages:
-                message.position = position
+                if message.position is None:
+                    message.position = position
 
     def never_commits(self, txn: TransactionRecord) -> None:
         """The SDK said that nothing of it will count, whether it is aborted already or not."""
@@ -199,10 +210,20 @@ class History:
     # Messages.
 
     def send(
-        self, producer: str, topic: str, partition: int, txn: TransactionRecord | None = None
+        self,
+        producer: str,
+        topic: str,
+        partition: int,
+        txn: TransactionRecord | None = None,
+        *,
+        size: int = 0,
     ) -> Sent:
-        """A message of this producer is about to be sent; returns its record, with its value."""
-        value = b"m%d" % len(self.sent)
+        """A message of this producer is about to be sent; returns its record, with its value.
+
+        Args:
+            size: bytes of the value, at least.
+        """
+        value = (b"m%d" % len(self.sent)).ljust(size, b".")
         place = (topic, partition)
         index = len(txn.messages) if txn is not None else 0
         message = self.sent[value] = Sent(value, producer, place, txn, index)

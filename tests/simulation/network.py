@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from math import inf
 from random import Random
 
 from tests.simulation.group_wiretap import Wiretaps
@@ -122,7 +123,8 @@ class SimulatedLink:
         self.to_server = Pipe(self)
         self.to_client = Pipe(self)
         # Newest request frames, of which copies may turn up again.
-        self.recent: deque[bytes] = deque(maxlen=8)
+        # With the time at which they were written.
+        self.recent: deque[tuple[float, bytes]] = deque(maxlen=8)
         self.session: Session = server.context.copy().run(acceptor.accept, self._server_write)
 
     # The client's end.
@@ -131,7 +133,7 @@ class SimulatedLink:
         if self._client_told or not self.client.alive:
             return
         data = frame.SerializeToString(deterministic=True)
-        self.recent.append(data)
+        self.recent.append((self.network.loop.time(), data))
         self.to_server.write(data)
 
     async def drain(self) -> None:
@@ -236,14 +238,19 @@ class SimulatedLink:
         """A copy of an earlier request arrives again, on this link or on a newer one."""
         if not self.recent or onto.broken or not onto.server.alive:
             return False
-        frame = pb.Frame.FromString(random.choice(self.recent))
-        commands = [one for one in frame.commands if one.WhichOneof("body") in REPEATABLE]
+        return onto.arrive_again(random.choice(self.recent)[1], same=onto is self)
+
+    def arrive_again(self, data: bytes, *, same: bool) -> bool:
+        """A copy of a request arrives here. Args: same: it was written on this link."""
+        frame = pb.Frame.FromString(data)
+        copied = self.network.copied
+        commands = [one for one in frame.commands if one.WhichOneof("body") in copied]
         if not commands:
             return False
-        if onto is not self:
+        if not same:
             for number, one in enumerate(commands):
                 one.request_id = COPY_REQUEST_ID + number
-        onto.to_server.write(pb.Frame(commands=commands).SerializeToString(deterministic=True))
+        self.to_server.write(pb.Frame(commands=commands).SerializeToString(deterministic=True))
         return True
 
     def _tell_client(self, when: float) -> None:
@@ -284,6 +291,12 @@ class Network:
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
         self.wiretap: Wiretaps | None = None
+        # Told of links that are silent for so many seconds.
+        self.on_half_open: Callable[[SimulatedLink, float], None] = lambda link, seconds: None
+        # Commands of which copies may turn up.
+        self.copied = REPEATABLE
+        # Streams of chance by both ends of a link, where one link must not disturb another.
+        self.delays_between: Callable[[str, str], Random] | None = None
         self._listeners: dict[tuple[str, str], tuple[Incarnation, Acceptor]] = {}
         self._links: dict[SimulatedLink, None] = {}
         self._link_count = 0
@@ -302,6 +315,8 @@ class Network:
     def arrival(self, first: str, second: str) -> float:
         """When a frame that leaves now arrives."""
         random = self.random
+        if self.delays_between is not None:
+            random = self.delays_between(first, second)
         now = self.loop.time()
         delay = 0.0002 + 0.0015 * random.random()
         if random.random() < 0.01:
@@ -340,8 +355,10 @@ class Network:
         self.faults["half-open link"] += 1
         self.trace.event("fault", f"half-open #{link.number}")
         link.go_half_open(both=self.random.random() < 0.7)
-        if self.random.random() < 0.8:
-            self.loop.call_later(self.random.uniform(5.0, 40.0), link.break_off)
+        seconds = self.random.uniform(5.0, 40.0) if self.random.random() < 0.8 else inf
+        if seconds < inf:
+            self.loop.call_later(seconds, link.break_off)
+        self.on_half_open(link, seconds)
 
     def congest(self, link: SimulatedLink, seconds: float) -> None:
         self.faults["congestion"] += 1

@@ -96,6 +96,8 @@ class ServerNode(Node):
         # Off: it stays down after a crash until start() is called.
         self.restarts = True
         self.restart_seconds_max = 1.0
+        # Told when it has recovered and listens.
+        self.on_ready: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin a life; it listens once it has recovered."""
@@ -117,6 +119,7 @@ class ServerNode(Node):
         self.environment.trace.event("ready", f"{self.name} life {self.life}")
         self.ready_at = self.environment.loop.time()
         self.ready.set()
+        self.on_ready()
 
     def on_fatal(self, error: BaseException) -> None:
         """The server found that it cannot go on; it ends at once."""

@@ -37,6 +37,7 @@ class Plan:
         fault_period_s: mean time between faults.
         tricks: what sloppy clients do; None: everything.
         topic_settings: of every topic.
+        client_settings: of every SDK client, beside the simulation's own.
     """
 
     programs: dict[str, int] = field(default_factory=dict)
@@ -47,6 +48,10 @@ class Plan:
     topic_settings: dict[str, Any] = field(default_factory=dict)
     broker_settings: dict[str, Any] = field(default_factory=dict)
     coordinator_settings: dict[str, Any] = field(default_factory=dict)
+    client_settings: dict[str, Any] = field(default_factory=dict)
+    # Partitions of each topic, by its name.
+    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, PARTITIONS))
+    coordinator_count: int = 1
     transactions_min: int = TRANSACTIONS_MIN
     crashes_min: int = CRASHES_MIN
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.core.envelope import command
@@ -85,49 +85,78 @@ def _give_up(future: asyncio.Future[Any]) -> None:
 class RawClient:
     """Links to a broker and a coordinator, made when needed and made again when broken."""
 
-    def __init__(self, name: str, transport: Transport, addresses: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        addresses: dict[str, str],
+        *,
+        coordinators: Sequence[str] = (),
+    ) -> None:
+        """Args: coordinators: addresses by TCID, where there are several."""
         self.name = name
         self._transport = transport
         self._addresses = addresses
-        self._sessions: dict[str, RawSession] = {}
+        self._coordinators = coordinators
+        self._sessions: dict[tuple[str, str], RawSession] = {}
         # Of the latest attempt to attach a consumer.
         self.attach_epoch = 0
 
-    async def session(self, service: str) -> RawSession:
+    async def session(self, service: str, address: str | None = None) -> RawSession:
         """Raises: NoAnswer: the server cannot be reached now."""
-        session = self._sessions.get(service)
+        address = address or self._addresses[service]
+        session = self._sessions.get((service, address))
         if session is not None and not session.closed:
             return session
         session = RawSession()
         try:
             session.link = await self._transport.connect(
-                self._addresses[service], service, session.on_frame, session.on_closed
+                address, service, session.on_frame, session.on_closed
             )
         except LinkClosed as error:
             raise NoAnswer("cannot connect") from error
-        self._sessions[service] = session
+        self._sessions[service, address] = session
         await session.ask(common_pb2.CommandHello(protocol_version=1, client_name=self.name))
         return session
 
     def hang_up(self, service: str) -> None:
-        session = self._sessions.pop(service, None)
-        if session is not None and session.link is not None:
-            session.link.close()
+        for key in [one for one in self._sessions if one[0] == service]:
+            session = self._sessions.pop(key)
+            if session.link is not None:
+                session.link.close()
 
-    async def ask(self, service: str, body: Any, *, timeout: float = TIMEOUT_SECONDS) -> Any:
+    def _address(self, service: str, body: Any) -> str:
+        """What concerns a transaction goes to who issued it, the rest to the first."""
+        concerns_one = "txn_id" in body.DESCRIPTOR.fields_by_name
+        if service == COORDINATOR and len(self._coordinators) > 1 and concerns_one:
+            tcid = TxnID.from_wire(body.txn_id).tcid
+            if tcid < len(self._coordinators):
+                return self._coordinators[tcid]
+        return self._addresses[service]
+
+    async def ask(
+        self,
+        service: str,
+        body: Any,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+        address: str | None = None,
+    ) -> Any:
         """One attempt. Raises: MagnetarError, NoAnswer."""
         try:
-            session = await self.session(service)
+            session = await self.session(service, address or self._address(service, body))
             return await session.ask(body, timeout=timeout)
         except NoAnswer:
             self.hang_up(service)
             raise
 
-    async def insist(self, service: str, body: Any, *, attempts: int = 1_000) -> Any:
+    async def insist(
+        self, service: str, body: Any, *, attempts: int = 1_000, address: str | None = None
+    ) -> Any:
         """Ask until there is an answer. Raises: MagnetarError; NoAnswer when tired of it."""
         for attempt in range(attempts):
             try:
-                return await self.ask(service, body)
+                return await self.ask(service, body, address=address)
             except NoAnswer:
                 pass
             except MagnetarError as error:

@@ -28,6 +28,7 @@ def raw_client(world: World, node: ClientNode) -> RawClient:
         node.name,
         node.transport(),
         {BROKER: world.broker.name, COORDINATOR: world.coordinator.name},
+        coordinators=[one.name for one in world.coordinators],
     )
 
 

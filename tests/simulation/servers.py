@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+def coordinator_names(count: int) -> list[str]:
+    """The nodes of all coordinators; the place of each is its TCID."""
+    return ["coordinator", *(f"coordinator-{tcid}" for tcid in range(1, count))]
+
+
 def make_broker(
     world: World,
     node: ServerNode,
@@ -27,7 +32,10 @@ def make_broker(
     config = BrokerConfig(
         name=node.name,
         address=node.name,
-        coordinators=(MemberAddress(name="coordinator", address="coordinator", tcid=0),),
+        coordinators=tuple(
+            MemberAddress(name=name, address=name, tcid=tcid)
+            for tcid, name in enumerate(coordinator_names(world.plan.coordinator_count))
+        ),
         # Members are expelled by what happens to links, as it does to people's in minutes.
         group_session_timeout_ms_min=100,
         **settings,
@@ -58,6 +66,7 @@ def make_coordinator(
         # So that it overflows.
         "producer_epoch_max": 5,
         "takeover_wait_ms": 1_000,
+        "tcid": coordinator_names(world.plan.coordinator_count).index(node.name),
         **settings,
     }
     config = CoordinatorConfig(name=node.name, broker_address="broker", **choices)

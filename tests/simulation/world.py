@@ -24,9 +24,9 @@ from tests.simulation.loop import (
 )
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
-from tests.simulation.plan import PARTITIONS, TOPICS, Plan
+from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
-from tests.simulation.servers import make_broker, make_coordinator
+from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
 from tests.simulation.trace import Trace
 from tests.simulation.wiretap import Wiretap
 
@@ -47,6 +47,20 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "sloppy": raw_programs.sloppy,
     "observer": raw_programs.observer,
     "inspector": raw_programs.inspector,
+}
+
+# Less patient than an application's: virtual time is dear, as every repeat costs steps.
+CLIENT_SETTINGS: dict[str, Any] = {
+    "connect_timeout_ms": 1_000,
+    "request_timeout_ms": 1_500,
+    "operation_timeout_ms": 6_000,
+    "send_timeout_ms": 8_000,
+    "commit_timeout_ms": 5_000,
+    "abort_timeout_ms": 3_000,
+    "abort_drain_ms": 1_000,
+    "close_timeout_ms": 500,
+    "backoff_ms_min": 10,
+    "backoff_ms_max": 300,
 }
 
 
@@ -84,7 +98,9 @@ class World:
         )
         self.provoked: Counter[str] = Counter()
         self.places: list[Place] = [
-            (topic, number) for topic in TOPICS for number in range(PARTITIONS)
+            (topic, number)
+            for topic, partition_count in self.plan.topics.items()
+            for number in range(partition_count)
         ]
         self.worker_type = self.plan.worker_type
         self.tricks = self.plan.tricks
@@ -101,21 +117,15 @@ class World:
         self.temporary_count = 0
         self.orphans = 0
         self.client_config = magnetar.ClientConfig(
-            connect_timeout_ms=1_000,
-            request_timeout_ms=1_500,
-            operation_timeout_ms=6_000,
-            send_timeout_ms=8_000,
-            commit_timeout_ms=5_000,
-            abort_timeout_ms=3_000,
-            abort_drain_ms=1_000,
-            close_timeout_ms=500,
-            backoff_ms_min=10,
-            backoff_ms_max=300,
+            **{**CLIENT_SETTINGS, **self.plan.client_settings}
         )
         self.broker = self._server("broker", make_broker, self.plan.broker_settings)
-        self.coordinator = self._server(
-            "coordinator", make_coordinator, self.plan.coordinator_settings
-        )
+        # By TCID.
+        self.coordinators = [
+            self._server(name, make_coordinator, self.plan.coordinator_settings)
+            for name in coordinator_names(self.plan.coordinator_count)
+        ]
+        self.coordinator = self.coordinators[0]
         self.clients: dict[str, list[ClientNode]] = {}
         self.client_crash_count = 0
         self.chaos = Chaos(self)
@@ -168,10 +178,10 @@ class World:
 
     def _result(self) -> Result:
         counts = Counter(self.history.counts)
-        counts["server crashes"] = self.broker.crash_count + self.coordinator.crash_count
-        counts["fatal errors"] = self.broker.fatal_count + self.coordinator.fatal_count
+        counts["server crashes"] = sum(one.crash_count for one in self.servers)
+        counts["fatal errors"] = sum(one.fatal_count for one in self.servers)
         counts["client crashes"] = self.client_crash_count
-        counts["lost groups"] = self.broker.lost_batch_count + self.coordinator.lost_batch_count
+        counts["lost groups"] = sum(one.lost_batch_count for one in self.servers)
         return Result(
             self.trace.digest(),
             self.loop.time(),
@@ -183,12 +193,14 @@ class World:
 
     @property
     def crash_count(self) -> int:
-        return self.broker.crash_count + self.coordinator.crash_count + self.client_crash_count
+        return sum(one.crash_count for one in self.servers) + self.client_crash_count
+
+    @property
+    def servers(self) -> list[ServerNode]:
+        return [self.broker, *self.coordinators]
 
     async def _main(self) -> None:
-        self.broker.start()
-        self.coordinator.start()
-        await self.run_program("setup", self._set_up)
+        await self.set_up()
         for kind, count in self.plan.programs.items():
             program = PROGRAMS[kind]
             self.clients[kind] = [
@@ -207,6 +219,12 @@ class World:
         await self.run_program("verifier", judgement.verify)
         self.check_servers()
 
+    async def set_up(self) -> None:
+        """Start the servers and make the topics."""
+        for server in self.servers:
+            server.start()
+        await self.run_program("setup", self._set_up)
+
     async def run_program(
         self, name: str, work: Callable[[ClientNode], Coroutine[Any, Any, None]]
     ) -> None:
@@ -219,8 +237,8 @@ class World:
 
     async def _set_up(self, node: ClientNode) -> None:
         client = raw_client(self, node)
-        for topic in TOPICS:
-            await client.create_topic(topic, PARTITIONS, **self.plan.topic_settings)
+        for topic, partition_count in self.plan.topics.items():
+            await client.create_topic(topic, partition_count, **self.plan.topic_settings)
 
     @property
     def repeats_requests(self) -> bool:
@@ -233,8 +251,9 @@ class World:
             return
         if self.broker.ready.is_set():
             self.broker.server.check()
-        if self.coordinator.ready.is_set():
-            self.coordinator.server.shard.check()
+        for coordinator in self.coordinators:
+            if coordinator.ready.is_set():
+                coordinator.server.shard.check()
 
 
 class _ErrorsFail(logging.Handler):

@@ -1,0 +1,185 @@
+"""Client processes of a short history: each does its steps, one after the other in each task."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.history import TransactionRecord
+from tests.simulation.nodes import ClientNode
+from tests.simulation.raw import NoAnswer, RawClient
+from tests.simulation.raw_unit import RawUnit, raw_client
+from tests.simulation.sdk_programs import Writer
+from tests.simulation.short.script import Step
+
+import magnetar
+from magnetar_core.errors import MagnetarError
+
+if TYPE_CHECKING:
+    from tests.simulation.short.world import ShortWorld
+
+CONNECT_ATTEMPTS = 60
+
+
+class Actor:
+    """A client process, over all of its lives.
+
+    Attributes:
+        writers, consumers, units: what its present life has made, by the names that steps use.
+        kept: what survives a crash, as a database does.
+    """
+
+    def __init__(self, world: ShortWorld, name: str, steps: list[Step]) -> None:
+        self.world = world
+        self.name = name
+        self._tasks: dict[int, list[Step]] = {}
+        self._closing: list[Step] = []
+        for step in steps:
+            if step.closing:
+                self._closing.append(step)
+            else:
+                self._tasks.setdefault(step.task, []).append(step)
+        self._next = dict.fromkeys(self._tasks, 0)
+        self.kept: dict[str, Any] = {}
+        self.node = ClientNode(world.environment, name, self._live)
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self.writers: dict[str, Writer] = {}
+        self.consumers: dict[str, Any] = {}
+        self.units: dict[str, Any] = {}
+        self._client: magnetar.Client | None = None
+        self._connecting: asyncio.Lock | None = None
+        self._raw: RawClient | None = None
+        self._unit_count = 0
+
+    @property
+    def task_count(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def finished(self) -> bool:
+        """All is done, or abandoned, but for what waits for the end."""
+        return all(self.world.has_done(step) for steps in self._tasks.values() for step in steps)
+
+    # What steps work with.
+
+    async def client(self) -> magnetar.Client:
+        """The SDK's client of this life. Raises: MagnetarError: the broker cannot be reached."""
+        if self._connecting is None:
+            self._connecting = asyncio.Lock()
+        async with self._connecting:
+            for attempt in range(CONNECT_ATTEMPTS):
+                if self._client is not None:
+                    break
+                try:
+                    self._client = await magnetar.connect(
+                        self.world.broker.name,
+                        transport=self.node.transport(),
+                        clock=self.node.clock,
+                        random=self.random(f"sdk/{self.node.life}"),
+                        config=self.world.client_config,
+                    )
+                except MagnetarError:
+                    if attempt == CONNECT_ATTEMPTS - 1:
+                        raise
+                    await asyncio.sleep(0.1)
+        assert self._client is not None
+        return self._client
+
+    def raw(self) -> RawClient:
+        if self._raw is None:
+            self._raw = raw_client(self.world, self.node)
+        return self._raw
+
+    def unit(self, step: Step) -> RawUnit:
+        """A transaction by hand."""
+        self._unit_count += 1
+        name = f"{self.name}.{self.node.life}.{step.number}.{self._unit_count}"
+        return RawUnit(self.world, self.raw(), self.random(f"unit/{step.number}"), name)
+
+    async def writer(
+        self,
+        name: str,
+        topic: str,
+        *,
+        batching: str = "mixed",
+        linger_ms: float = 0.0,
+        batch_messages_max: int = 8,
+        **more: Any,
+    ) -> Writer:
+        """A producer, made at its first use."""
+        known = self.writers.get(name)
+        if known is not None:
+            return known
+        client = await self.client()
+        producer = await client.create_producer(
+            topic,
+            linger_ms=linger_ms,
+            batch_messages_max=batch_messages_max,
+            batching=batching,
+            **more,
+        )
+        if name in self.writers:
+            await producer.close()  # Another task was quicker.
+            return self.writers[name]
+        self.world.writer_count += 1
+        label = f"{self.name}/{name}/{self.world.writer_count}"
+        if batching == "by_key":
+            self.world.history.by_key.add(label)
+        writer = self.writers[name] = Writer(self.world, producer, label)
+        return writer
+
+    def random(self, purpose: str) -> Random:
+        return self.world.environment.random(f"{self.name}/{purpose}")
+
+    # Life.
+
+    async def _live(self, node: ClientNode) -> None:
+        self._begin_life()
+        for task, steps in self._tasks.items():
+            for step in steps[: self._next[task]]:
+                self.world.done(step)
+        await asyncio.gather(*[self._work(task) for task in self._tasks])
+        if self._client is not None:
+            client, self._client = self._client, None
+            await client.close()
+            self._begin_life()
+
+    async def _work(self, task: int) -> None:
+        steps = self._tasks[task]
+        while self._next[task] < len(steps):
+            step = steps[self._next[task]]
+            # Who dies of a step does not begin it again.
+            self._next[task] += 1
+            await self._do(step)
+            self.world.done(step)
+
+    async def close_down(self) -> None:
+        """The steps for the end, in a life of their own."""
+        if self._closing:
+            await self.world.run_program(f"{self.name}-closing", self._close)
+
+    async def _close(self, node: ClientNode) -> None:
+        self.node = node
+        self._begin_life()
+        for step in self._closing:
+            await self._do(step)
+        if self._client is not None:
+            await self._client.close()
+
+    async def _do(self, step: Step) -> None:
+        world = self.world
+        await world.wait_for(step.after)
+        if step.pause_s:
+            await asyncio.sleep(step.pause_s)
+        world.begins(step)
+        try:
+            await world.verbs[step.verb](self, step, **step.arguments)
+        except (MagnetarError, NoAnswer) as error:
+            world.note_client_failure(self.node, error)
+
+    def record(self, unit: Any) -> TransactionRecord:
+        record: TransactionRecord = unit.record
+        return record

@@ -1,0 +1,76 @@
+"""What short histories are made of: scenarios by name, profiles, and the meaning of every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from tests.simulation.short import (
+    chains,
+    consumers,
+    consuming,
+    members,
+    producers,
+    producing,
+    strangers,
+    tricks,
+)
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.faults import draw_faults
+from tests.simulation.short.script import Script
+from tests.simulation.short.settings import draw_settings
+from tests.simulation.short.world import Verb
+
+Scenario = Callable[[Draft], None]
+
+VERBS: dict[str, Verb] = {
+    **producing.VERBS,
+    **chains.VERBS,
+    **consuming.VERBS,
+    **strangers.VERBS,
+    **members.VERBS,
+    **tricks.VERBS,
+}
+SCENARIOS: dict[str, Scenario] = {
+    "transactions": producers.transactions,
+    "unheard": producers.unheard,
+    "by turns": producers.by_turns,
+    "idle producer": producers.idle_producer,
+    "chains": chains.chains,
+    "deep chain": chains.deep_chain,
+    "in order": consumers.in_order,
+    "idle client": consumers.idle_client,
+    "crowd": consumers.crowd,
+    "over": strangers.over,
+    "strangers": strangers.strangers,
+    "identities": members.identities,
+    "sequences": members.sequences,
+    "coordinator away": members.coordinator_away,
+    "hand made": tricks.hand_made,
+}
+# Costly ones are rarer.
+WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
+# One scenario each, by its name; and all of them by turns.
+PROFILES = ("any", *SCENARIOS)
+
+
+def make_script(seed: int | str, profile: str = "any") -> Script:
+    """Write the history of a seed.
+
+    Args:
+        profile: "any", or the name of a scenario.
+    """
+    random = Random(f"short {profile} {seed}")
+    draft = Draft(random)
+    if profile == "any":
+        weights = [WEIGHTS.get(name, 1.0) for name in SCENARIOS]
+        names = random.choices(list(SCENARIOS), weights, k=random.choice((1, 1, 2)))
+    else:
+        names = [profile]
+    names = list(dict.fromkeys(names))
+    for name in names:
+        SCENARIOS[name](draft)
+    draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2
+    draw_faults(draft, random.choice((0, 1, 1, 2, 3)))
+    draw_settings(draft)
+    return draft.finish(str(seed), profile, tuple(names))

@@ -1,0 +1,189 @@
+"""Run many short histories over all cores: `python -m tests.simulation --short --seeds 0-99999`.
+
+--profile NAME      histories of one scenario; `--profiles` lists them
+--workers N         processes; all cores unless given
+--stop              stop at the first failure
+--trace             one seed: its script and a readable trace on standard output
+--digest            seeds one after the other: the digests of their traces only
+--script FILE       run a script that --shrink has written
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from tests.simulation.seeds import parse_seeds
+from tests.simulation.short.catalogue import PROFILES, make_script
+from tests.simulation.short.runner import Outcome, run_history, run_script
+from tests.simulation.short.script import Script
+
+# Histories that a worker runs before it says what came of them.
+CHUNK = 20
+FAILURES_SHOWN = 3
+
+
+class _Chunk(NamedTuple):
+    """What some histories amounted to; failures one by one."""
+
+    count: int
+    cpu_seconds: float
+    counts: Counter[str]
+    faults: Counter[str]
+    active: Counter[str]
+    scenarios: Counter[str]
+    failures: list[Outcome]
+
+
+class _Task(NamedTuple):
+    seeds: list[int]
+    profile: str
+
+
+def _run_chunk(task: _Task) -> _Chunk:
+    result = _Chunk(len(task.seeds), 0.0, Counter(), Counter(), Counter(), Counter(), [])
+    started_at = time.process_time()
+    for seed in task.seeds:
+        outcome = run_history(seed, task.profile)
+        result.counts.update(outcome.counts)
+        result.faults.update(outcome.faults)
+        result.active.update(outcome.active)
+        result.scenarios.update(outcome.scenarios)
+        if outcome.failure is not None:
+            result.failures.append(outcome)
+    # All included: also what is collected between two of them.
+    return result._replace(cpu_seconds=time.process_time() - started_at)
+
+
+def _chunks(tasks: list[_Task], workers: int) -> Iterator[_Chunk]:
+    if workers == 1:
+        yield from map(_run_chunk, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(_run_chunk, tasks)
+
+
+def run_many(
+    seeds: list[int], profile: str, workers: int, *, stop: bool, console: Console
+) -> list[Outcome]:
+    """Returns the failures, in the order of their seeds."""
+    tasks = [_Task(seeds[at : at + CHUNK], profile) for at in range(0, len(seeds), CHUNK)]
+    totals = _Chunk(0, 0.0, Counter(), Counter(), Counter(), Counter(), [])
+    started_at = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("histories", total=len(seeds), rate="")
+        for chunk in _chunks(tasks, workers):
+            totals = totals._replace(
+                count=totals.count + chunk.count, cpu_seconds=totals.cpu_seconds + chunk.cpu_seconds
+            )
+            for name in ("counts", "faults", "active", "scenarios"):
+                getattr(totals, name).update(getattr(chunk, name))
+            totals.failures.extend(chunk.failures)
+            for failed in chunk.failures:
+                where = ", ".join(failed.scenarios)
+                console.print(
+                    f"seed {failed.seed} ({where}): {(failed.failure or '')[:200]}", markup=False
+                )
+            rate = totals.count / (time.monotonic() - started_at)
+            progress.update(
+                bar, advance=chunk.count, rate=f"{rate:.0f}/s, {len(totals.failures)} failures"
+            )
+            if stop and totals.failures:
+                break
+    failures = sorted(totals.failures, key=lambda one: int(one.seed))
+    _print_failures(console, failures)
+    _print_totals(console, totals, time.monotonic() - started_at)
+    return failures
+
+
+def _print_failures(console: Console, failures: list[Outcome]) -> None:
+    for outcome in failures[:FAILURES_SHOWN]:
+        console.print(outcome.traceback, markup=False, highlight=False)
+    if failures:
+        console.print(f"replay with: {how_to_replay(failures[0])}", markup=False)
+        numbers = ",".join(one.seed for one in failures[:200])
+        console.print(f"failed seeds: {numbers}", markup=False)
+
+
+def how_to_replay(outcome: Outcome) -> str:
+    profile = "" if outcome.profile == "any" else f" --profile '{outcome.profile}'"
+    return f"python -m tests.simulation --short --trace{profile} --seeds {outcome.seed}"
+
+
+def _print_totals(console: Console, totals: _Chunk, seconds: float) -> None:
+    table = Table(show_header=True)
+    shown = {
+        "scenarios": totals.scenarios,
+        "what happened": totals.counts,
+        "faults": totals.faults,
+        "situations": totals.active,
+    }
+    for title in shown:
+        table.add_column(title)
+        table.add_column("times", justify="right")
+    columns = [sorted(counter.items()) for counter in shown.values()]
+    for row in range(max(map(len, columns), default=0)):
+        cells: list[str] = []
+        for column in columns:
+            name, count = column[row] if row < len(column) else ("", "")
+            cells += [str(name), f"{count:,}" if count != "" else ""]
+        table.add_row(*cells)
+    console.print(table)
+    each = totals.cpu_seconds / max(1, totals.count)
+    console.print(
+        f"{totals.count} histories in {seconds:.1f} s, {totals.count / seconds:.1f} a second, "
+        f"{each * 1000:.1f} ms of processor time each, {len(totals.failures)} failures"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", default="0-999")
+    parser.add_argument("--profile", choices=PROFILES, default="any")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stop", action="store_true")
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--digest", action="store_true")
+    parser.add_argument("--profiles", action="store_true")
+    parser.add_argument("--script", type=Path)
+    options = parser.parse_args(arguments)
+    console = Console()
+    if options.profiles:
+        print("\n".join(PROFILES))
+        return 0
+    seeds = parse_seeds(options.seeds)
+    if options.digest:
+        for seed in seeds:
+            print(run_history(seed, options.profile).digest)
+        return 0
+    if options.script is not None or options.trace:
+        script = (
+            Script.from_json(options.script.read_text())
+            if options.script is not None
+            else make_script(seeds[0], options.profile)
+        )
+        print(script, flush=True)
+        outcome = run_script(script, out=sys.stdout if options.trace else None)
+        print(outcome.traceback or "no failure")
+        return 1 if outcome.failure else 0
+    failures = run_many(seeds, options.profile, options.workers, stop=options.stop, console=console)
+    return 1 if failures else 0

@@ -1,0 +1,164 @@
+"""Scenarios of consumers: what transactions acknowledge and give back, and who gets it then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.producers import writer_settings
+
+TYPES = ("exclusive", "failover", "shared", "key_shared")
+
+
+def filled(draft: Draft, topic: str, count: int) -> int:
+    """Plain messages to begin with; returns the step after which they are there."""
+    random = draft.random
+    client = draft.client("filler")
+    settings = {"topic": topic, "linger_ms": 0.0, "batch_messages_max": random.choice((1, 3, 8))}
+    partitions = [draft.partition(topic) for _ in range(count)]
+    return draft.step(
+        client,
+        "plain",
+        writer="w",
+        settings=settings,
+        partitions=partitions,
+        wait=False,
+        flush=True,
+    )
+
+
+def subscription(draft: Draft, topic: str, kind: str, *, type: str) -> dict[str, Any]:
+    random = draft.random
+    return {
+        "topic": topic,
+        "subscription": f"{kind}-{len(draft.steps)}",
+        "type": type,
+        "receiver_queue_messages": random.choice((1, 4, 64)),
+        "ack_linger_ms": random.choice((0.0, 5.0)),
+    }
+
+
+def in_order(draft: Draft) -> None:
+    """One consumer acknowledges all it has in transactions, and aborts them."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    settings = subscription(
+        draft, topic, "order", type=random.choice(("exclusive", "exclusive", "failover", "shared"))
+    )
+    before = filled(draft, topic, random.randint(8, 24))
+    client = draft.client("consumer")
+    for number in range(random.randint(3, 6)):
+        draft.step(
+            client,
+            "take",
+            consumer="c",
+            settings=settings,
+            count=random.choice((3, 10, 30)),
+            way=random.choice(("many", "many", "each", "cumulative"))
+            if settings["type"] in ("exclusive", "failover")
+            else random.choice(("many", "each")),
+            end=random.choice(("abort", "abort", "abort", "commit")),
+            alone=True,
+            after=(before,) if number == 0 else (),
+        )
+    if random.random() < 0.5:
+        # New messages come while old ones come back.
+        feed(draft, topic, random.randint(2, 5))
+    draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+
+
+def feed(draft: Draft, topic: str, count: int) -> None:
+    random = draft.random
+    producer = draft.client("producer")
+    settings = writer_settings(random, topic)
+    for _ in range(count):
+        draft.step(
+            producer,
+            "plain",
+            writer="w",
+            settings=settings,
+            partitions=[draft.partition(topic) for _ in range(random.randint(1, 3))],
+            wait=False,
+            flush=True,
+            pause_s=random.uniform(0.0, 0.2),
+        )
+
+
+def idle_client(draft: Draft) -> None:
+    """An administrator aborts what an idle client holds; its messages come to it again at once."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    settings = subscription(draft, topic, "idle", type=random.choice(TYPES))
+    before = filled(draft, topic, random.randint(3, 10))
+    client, administrator = draft.client("consumer"), draft.client("admin")
+    for number in range(random.choice((1, 2))):
+        slot = f"held{number}"
+        held = draft.step(
+            client,
+            "hold",
+            consumer="c",
+            settings=settings,
+            count=random.choice((1, 3, 20)),
+            slot=slot,
+            send=random.choice((None, {"topic": topic})),
+            after=(before,),
+        )
+        aborted = draft.step(
+            administrator,
+            "administer",
+            holder=client,
+            slot=slot,
+            after=(held,),
+            pause_s=random.choice((0.0, 0.3)),
+        )
+        draft.step(
+            client,
+            "regain",
+            consumer="c",
+            settings=settings,
+            slot=slot,
+            administrator=administrator,
+            after=(aborted,),
+        )
+    draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+
+
+def crowd(draft: Draft) -> None:
+    """Several consumers of one subscription, in transactions and plainly; they come and go."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    type = random.choice(("shared", "key_shared", "key_shared", "failover"))
+    settings = subscription(draft, topic, "crowd", type=type)
+    before = filled(draft, topic, random.randint(6, 20))
+    for _ in range(random.choice((2, 3))):
+        client = draft.client("consumer")
+        for number in range(random.randint(2, 5)):
+            after = (before,) if number == 0 else ()
+            kind = random.random()
+            pause_s = random.choice((0.0, random.uniform(0.0, 0.3)))
+            if kind < 0.6:
+                draft.step(
+                    client,
+                    "take",
+                    consumer="c",
+                    settings=settings,
+                    count=random.choice((1, 3, 10)),
+                    way=random.choice(("many", "each")),
+                    end=random.choice(("abort", "commit", "commit")),
+                    after=after,
+                    pause_s=pause_s,
+                )
+            elif kind < 0.75:
+                draft.step(client, "leave", consumer="c", after=after, pause_s=pause_s)
+            else:
+                draft.step(
+                    client,
+                    "drain",
+                    consumer="c",
+                    settings=settings,
+                    nack_share=random.choice((0.0, 0.5)),
+                    after=after,
+                    pause_s=pause_s,
+                )
+    feed(draft, topic, random.randint(2, 5))
+    draft.step(client, "drain", consumer="c", settings=settings, closing=True)

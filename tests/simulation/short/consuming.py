@@ -1,0 +1,290 @@
+"""What consumers of the SDK do: acknowledge in transactions, abort, come back for what they gave
+back; administrators who abort under them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.simulation.history import Cursor
+from tests.simulation.sdk_programs import Unit
+from tests.simulation.short.actors import Actor
+from tests.simulation.short.producing import commit
+from tests.simulation.short.script import Step
+
+import magnetar
+from magnetar_core.errors import InvalidTxnState, MagnetarError, TransactionConflict
+from magnetar_core.wire import common_pb2
+
+# From an abort's answer until what it gave back is with a consumer that asks for it.
+AGAIN_SECONDS_MAX = 2.0
+# How long to wait for it before giving up: the bound is judged by calm time alone.
+AGAIN_SECONDS_PATIENCE = 20.0
+
+
+async def consumer_of(actor: Actor, name: str, settings: dict[str, Any]) -> magnetar.Consumer:
+    """A consumer, made at its first use."""
+    known: magnetar.Consumer | None = actor.consumers.get(name)
+    if known is None:
+        client = await actor.client()
+        made = await client.subscribe(
+            initial_position="earliest",
+            consumer_name=f"{actor.name}-{name}",
+            nack_delay_ms=20,
+            nack_delay_ms_max=100,
+            **settings,
+        )
+        known = actor.consumers.setdefault(name, made)
+    return known
+
+
+async def receive(
+    actor: Actor, consumer: magnetar.Consumer, count: int, *, timeout_s: float = 0.3
+) -> list[magnetar.Message]:
+    """So many messages, or what there is."""
+    messages: list[magnetar.Message] = []
+    while len(messages) < count:
+        some = await consumer.receive_batch(count - len(messages), timeout_s=timeout_s)
+        if not some:
+            break
+        for message in some:
+            actor.world.saw(message)
+        messages += some
+    return messages
+
+
+def cursor_of(message: magnetar.Message, subscription: str) -> Cursor:
+    return (message.topic, message.partition, subscription)
+
+
+async def ack_in(
+    actor: Actor,
+    unit: Unit,
+    consumer: magnetar.Consumer,
+    subscription: str,
+    messages: list[magnetar.Message],
+    way: str,
+) -> None:
+    """Acknowledge in a transaction: "many" at once, "each" by itself, or "cumulative"."""
+    history, world = actor.world.history, actor.world
+    by_cursor: dict[Cursor, list[magnetar.Message]] = {}
+    for message in messages:
+        by_cursor.setdefault(cursor_of(message, subscription), []).append(message)
+    for cursor, some in by_cursor.items():
+        history.ack(cursor, [one.offset for one in some], unit.record)
+    asked_at = world.loop.time()
+    if way == "cumulative":
+        for some in by_cursor.values():
+            await consumer.ack_cumulative(max(some, key=lambda one: one.offset), txn=unit.txn)
+    elif way == "each":
+        for message in messages:
+            await consumer.ack(message, txn=unit.txn)
+    else:
+        await consumer.ack_many(messages, txn=unit.txn)
+    for cursor, some in by_cursor.items():
+        history.ack_confirmed(cursor, [one.offset for one in some], unit.record, asked_at=asked_at)
+
+
+async def take(
+    actor: Actor,
+    step: Step,
+    *,
+    consumer: str,
+    settings: dict[str, Any],
+    count: int,
+    way: str,
+    end: str,
+    timeout_s: float = 3.0,
+    alone: bool = False,
+) -> None:
+    """Receive, acknowledge all of it in one transaction, and end that.
+
+    Where the subscription keeps the order, what an abort gives back comes again in order, and
+    before anything that lies behind it.
+    """
+    world = actor.world
+    made = await consumer_of(actor, consumer, settings)
+    messages = await receive(actor, made, count)
+    if not messages:
+        return
+    client = await actor.client()
+    unit = Unit(world, await client.begin_transaction(timeout_s), actor.name)
+    try:
+        await ack_in(actor, unit, made, settings["subscription"], messages, way)
+    except MagnetarError as error:
+        if isinstance(error, TransactionConflict):
+            world.history.counts["conflicts"] += 1
+        await unit.abort()
+        return
+    if end == "commit":
+        if await commit(actor, unit, attempts=3):
+            return
+    else:
+        await unit.abort()
+    # Unless nobody heard: then it is aborted when it expires.
+    if end == "abort" and unit.record.decision == common_pb2.ABORT:
+        now = world.loop.time()
+        await expect_again(actor, made, settings, messages, since=now, alone=alone)
+
+
+async def expect_again(
+    actor: Actor,
+    consumer: magnetar.Consumer,
+    settings: dict[str, Any],
+    messages: list[magnetar.Message],
+    *,
+    since: float,
+    alone: bool,
+) -> None:
+    """What was given back comes again soon, and in order where the subscription keeps it.
+
+    Afterwards it is given back once more, for whoever comes next.
+
+    Args:
+        alone: nobody else consumes there, so that it can come to nobody else.
+    """
+    world = actor.world
+    missing = {(one.partition, one.offset) for one in messages}
+    in_order = settings["type"] in ("exclusive", "failover")
+    received: list[magnetar.Message] = []
+    newest: dict[int, int] = {}
+    deadline = world.loop.time() + AGAIN_SECONDS_PATIENCE
+    disturbed = world.calm.seconds([actor.name, "broker"], since) < world.loop.time() - since
+    while missing and world.loop.time() < deadline:
+        some = await receive(actor, consumer, 4, timeout_s=0.05)
+        received += some
+        nodes = [actor.name, "broker", *(one.name for one in world.coordinators)]
+        calm = world.calm.seconds(nodes, since)
+        disturbed = disturbed or calm < world.loop.time() - since
+        for message in some:
+            if (message.partition, message.offset) not in missing:
+                continue  # It lay ready before the others came back.
+            missing.discard((message.partition, message.offset))
+            before = newest.get(message.partition, -1)
+            if in_order and not disturbed and message.offset < before:
+                world.history.violation(
+                    "order",
+                    f"{message.topic}/{message.partition} {message.offset} comes after {before}"
+                    f" to {actor.name}, again after an abort",
+                )
+            newest[message.partition] = message.offset
+        if missing and alone and calm > AGAIN_SECONDS_MAX:
+            world.history.violation(
+                "time",
+                f"{sorted(missing)} did not come again to {actor.name}"
+                f" {calm:.3f} calm seconds after the abort",
+            )
+    world.active["came again"] += 1
+    consumer.nack_many(received)
+    if in_order:
+        # Given back one by one they would come in any order: attach anew.
+        for name, one in list(actor.consumers.items()):
+            if one is consumer:
+                del actor.consumers[name]
+        await consumer.close()
+
+
+async def hold(
+    actor: Actor,
+    step: Step,
+    *,
+    consumer: str,
+    settings: dict[str, Any],
+    count: int,
+    slot: str,
+    send: dict[str, Any] | None = None,
+) -> None:
+    """Receive, acknowledge in a transaction that lives long, and fall silent."""
+    world = actor.world
+    made = await consumer_of(actor, consumer, settings)
+    messages = await receive(actor, made, count)
+    client = await actor.client()
+    unit = Unit(world, await client.begin_transaction(100.0), actor.name)
+    try:
+        if send is not None:
+            writer = await actor.writer("held", **send)
+            await unit.send(writer, 0, wait=True)
+        await ack_in(actor, unit, made, settings["subscription"], messages, "many")
+    except MagnetarError:
+        await unit.abort()
+        return
+    actor.units[slot] = (unit, messages)
+
+
+async def administer(actor: Actor, step: Step, *, holder: str, slot: str) -> None:
+    """An administrator aborts what another client holds."""
+    world = actor.world
+    other = world.actors.get(holder)
+    held = other.units.get(slot) if other is not None else None
+    if held is None:
+        return
+    unit: Unit = held[0]
+    administrator = await actor.client()
+    world.history.ask_abort(unit.record)
+    asked_at = world.loop.time()
+    try:
+        await administrator.end_transaction(unit.txn.txn_id, magnetar.TransactionAction.ABORT)
+    except InvalidTxnState:
+        return
+    world.history.told(unit.record, common_pb2.ABORTING, asked_at=asked_at)
+    actor.kept[slot] = world.loop.time()
+
+
+async def regain(
+    actor: Actor,
+    step: Step,
+    *,
+    consumer: str,
+    settings: dict[str, Any],
+    slot: str,
+    administrator: str,
+) -> None:
+    """What an administrator took out of an idle client's transaction comes to it again at once."""
+    world = actor.world
+    held, made = actor.units.get(slot), actor.consumers.get(consumer)
+    other = world.actors.get(administrator)
+    aborted_at = other.kept.get(slot) if other is not None else None
+    if held is None or made is None or aborted_at is None:
+        return
+    world.active["administrator aborted"] += 1
+    _, messages = held
+    if messages:
+        await expect_again(actor, made, settings, messages, since=aborted_at, alone=True)
+
+
+async def drain(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any], nack_share: float = 0.0
+) -> None:
+    """Consume what there is with plain acks; gives some back."""
+    world, random = actor.world, actor.random(f"step/{step.number}")
+    made = await consumer_of(actor, consumer, settings)
+    subscription = settings["subscription"]
+    for _ in range(60):
+        messages = await receive(actor, made, random.choice((1, 4, 16)), timeout_s=0.3)
+        if not messages:
+            return
+        if random.random() < nack_share:
+            made.nack_many(messages)
+            world.history.counts["nacks"] += len(messages)
+            await asyncio.sleep(0.02)
+            continue
+        for message in messages:
+            world.history.ack(cursor_of(message, subscription), [message.offset], None)
+        await made.ack_many(messages)
+
+
+async def leave(actor: Actor, step: Step, *, consumer: str) -> None:
+    """A consumer closes; its next use makes another one."""
+    made = actor.consumers.pop(consumer, None)
+    if made is not None:
+        await made.close()
+
+
+VERBS = {
+    "take": take,
+    "hold": hold,
+    "administer": administer,
+    "regain": regain,
+    "drain": drain,
+    "leave": leave,
+}

@@ -1,0 +1,338 @@
+"""What goes wrong, as data: a fault names its kind, whom it concerns, and how long it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.network import SimulatedLink
+from tests.simulation.nodes import ServerNode
+from tests.simulation.short.calm import EVERYBODY, FOR_EVER
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.script import Fault
+
+from magnetar_core.wire import service_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.simulation.short.world import ShortWorld
+
+SYNC_SECONDS = 0.0004
+# Copies travel for a while, but not for longer than a broker remembers an idle producer.
+COPY_AGE_SECONDS_MAX = 0.8
+
+
+class Striker:
+    """Strikes when the steps of a script begin."""
+
+    def __init__(self, world: ShortWorld, faults: tuple[Fault, ...]) -> None:
+        self._world = world
+        self._waiting = sorted(faults, key=lambda one: (one.step, one.number))
+        self.struck: list[Fault] = []
+
+    def step_begins(self, number: int) -> None:
+        """Faults of this step fall due, and those of steps before it that are not there."""
+        while self._waiting and self._waiting[0].step <= number:
+            fault = self._waiting.pop(0)
+            # In nobody's name: it strikes also when who does the step is dead by then.
+            self._world.loop.call_later(fault.delay_s, self._strike, fault, context=Context())
+
+    def _strike(self, fault: Fault) -> None:
+        world = self._world
+        if world.network.quiet:
+            return
+        world.trace.event("fault", str(fault).strip())
+        random = world.environment.random(f"fault/{fault.number}")
+        if KINDS[fault.kind](world, random, **fault.arguments):
+            self.struck.append(fault)
+            world.network.faults[fault.kind] += 1
+
+
+def crash(
+    world: ShortWorld,
+    random: Random,
+    *,
+    server: str,
+    power_loss: bool,
+    in_write_s: float = 0.0,
+    down_s: float,
+) -> bool:
+    """A server's process ends, perhaps in the middle of a write; then it comes back."""
+    node = world.server(server)
+    if node is None or not node.alive or not node.ready.is_set():
+        return False
+    node.restarts = False
+
+    def fall() -> None:
+        node.disk.sync_seconds = SYNC_SECONDS
+        if not world.network.quiet:
+            node.crash(power_loss=power_loss)
+        world.loop.call_later(down_s, rise)
+
+    def rise() -> None:
+        node.restarts = True
+        if not node.alive:
+            node.start()
+
+    world.calm.trouble([server], FOR_EVER)
+    node.disk.sync_seconds = in_write_s or node.disk.sync_seconds
+    world.loop.call_later(in_write_s * random.random(), fall)
+    return True
+
+
+def away(world: ShortWorld, random: Random, *, server: str, seconds: float, silent: bool) -> bool:
+    """A server is gone for long: nobody listens there, or nobody answers at all."""
+    if world.server(server) is None:
+        return False
+    if silent:
+        world.calm.trouble([server], seconds)
+        for other in world.node_names():
+            world.network.partition(server, other, seconds)
+        return True
+    return crash(world, random, server=server, power_loss=False, down_s=seconds)
+
+
+def client_crash(world: ShortWorld, random: Random, *, client: str, down_s: float) -> bool:
+    node = world.actor_node(client)
+    if node is None or not node.alive or node.finished:
+        return False
+    world.calm.trouble([client], down_s)
+    world.client_crash_count += 1
+    node.crash(restart_after=down_s)
+    return True
+
+
+def link(world: ShortWorld, random: Random, *, client: str, server: str, late: bool) -> bool:
+    """A link breaks; with late, what was written on it arrives after its successor's first."""
+    found = _links(world, client, server)
+    for one in found:
+        world.calm.trouble([client])
+        one.break_off(late=late)
+    return bool(found)
+
+
+def half_open(
+    world: ShortWorld, random: Random, *, client: str, server: str, way: str, seconds: float
+) -> bool:
+    """What is written on a link vanishes, one way or both, until it breaks."""
+    found = _links(world, client, server)
+    for one in found:
+        world.calm.trouble([client], seconds)
+        one.half_open = True
+        one.to_server.blackhole |= way != "answers"
+        one.to_client.blackhole |= way != "requests"
+        world.loop.call_later(seconds, one.break_off)
+    return bool(found)
+
+
+def congestion(
+    world: ShortWorld, random: Random, *, client: str, server: str, seconds: float
+) -> bool:
+    found = _links(world, client, server)
+    for one in found:
+        world.calm.trouble([client], seconds)
+        one.congest(seconds)
+    return bool(found)
+
+
+def partition(
+    world: ShortWorld, random: Random, *, client: str, server: str, seconds: float
+) -> bool:
+    world.calm.trouble([client], seconds)
+    world.network.partition(client, server, seconds)
+    return True
+
+
+def delays(world: ShortWorld, random: Random, *, factor: float, seconds: float) -> bool:
+    world.calm.trouble([EVERYBODY], seconds)
+    world.network.delay_spike(factor, seconds)
+    return True
+
+
+def copies(
+    world: ShortWorld,
+    random: Random,
+    *,
+    client: str,
+    server: str,
+    late_s: float,
+    count: int,
+    command: str = "",
+) -> bool:
+    """Requests arrive once more, perhaps on a link that took their link's place.
+
+    Args:
+        command: only those that hold this one.
+    """
+    links = _links(world, client, server)
+    if not links:
+        return False
+    source = links[-1]
+    young = world.loop.time() - COPY_AGE_SECONDS_MAX
+    candidates = [data for written_at, data in source.recent if written_at >= young]
+    if command:
+        candidates = [data for data in candidates if _holds(data, command)]
+    if not candidates:
+        return False
+
+    def arrive(data: bytes) -> None:
+        onto = _links(world, client, server)
+        if onto and not world.network.quiet and onto[-1].server.alive:
+            onto[-1].arrive_again(data, same=onto[-1] is source)
+
+    for _ in range(count):
+        world.loop.call_later(late_s * random.random(), arrive, random.choice(candidates))
+    return True
+
+
+def _holds(data: bytes, command: str) -> bool:
+    return any(one.WhichOneof("body") == command for one in pb.Frame.FromString(data).commands)
+
+
+def disk_failure(world: ShortWorld, random: Random, *, server: str, what: str) -> bool:
+    node = world.server(server)
+    if node is None:
+        return False
+    world.calm.trouble([server], FOR_EVER)
+    if what == "write":
+        node.disk.fail_next_write()
+    elif what == "sync":
+        node.disk.fail_next_sync()
+    return True
+
+
+def disk_stall(
+    world: ShortWorld, random: Random, *, server: str, sync_s: float, seconds: float
+) -> bool:
+    node = world.server(server)
+    if node is None:
+        return False
+    world.calm.trouble([server], seconds + sync_s)
+    node.disk.sync_seconds = sync_s
+    world.loop.call_later(seconds, _set, node, "sync_seconds", SYNC_SECONDS)
+    return True
+
+
+def disk_full(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+    node = world.server(server)
+    if node is None:
+        return False
+    world.calm.trouble([server], seconds)
+    node.disk.free_bytes = 1 << 20
+    world.loop.call_later(seconds, _set, node, "free_bytes", 1 << 40)
+    return True
+
+
+def clock_jump(world: ShortWorld, random: Random, *, node: str, jump_ms: int) -> bool:
+    found = world.server(node) or world.actor_node(node)
+    if found is None:
+        return False
+    found.clock.wall_offset_ms += jump_ms
+    return True
+
+
+def _set(node: ServerNode, attribute: str, value: float) -> None:
+    setattr(node.disk, attribute, value)
+
+
+def _links(world: ShortWorld, client: str, server: str) -> list[SimulatedLink]:
+    """Of one client, or of one server as somebody's client, to a server; oldest first."""
+    return [
+        one
+        for one in world.network.links(client)
+        if one.client_node == client and one.server_node == server
+    ]
+
+
+KINDS: dict[str, Callable[..., bool]] = {
+    "crash": crash,
+    "away": away,
+    "client crash": client_crash,
+    "link": link,
+    "half-open": half_open,
+    "congestion": congestion,
+    "partition": partition,
+    "delays": delays,
+    "copies": copies,
+    "disk failure": disk_failure,
+    "disk stall": disk_stall,
+    "disk full": disk_full,
+    "clock jump": clock_jump,
+}
+# Kinds that any history may have, with how often each is drawn.
+COMMON = {
+    "crash": 5,
+    "client crash": 2,
+    "link": 4,
+    "half-open": 3,
+    "congestion": 1,
+    "partition": 2,
+    "delays": 1,
+    "copies": 4,
+    "disk failure": 1,
+    "disk stall": 1,
+    "disk full": 1,
+    "clock jump": 1,
+}
+
+
+def draw_faults(draft: Draft, count: int) -> None:
+    """Some of what may go wrong in any history."""
+    random = draft.random
+    steps = [one.number for one in draft.steps if not one.closing]
+    if not steps:
+        return
+    clients = list(dict.fromkeys(one.client for one in draft.steps))
+    servers = ["broker", "coordinator"]
+    servers += [f"coordinator-{tcid}" for tcid in range(1, draft.coordinator_count)]
+    for _ in range(count):
+        kind = random.choices(list(COMMON), list(COMMON.values()))[0]
+        server = random.choice(("broker", random.choice(servers)))
+        # A coordinator is the broker's client.
+        others = [*clients, "coordinator"] if server == "broker" else clients
+        ends = {"client": random.choice(others), "server": server}
+        draft.fault(
+            kind,
+            step=random.choice(steps),
+            delay_s=random.choice((0.0, random.uniform(0.0, 0.01), random.uniform(0.0, 0.3))),
+            **_arguments(kind, random, ends, clients),
+        )
+
+
+def _arguments(
+    kind: str, random: Random, ends: dict[str, str], clients: list[str]
+) -> dict[str, Any]:
+    server = {"server": ends["server"]}
+    brief = round(random.choice((random.uniform(0.02, 0.3), random.uniform(0.3, 3.0))), 3)
+    match kind:
+        case "crash":
+            return {
+                **server,
+                "power_loss": random.random() < 0.7,
+                "in_write_s": random.choice((0.0, 0.01, 0.1)),
+                "down_s": round(random.choice((0.01, random.uniform(0.05, 2.0))), 3),
+            }
+        case "client crash":
+            return {"client": random.choice(clients), "down_s": round(random.uniform(0.01, 0.5), 3)}
+        case "link":
+            return {**ends, "late": random.random() < 0.5}
+        case "half-open":
+            way = random.choice(("requests", "answers", "both"))
+            return {**ends, "way": way, "seconds": brief}
+        case "congestion" | "partition":
+            return {**ends, "seconds": brief}
+        case "delays":
+            return {"factor": random.choice((5.0, 50.0)), "seconds": brief}
+        case "copies":
+            late_s = random.choice((0.0, 0.05, 1.0))
+            return {**ends, "late_s": late_s, "count": random.randint(1, 4)}
+        case "disk failure":
+            return {**server, "what": random.choice(("write", "sync"))}
+        case "disk stall":
+            return {**server, "sync_s": random.choice((0.02, 0.3)), "seconds": brief}
+        case "disk full":
+            return {**server, "seconds": brief}
+        case _:
+            node = random.choice(["broker", "coordinator", *clients])
+            return {"node": node, "jump_ms": random.randint(-(10**7), 10**7)}

@@ -1,0 +1,34 @@
+"""Tricks of hand-made clients as steps: each is a transaction that knows what must come of it."""
+
+from __future__ import annotations
+
+from tests.simulation import other_tricks
+from tests.simulation.raw_programs import TRICKS
+from tests.simulation.short.actors import Actor
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.script import Step
+
+ALL = {
+    trick.__name__.replace("_", " "): trick
+    for trick in (*TRICKS, other_tricks.first_sequence, other_tricks.old_incarnation)
+}
+
+
+async def trick(actor: Actor, step: Step, *, name: str) -> None:
+    world = actor.world
+    await ALL[name](world, actor.unit(step), actor.random(f"trick/{step.number}"))
+
+
+def hand_made(draft: Draft) -> None:
+    """Some tricks, one after the other, by one or two clients."""
+    random = draft.random
+    for topic in ("in", "mix", "out"):
+        draft.topic(topic, 2)
+    for _ in range(random.choice((1, 2))):
+        client = draft.client("sloppy")
+        for _ in range(random.randint(2, 5)):
+            name = random.choice(list(ALL))
+            draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
+
+
+VERBS = {"trick": trick}

@@ -1,0 +1,143 @@
+"""The run of one script: a cluster, its clients, what goes wrong, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, TextIO
+
+from tests.simulation.history import Cursor
+from tests.simulation.network import REPEATABLE
+from tests.simulation.nodes import ClientNode, ServerNode
+from tests.simulation.plan import Plan
+from tests.simulation.short.actors import Actor
+from tests.simulation.short.calm import Calm
+from tests.simulation.short.faults import Striker
+from tests.simulation.short.judgement import ShortJudgement
+from tests.simulation.short.script import Script, Step
+from tests.simulation.world import Result, World
+
+Verb = Callable[..., Coroutine[Any, Any, None]]
+CLIENT_SETTINGS = {
+    "connect_timeout_ms": 500,
+    "request_timeout_ms": 800,
+    "operation_timeout_ms": 4_000,
+    "send_timeout_ms": 5_000,
+    "commit_timeout_ms": 2_000,
+    "abort_timeout_ms": 1_000,
+    "abort_drain_ms": 300,
+    "close_timeout_ms": 300,
+}
+# Beside what any history may have copied: of these a client's own repeat may turn up late, too.
+COPIED = REPEATABLE | {"init_producer", "nack", "join_group", "group_heartbeat", "subscribe"}
+
+
+class ShortWorld(World):
+    """Args:
+    verbs: what steps mean, by name.
+    out: where a readable trace goes.
+    """
+
+    def __init__(self, script: Script, verbs: dict[str, Verb], *, out: TextIO | None = None):
+        settings = script.settings
+        plan = Plan(
+            topics=script.topics,
+            coordinator_count=script.coordinator_count,
+            topic_settings=settings["topic"],
+            broker_settings=settings["broker"],
+            coordinator_settings=settings["coordinator"],
+            client_settings={**CLIENT_SETTINGS, **settings["client"]},
+            fault_weights={"duplicate": float(any(f.kind == "copies" for f in script.faults))},
+        )
+        super().__init__(f"short {script.profile} {script.seed}", plan=plan, out=out)
+        self.script = script
+        self.verbs = verbs
+        self.calm = Calm(self.loop.time)
+        self.striker = Striker(self, script.faults)
+        self.network.copied = COPIED
+        self._delays: dict[tuple[str, str], Random] = {}
+        self.network.delays_between = self._delay_random
+        self.network.on_half_open = lambda link, seconds: self.calm.trouble(
+            [link.client_node, link.server_node], seconds
+        )
+        for server in self.servers:
+            server.on_ready = lambda name=server.name: self.calm.over(name)  # type: ignore[misc]
+        by_client: dict[str, list[Step]] = {}
+        for step in script.steps:
+            by_client.setdefault(step.client, []).append(step)
+        self.actors = {name: Actor(self, name, steps) for name, steps in by_client.items()}
+        self._present = {one.number for one in script.steps}
+        self._done: dict[int, None] = {}
+        self._on_done: asyncio.Event | None = None
+        # Cursors whose inputs are processed to the end, and whether outputs keep their order.
+        self.processed: dict[Cursor, bool] = {}
+        # Instances of each transactional id, oldest first; sequences of each name that may have
+        # been committed, and whether that is certain.
+        self.instances: dict[str, list[str]] = {}
+        self.sequences: dict[str, dict[int, bool]] = {}
+        # What scenarios found out, each by the name of what they count.
+        self.active: Counter[str] = Counter()
+        # Asked at the very end; each fails the run by itself.
+        self.last_questions: list[Callable[[], None]] = []
+
+    def _delay_random(self, first: str, second: str) -> Random:
+        found = self._delays.get((first, second))
+        if found is None:
+            found = self._delays[first, second] = self.environment.random(f"{first}>{second}")
+        return found
+
+    # Names.
+
+    def server(self, name: str) -> ServerNode | None:
+        for one in self.servers:
+            if one.name == name:
+                return one
+        return None
+
+    def actor_node(self, name: str) -> ClientNode | None:
+        actor = self.actors.get(name)
+        return actor.node if actor is not None else None
+
+    def node_names(self) -> list[str]:
+        return [*self.actors, *(one.name for one in self.servers)]
+
+    # Steps.
+
+    def begins(self, step: Step) -> None:
+        self.trace.event("step", str(step).strip())
+        if not step.closing:
+            self.striker.step_begins(step.number)
+
+    def done(self, step: Step) -> None:
+        self._done[step.number] = None
+        if self._on_done is not None:
+            self._on_done.set()
+            self._on_done = None
+
+    def has_done(self, step: Step) -> bool:
+        return step.number in self._done
+
+    async def wait_for(self, numbers: tuple[int, ...]) -> None:
+        """Until others have done these steps, as far as they are in the script."""
+        while any(number in self._present and number not in self._done for number in numbers):
+            if self._on_done is None:
+                self._on_done = asyncio.Event()
+            await self._on_done.wait()
+
+    # The run.
+
+    async def _main(self) -> None:
+        await self.set_up()
+        self.clients = {name: [actor.node] for name, actor in self.actors.items()}
+        for actor in self.actors.values():
+            actor.node.start()
+        judgement = ShortJudgement(self)
+        await judgement.come_to_rest()
+        await self.run_program("verifier", judgement.verify)
+        self.check_servers()
+
+    def _result(self) -> Result:
+        self.provoked.update(self.active)
+        return super()._result()
