@@ -19,6 +19,8 @@ OPERATION_TIMEOUT_MS = 10_000
 # A server may be on its way up, but a person should hear soon that there is none.
 FIND_ATTEMPTS = 5
 FIND_PERIOD_S = 0.2
+# For all attempts together: one that hangs takes as long as it may.
+FIND_TIMEOUT_S = 5.0
 
 
 def with_client(
@@ -47,7 +49,22 @@ def with_client(
 
 
 async def _find(transport: GrpcTransport, address: str) -> None:
-    """See that somebody is there: the client itself would try for long before it says why not."""
+    """See that somebody is there: the client itself would try for long before it says why not.
+
+    Raises:
+        LinkClosed: nobody is, or nobody answers in time.
+    """
+    from magnetar_core.transport import LinkClosed
+
+    try:
+        async with asyncio.timeout(FIND_TIMEOUT_S):
+            await _knock(transport, address)
+    except TimeoutError:
+        text = f"{address} did not answer within {FIND_TIMEOUT_S * 1_000:.0f} ms"
+        raise LinkClosed(text) from None
+
+
+async def _knock(transport: GrpcTransport, address: str) -> None:
     from magnetar_core.transport import LinkClosed
 
     for attempt in range(FIND_ATTEMPTS):

@@ -138,7 +138,9 @@ class DualWriter(Generic[Store]):
             InvalidTxnState: start() was not called, or an earlier unit could not be settled: call
                 start() of a new DualWriter then.
             Exception: what the block or the database raised; nothing counts then, unless the
-                database committed all the same, which is found out at once.
+                database committed all the same, which is found out at once. Where that is not
+                possible, as when the coordinator is away, a note on the exception says so; nothing
+                is lost, but only start() of a new DualWriter goes on.
         """
         if not self._is_ready:
             raise InvalidTxnState("call start() first: it settles what was left undecided")
@@ -154,17 +156,14 @@ class DualWriter(Generic[Store]):
             prepared = self._producer.prepare()
             self._on_step(Step.UPDATE_STATE)
             self._write_state(prepared)
-        except BaseException:
-            self._give_up()
+        except BaseException as error:
+            self._settle(self._give_up, error)
             raise
         try:
             self._on_step(Step.COMMIT_DATABASE)
             self._store.commit()
-        except BaseException:
-            # It may have committed: what it holds decides.
-            self._store.rollback()
-            self._on_step(Step.READ_STATE)
-            self._complete(self._store.read(self._producer.identity.transactional_id))
+        except BaseException as error:
+            self._settle(self._find_out, error)
             raise
         self._on_step(Step.COMMIT)
         self._producer.commit()
@@ -177,6 +176,23 @@ class DualWriter(Generic[Store]):
                 f"another instance has claimed {transactional_id!r} in the database: this one must"
                 " stop"
             )
+
+    def _settle(self, step: Callable[[], None], error: BaseException) -> None:
+        """Put in order what an error has left; it is that one which the caller has to see."""
+        try:
+            step()
+        except Exception as failure:
+            log.warning("a unit was not settled after %r: %r", error, failure)
+            error.add_note(
+                f"and its transaction could not be settled ({type(failure).__name__}: {failure}):"
+                " go on with start() of a new DualWriter and a producer of its own"
+            )
+
+    def _find_out(self) -> None:
+        """The database may have committed: what it holds decides."""
+        self._store.rollback()
+        self._on_step(Step.READ_STATE)
+        self._complete(self._store.read(self._producer.identity.transactional_id))
 
     def _give_up(self) -> None:
         """Nothing is decided: the database rolls back, so the transaction has to abort."""
