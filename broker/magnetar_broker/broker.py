@@ -7,6 +7,7 @@ commit, the timers and the tasks.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
@@ -28,10 +29,18 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_core.run_time import RunTime
 from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
+
+log = logging.getLogger(__name__)
+
+# A smaller difference between the clocks is drift, or a clock being corrected.
+CLOCK_JUMP_MS_MIN = 1_000
+# How much of its producers' idleness a broker that is killed forgets.
+RUN_TIME_PERSIST_INTERVAL_MS = 60_000
 
 
 class Broker:
@@ -56,6 +65,7 @@ class Broker:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._retention_timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._noted_run_time_ms = 0
         self.metrics = BrokerMetrics(registry)
         commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
         commits.before_seal(self._write_deferred_rows)
@@ -73,6 +83,8 @@ class Broker:
                 total_max=config.open_txn_bytes_max,
                 session_max=config.session_open_txn_bytes_max,
             ),
+            # From 1 on: a row's 0 is of an earlier version.
+            run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
@@ -115,6 +127,7 @@ class Broker:
             self.groups,
             environment.watermarks,
             environment.open_bytes,
+            environment.run_time,
         )
         await recovery.run()
         await self.incarnations.recover()
@@ -187,19 +200,36 @@ class Broker:
             )
 
     def _show(self) -> None:
-        late_ms = self.environment.config.late_txn_ms
+        config = self.environment.config
         shown = overview(
-            self.topics, self.groups, self.environment.clock.wall_ms(), late_ms=late_ms
+            self.topics,
+            self.groups,
+            self.environment.clock.wall_ms(),
+            late_ms=config.late_txn_ms,
+            partitions_shown_max=config.open_txn_gauges_max,
         )
         self.metrics.show(shown, free_bytes=self._store.free_bytes())
 
+    def _note_run_time(self) -> int:
+        """Persist it while producers' ages depend on it; one row a minute."""
+        environment = self.environment
+        jump_ms = environment.run_time.wall_jump_ms()
+        if jump_ms:
+            log.warning("the wall clock jumped by %d ms; nobody is idle by that", jump_ms)
+        run_time_ms = environment.run_time.now_ms()
+        is_due = run_time_ms - self._noted_run_time_ms >= RUN_TIME_PERSIST_INTERVAL_MS
+        if is_due and any(len(one.producers) for one in self.topics.partitions()):
+            self._noted_run_time_ms = run_time_ms
+            environment.commits.batch.put(keys.META, keys.META_RUN_TIME, keys.u64(run_time_ms))
+        return run_time_ms
+
     async def _retain(self) -> None:
         self._show()
-        now_ms = self.environment.clock.wall_ms()
+        run_time_ms = self._note_run_time()
         for topic in self.topics.all():
             for partition in topic.partitions:
                 await trim_partition(self.environment, topic, partition)
                 partition.forget_idle_producers(
-                    now_ms - self.environment.config.producer_idle_ms_max
+                    run_time_ms - self.environment.config.producer_idle_ms_max
                 )
         self._schedule_retention()

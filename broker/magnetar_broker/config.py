@@ -88,7 +88,11 @@ class BrokerConfig:
     # A transaction that is open here for longer counts as late: the coordinators' longest timeout,
     # and five minutes on top, lest an end that is under way raises an alarm.
     late_txn_ms: int = 20 * 60 * 1000
+    # Partitions of which the age of the longest open transaction is shown, the oldest ones first.
+    # More: more series for Prometheus to keep. 0: none.
+    open_txn_gauges_max: int = 100
     # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
+    # Time that the broker has been running counts, and no other.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
 
     def __post_init__(self) -> None:
@@ -132,6 +136,6 @@ class BrokerConfig:
             raise InvalidConfig(
                 "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
             )
-        for name in ("tail_bytes_max", "free_space_floor_bytes"):
+        for name in ("tail_bytes_max", "free_space_floor_bytes", "open_txn_gauges_max"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")

@@ -12,6 +12,7 @@ from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_core.run_time import RunTime
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import Store
@@ -37,6 +38,7 @@ class Environment:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
     open_bytes: OpenBytes
+    run_time: RunTime
 
     def new_index(self) -> TransactionIndex:
         return TransactionIndex(self.watermarks.covers, self.watermarks.is_superseded)

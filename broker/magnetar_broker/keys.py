@@ -55,6 +55,7 @@ META_NEXT_TOPIC_ID = b"next_topic_id"
 META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
 META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
+META_RUN_TIME = b"run_time"
 
 _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")

@@ -27,6 +27,8 @@ class Overview:
     group_lags: Mapping[tuple[str, str, int], int]
     open_txns: int
     oldest_open_txn_ms: int
+    # By topic and partition, of those with the oldest ones.
+    partition_open_txn_ms: Mapping[tuple[str, int], int]
     txnlog_open_bytes: int
     late_partitions: int
     pending_acks: int
@@ -70,6 +72,14 @@ class BrokerMetrics:
             "oldest_open_txn_seconds",
             "Since the first write of the oldest open transaction. Beyond the longest timeout: its"
             " coordinator is away.",
+        )
+        self._partition_open_seconds = gauge(
+            "partition_oldest_open_txn_seconds",
+            "Since the first write of the longest open transaction of a partition, its"
+            " subscriptions included (KIP-664, MaxActiveTransactionDuration). Only where one is"
+            " open; of open_txn_gauges_max partitions at most, those with the oldest ones.",
+            "topic",
+            "partition",
         )
         self._late_partitions = gauge(
             "late_partitions",
@@ -133,6 +143,9 @@ class BrokerMetrics:
         """Set what is looked at from time to time rather than counted."""
         self.open_txns.set(overview.open_txns)
         self._oldest_open_seconds.set(overview.oldest_open_txn_ms / 1_000)
+        self._partition_open_seconds.clear()
+        for (topic, partition), open_ms in overview.partition_open_txn_ms.items():
+            self._partition_open_seconds.labels(topic, str(partition)).set(open_ms / 1_000)
         self._late_partitions.set(overview.late_partitions)
         self._txnlog_bytes.set(overview.txnlog_open_bytes)
         self._pending_acks.set(overview.pending_acks)

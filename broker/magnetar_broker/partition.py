@@ -94,7 +94,14 @@ class Partition:
         self._environment.disk_reserve.check()
         now_ms = self._environment.clock.wall_ms()
         entry = DataEntry(self.log.end_offset, count, now_ms, batch)
-        self.producers.accept(producer_id, sequence_id, count, entry.entry_id, now_ms=now_ms)
+        self.producers.accept(
+            producer_id,
+            sequence_id,
+            count,
+            entry.entry_id,
+            now_ms=now_ms,
+            run_time_ms=self._environment.run_time.now_ms(),
+        )
         self._append(entry)
         return Accepted(self._message_id(entry.entry_id), duplicate=False)
 
@@ -336,14 +343,15 @@ class Partition:
                 last_time_ms=producer.last_time_ms,
                 last_sequence_id=sequence_id,
                 last_entry_id=entry_id,
+                last_run_time_ms=producer.last_run_time_ms,
             )
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.put(keys.PRODUCERS, key, producer_row.SerializeToString())
         self.producers.dirty.clear()
 
-    def forget_idle_producers(self, before_ms: int) -> None:
+    def forget_idle_producers(self, before_run_time_ms: int) -> None:
         batch = self._environment.commits.batch
-        for producer_id in self.producers.idle_since(before_ms):
+        for producer_id in self.producers.idle_since(before_run_time_ms):
             self.producers.forget(producer_id)
             key = keys.in_partition(self.name.topic_id, self.name.partition, producer_id)
             batch.delete(keys.PRODUCERS, key)

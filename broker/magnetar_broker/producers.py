@@ -45,7 +45,10 @@ class Producer:
     """One producer's sequence on one partition."""
 
     next_sequence_id: int = 0
+    # Wall clock, for people.
     last_time_ms: int = 0
+    # By the broker's run time: a jump of the wall clock makes nobody idle.
+    last_run_time_ms: int = 0
     # (sequence of the first message, entry id) of the newest batches.
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES_MAX))
 
@@ -87,20 +90,29 @@ class Producers:
         return None
 
     def accept(
-        self, producer_id: int, sequence_id: int, count: int, entry_id: int, *, now_ms: int
+        self,
+        producer_id: int,
+        sequence_id: int,
+        count: int,
+        entry_id: int,
+        *,
+        now_ms: int,
+        run_time_ms: int,
     ) -> None:
+        """A batch has been accepted. Args: now_ms: wall clock."""
         producer = self._producers.setdefault(producer_id, Producer())
         producer.next_sequence_id = sequence_id + count
         producer.last_time_ms = now_ms
+        producer.last_run_time_ms = run_time_ms
         producer.recent.append((sequence_id, entry_id))
         self.dirty[producer_id] = None
 
-    def idle_since(self, before_ms: int) -> list[int]:
+    def idle_since(self, before_run_time_ms: int) -> list[int]:
         """Producers whose last batch is older."""
         return [
             producer_id
             for producer_id, producer in self._producers.items()
-            if producer.last_time_ms < before_ms
+            if producer.last_run_time_ms < before_run_time_ms
         ]
 
     def forget(self, producer_id: int) -> None:

@@ -20,6 +20,7 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermark, Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
+from magnetar_core.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import KEY_END, Store, end_of_prefix
 
@@ -49,10 +50,12 @@ class Recovery:
         groups: Groups,
         watermarks: Watermarks,
         open_bytes: OpenBytes,
+        run_time: RunTime,
     ) -> None:
         self._store = store
         self._groups = groups
         self._open_bytes = open_bytes
+        self._run_time = run_time
         self._topics = topics
         self._watermarks = watermarks
         self._orphans: dict[int, list[int]] = {}
@@ -78,6 +81,9 @@ class Recovery:
         next_subscription_id = await self._store.get(keys.META, keys.META_NEXT_SUBSCRIPTION_ID)
         if next_subscription_id is not None:
             self._topics.next_subscription_id = keys.read_u64(next_subscription_id)
+        run_time_ms = await self._store.get(keys.META, keys.META_RUN_TIME)
+        if run_time_ms is not None:
+            self._run_time.resume(keys.read_u64(run_time_ms))
         start = keys.META_WATERMARK
         async for rows in pages(self._store, keys.META, start, end_of_prefix(start)):
             for key, value in rows:
@@ -111,7 +117,13 @@ class Recovery:
                 if partition is None:
                     continue
                 row = records.ProducerRow.FromString(value)
-                producer = Producer(row.next_sequence_id, row.last_time_ms)
+                # It is persisted less often than it is used.
+                self._run_time.resume(row.last_run_time_ms)
+                producer = Producer(
+                    row.next_sequence_id,
+                    row.last_time_ms,
+                    row.last_run_time_ms or self._run_time.now_ms(),
+                )
                 producer.recent.append((row.last_sequence_id, row.last_entry_id))
                 partition.producers.restore(keys.last_u64(key), producer)
 

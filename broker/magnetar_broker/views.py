@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
 from magnetar_broker.partition import Partition
@@ -94,11 +96,14 @@ def describe_producers(partition: Partition) -> wire.CommandDescribeProducersRes
     return response
 
 
-def overview(topics: Topics, groups: Groups, now_ms: int, *, late_ms: int) -> Overview:
+def overview(
+    topics: Topics, groups: Groups, now_ms: int, *, late_ms: int, partitions_shown_max: int
+) -> Overview:
     """All of it in numbers; costs what there is.
 
     Args:
         late_ms: a partition with a transaction that has been open for longer is late.
+        partitions_shown_max: of so many the longest open transaction is told.
     """
     partitions = topics.partitions()
     subscriptions = [one for partition in partitions for one in partition.subscriptions]
@@ -119,6 +124,7 @@ def overview(topics: Topics, groups: Groups, now_ms: int, *, late_ms: int) -> Ov
         },
         open_txns=len(started_ms),
         oldest_open_txn_ms=max(0, now_ms - min(started_ms, default=now_ms)),
+        partition_open_txn_ms=_longest_open_ms(partitions, now_ms, count_max=partitions_shown_max),
         txnlog_open_bytes=sum(
             writer.stored_bytes
             for partition in partitions
@@ -133,6 +139,20 @@ def overview(topics: Topics, groups: Groups, now_ms: int, *, late_ms: int) -> Ov
         backlog=sum(one.backlog for one in subscriptions),
         retained_bytes=sum(max(0, one.log.retained_bytes) for one in partitions),
     )
+
+
+def _longest_open_ms(
+    partitions: list[Partition], now_ms: int, *, count_max: int
+) -> dict[tuple[str, int], int]:
+    """How long partitions, subscriptions included, have had their oldest open transaction."""
+    open_ms = {}
+    for partition in partitions:
+        indexes = [partition.index, *(one.index for one in partition.subscriptions)]
+        started_ms = [one.start_time_ms for index in indexes for one in index.open.values()]
+        if started_ms:
+            place = (partition.name.topic, partition.name.partition)
+            open_ms[place] = max(0, now_ms - min(started_ms))
+    return dict(heapq.nlargest(count_max, open_ms.items(), key=lambda item: item[1]))
 
 
 def messages_of(read: wire.CommandReadResponse) -> list[wire.Message]:

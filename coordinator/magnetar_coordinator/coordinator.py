@@ -30,7 +30,6 @@ from magnetar_coordinator.metadata_store import (
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.records import StatusChanged, TxnEnded
 from magnetar_coordinator.retention import OutcomeRetention
-from magnetar_coordinator.run_time import RunTime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Decision, End, Shard, forgotten
@@ -46,6 +45,7 @@ from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
 from magnetar_core.errors import InternalError, MagnetarError
 from magnetar_core.ids import TxnID
+from magnetar_core.run_time import RunTime
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve

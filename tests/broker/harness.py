@@ -32,13 +32,14 @@ def txn(counter: int, *, tcid: int = 0, incarnation: int = 1) -> TxnID:
 
 
 class ManualClock:
-    """Moves when told."""
+    """Moves when told; the wall clock may jump alone."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
+        self.wall_offset_ms = 0
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.wall_offset_ms
 
     def monotonic_ms(self) -> float:
         return float(self.now_ms)

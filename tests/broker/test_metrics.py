@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.broker.harness import World, ack, end, flow, run, send, subscribe, txn
 
@@ -39,6 +41,45 @@ def test_counters() -> None:
         assert read(world, "refusals_total", error="TopicNotFound") == 1
         assert read(world, "group_commit_operations_count") > 3
         assert read(world, "group_commit_bytes_total") > 0
+
+    run(scenario)
+
+
+def test_the_longest_open_transaction_of_each_partition() -> None:
+    """KIP-664, MaxActiveTransactionDuration; only where one is open, and of so many at most."""
+
+    async def scenario(world: World) -> None:
+        def shown() -> dict[str, float]:
+            world.broker._show()
+            (family,) = [
+                one
+                for one in world.broker.metrics.registry.collect()
+                if one.name == "magnetar_broker_partition_oldest_open_txn_seconds"
+            ]
+            assert {one.labels["topic"] for one in family.samples} <= {"t"}
+            return {one.labels["partition"]: one.value for one in family.samples}
+
+        assert shown() == {}
+        await world.client.ask(send(b"0", in_txn=T1))
+        world.clock.advance(30_000)
+        await world.client.ask(send(b"1", in_txn=txn(2)))
+        await world.client.ask(send(b"1", in_txn=txn(2), number=1))
+        world.clock.advance(10_000)
+        assert shown() == {"0": 40, "1": 10}
+        await world.client.ask(end(T1))
+        assert shown() == {"0": 10, "1": 10}
+        await world.client.ask(end(txn(2)))
+        assert shown() == {"1": 10}
+        # An acknowledgement holds its messages as long.
+        await world.client.ask(subscribe(consumer=1))
+        await world.client.ask(send(b"2"))
+        world.clock.advance(5_000)
+        await world.client.ask(ack((0, 0), in_txn=txn(3)))
+        world.clock.advance(5_000)
+        assert shown() == {"0": 5, "1": 20}
+        config = dataclasses.replace(world.broker.environment.config, open_txn_gauges_max=1)
+        world.broker.environment = dataclasses.replace(world.broker.environment, config=config)
+        assert shown() == {"1": 20}
 
     run(scenario)
 

@@ -32,7 +32,7 @@ def test_an_unknown_producer_starts_at_0() -> None:
     with pytest.raises(SequenceGap):
         producers.check(1, 5, 1)
     assert not producers.check(1, 0, 5)
-    producers.accept(1, 0, 5, 100, now_ms=10)
+    producers.accept(1, 0, 5, 100, now_ms=10, run_time_ms=10)
     assert producers.check(1, 0, 5)
     assert not producers.check(1, 5, 1)
     assert not producers.check(2, 0, 1), "sequences are per producer"
@@ -41,7 +41,7 @@ def test_an_unknown_producer_starts_at_0() -> None:
 def test_repeats_of_the_newest_batches_are_told_where_they_lie() -> None:
     producers = Producers()
     for number in range(RECENT_BATCHES_MAX + 1):
-        producers.accept(1, number, 1, 100 + number, now_ms=number)
+        producers.accept(1, number, 1, 100 + number, now_ms=number, run_time_ms=number)
     assert producers.entry_of(1, 0) is None
     assert producers.entry_of(1, 1) == 101
     assert producers.entry_of(1, RECENT_BATCHES_MAX) == 100 + RECENT_BATCHES_MAX
@@ -50,8 +50,8 @@ def test_repeats_of_the_newest_batches_are_told_where_they_lie() -> None:
 
 def test_idle_producers_are_forgotten() -> None:
     producers = Producers()
-    producers.accept(1, 0, 1, 0, now_ms=10)
-    producers.accept(2, 0, 1, 1, now_ms=20)
+    producers.accept(1, 0, 1, 0, now_ms=10, run_time_ms=10)
+    producers.accept(2, 0, 1, 1, now_ms=10, run_time_ms=20)
     assert producers.idle_since(20) == [1]
     producers.forget(1)
     assert list(producers.dirty) == [2]

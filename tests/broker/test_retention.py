@@ -135,7 +135,7 @@ def test_an_abort_of_what_retention_removed_holds_nobody_up() -> None:
 def test_idle_producers_are_forgotten_and_start_anew() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"0"))
-        world.partition().forget_idle_producers(world.clock.now_ms + 1)
+        world.partition().forget_idle_producers(world.broker.environment.run_time.now_ms() + 1)
         await world.settle()
         await world.client.ask(send(b"x"))
         assert len(await world.rows(keys.PRODUCERS)) == 1

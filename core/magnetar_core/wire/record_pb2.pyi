@@ -122,16 +122,20 @@ class NameRow(_message.Message):
     def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
 class TransactionOutcome(_message.Message):
-    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest")
+    __slots__ = ("status", "end_run_time_ms", "end_time_ms", "selection_digest", "identity", "start_time_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     END_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     END_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.TxnStatus
     end_run_time_ms: int
     end_time_ms: int
     selection_digest: bytes
-    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ...) -> None: ...
+    identity: _common_pb2.ProducerIdentity
+    start_time_ms: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., start_time_ms: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")
@@ -260,16 +264,18 @@ class OwnerRow(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ProducerRow(_message.Message):
-    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id")
+    __slots__ = ("next_sequence_id", "last_time_ms", "last_sequence_id", "last_entry_id", "last_run_time_ms")
     NEXT_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_RUN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     next_sequence_id: int
     last_time_ms: int
     last_sequence_id: int
     last_entry_id: int
-    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
+    last_run_time_ms: int
+    def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
     __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog")

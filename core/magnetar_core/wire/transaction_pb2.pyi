@@ -294,16 +294,18 @@ class CommandDescribeTxnResponse(_message.Message):
     def __init__(self, transaction: _Optional[_Union[TransactionDescription, _Mapping]] = ...) -> None: ...
 
 class CommandListTxns(_message.Message):
-    __slots__ = ("statuses", "age_ms_min", "limit", "transactional_id_pattern")
+    __slots__ = ("statuses", "age_ms_min", "limit", "transactional_id_pattern", "producer_ids")
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_MIN_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     statuses: _containers.RepeatedScalarFieldContainer[_common_pb2.TxnStatus]
     age_ms_min: int
     limit: int
     transactional_id_pattern: str
-    def __init__(self, statuses: _Optional[_Iterable[_Union[_common_pb2.TxnStatus, str]]] = ..., age_ms_min: _Optional[int] = ..., limit: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ...) -> None: ...
+    producer_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, statuses: _Optional[_Iterable[_Union[_common_pb2.TxnStatus, str]]] = ..., age_ms_min: _Optional[int] = ..., limit: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ..., producer_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CommandListTxnsResponse(_message.Message):
     __slots__ = ("transactions", "truncated")
@@ -326,7 +328,7 @@ class CommandAcceptTxnLossResponse(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class TransactionDescription(_message.Message):
-    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence")
+    __slots__ = ("txn_id", "status", "txn_timeout_ms", "age_ms", "opened_at_ms", "partitions", "subscriptions", "unfinished", "identity", "two_phase_commit", "named_sequence", "ended_at_ms")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -338,6 +340,7 @@ class TransactionDescription(_message.Message):
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     status: _common_pb2.TxnStatus
     txn_timeout_ms: int
@@ -349,7 +352,8 @@ class TransactionDescription(_message.Message):
     identity: _common_pb2.ProducerIdentity
     two_phase_commit: bool
     named_sequence: NamedSequence
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ...) -> None: ...
+    ended_at_ms: int
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., txn_timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., opened_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., ended_at_ms: _Optional[int] = ...) -> None: ...
 
 class UnfinishedParticipant(_message.Message):
     __slots__ = ("partition", "subscription", "last_error")

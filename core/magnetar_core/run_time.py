@@ -1,7 +1,8 @@
-"""Accumulated run time: how long this coordinator has been running, over all its lives.
+"""Accumulated run time: how long a server has been running, over all its lives.
 
-Every age is measured by it. Downtime does not count, so a client whose coordinator was away loses
-nothing of its timeout; and no step of the wall clock expires or deletes anything. Pure.
+Ages that decide something are measured by it. Downtime does not count, so a client whose
+coordinator was away loses nothing of its timeout; and no step of the wall clock expires a
+transaction, or forgets who is active. Pure.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ class RunTime:
         self._jump_ms_min = jump_ms_min
         self._began_monotonic_ms = clock.monotonic_ms()
         self._offset_ms = clock.wall_ms() - self._began_monotonic_ms
+
+    def resume(self, start_ms: int) -> None:
+        """Earlier lives have run for so long, as is found out now."""
+        self._start_ms = max(self._start_ms, start_ms)
 
     def now_ms(self) -> int:
         """Milliseconds of run time. Never goes back within one life."""
