@@ -311,14 +311,19 @@ class Administration(GroupAdministration):
         *,
         age_ms_min: int = 0,
         transactional_id_pattern: str = "",
+        producer_ids: Iterable[int] = (),
         tcid: int | None = None,
         limit: int = 1_000,
     ) -> list[TransactionDescription]:
-        """Live transactions of all coordinators.
+        """Transactions of all coordinators, those of each from the oldest to the newest.
+
+        Of those that have ended, the latest ones that its coordinator has not forgotten.
 
         Args:
             statuses: only these; without any, OPEN, COMMITTING and ABORTING.
+            age_ms_min: only what was opened, or has ended, so long ago.
             transactional_id_pattern: with a shell's wildcards, as "app-*"; empty: all.
+            producer_ids: of these only, as transactional ids have them; none: all.
             tcid: of this coordinator only.
             limit: at most so many of each coordinator.
         Source: KIP-664, ListTransactions.
@@ -327,12 +332,14 @@ class Administration(GroupAdministration):
             statuses=[int(status) for status in statuses],  # type: ignore[misc]
             age_ms_min=age_ms_min,
             transactional_id_pattern=transactional_id_pattern,
+            producer_ids=producer_ids,
             limit=limit,
         )
         found: list[TransactionDescription] = []
         for coordinator in await self._cluster.coordinators(tcid):
             reply = await coordinator.request(command)
-            found += [TransactionDescription.from_wire(one) for one in reply.transactions]
+            listed = [TransactionDescription.from_wire(one) for one in reply.transactions]
+            found += sorted(listed, key=lambda one: (one.ended_at_ms == 0, one.txn_id))
         return found
 
     async def describe_transaction(self, txn_id: TxnID) -> TransactionDescription:

@@ -244,8 +244,9 @@ class TransactionDescription:
     Attributes:
         timeout_ms: 0: it never expires.
         identity: of the transactional producer that began it, with the pair of then.
-        age_ms: run time of the coordinator since the transaction was opened, downtime excluded.
-        opened_at_ms: milliseconds since the Unix epoch.
+        age_ms: run time of the coordinator since the transaction was opened, or since it had ended
+            everywhere, if it has; downtime excluded.
+        opened_at_ms, ended_at_ms: milliseconds since the Unix epoch; 0: unknown, or not yet.
     """
 
     txn_id: TxnID
@@ -258,6 +259,7 @@ class TransactionDescription:
     unfinished: tuple[UnfinishedParticipant, ...]
     identity: ProducerIdentity | None = None
     two_phase_commit: bool = False
+    ended_at_ms: int = 0
 
     @classmethod
     def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:
@@ -277,6 +279,7 @@ class TransactionDescription:
             ),
             ProducerIdentity.from_wire(wire.identity) if wire.HasField("identity") else None,
             wire.two_phase_commit,
+            wire.ended_at_ms,
         )
 
 

@@ -318,7 +318,24 @@ class Coordinator:
         self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
     ) -> None:
         """Look up how a transaction ended, and answer accordingly, with TxnForgotten if need be."""
-        self._spawn(self._answer_from_outcome(txn_id, reply, answer))
+
+        async def work() -> Any:
+            outcome = await self._metadata.outcome(txn_id)
+            if outcome is None:
+                raise forgotten(txn_id)
+            return answer(outcome)
+
+        self.answer_later(reply, work())
+
+    def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
+        """Answer with what `work` returns, or with the error that it raises."""
+        self._spawn(self._answer_later(reply, work))
+
+    async def outcomes_before(
+        self, end: bytes | None, *, rows_max: int
+    ) -> list[tuple[bytes, TxnEnded]]:
+        """Written outcomes below a key, or from the last one on, the newest TxnIDs first."""
+        return await self._metadata.outcomes_before(end, rows_max=rows_max)
 
     def retry_when_durable(self, txn_id: TxnID) -> None:
         """Have the participants of a transaction asked again."""
@@ -496,18 +513,13 @@ class Coordinator:
     def _forget_task(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
 
-    async def _answer_from_outcome(
-        self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
-    ) -> None:
+    async def _answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
         try:
-            outcome = await self._metadata.outcome(txn_id)
-            if outcome is None:
-                raise forgotten(txn_id)
-            self.answer(reply, answer(outcome))
+            self.answer(reply, await work)
         except StoreFailed as error:
             self.fail(error)
         except MagnetarError as error:
             self.refuse(error, reply)
         except Exception:
-            log.exception("the outcome of %s could not be told", txn_id)
+            log.exception("a command could not be answered")
             reply.fail(InternalError("the server failed on this command; its log says how"))

@@ -36,11 +36,18 @@ def describe(
     return description
 
 
-def describe_outcome(outcome: TxnEnded) -> pb.TransactionDescription:
+def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDescription:
     """An ended transaction: only its outcome is kept."""
-    return pb.TransactionDescription(
-        txn_id=outcome.txn_id.to_wire(), status=WIRE_STATUS[outcome.status]
+    description = pb.TransactionDescription(
+        txn_id=outcome.txn_id.to_wire(),
+        status=WIRE_STATUS[outcome.status],
+        age_ms=max(0, run_time_ms - outcome.end_run_time_ms),
+        opened_at_ms=outcome.start_time_ms,
+        ended_at_ms=outcome.end_time_ms,
     )
+    if outcome.owner is not None:
+        put_identity(description.identity, *outcome.owner)
+    return description
 
 
 def _unfinished(participant: Participant, error: str) -> pb.UnfinishedParticipant:

@@ -228,6 +228,17 @@ class TransactionMetadataStore:
         rows = await self._store.scan(OUTCOMES, start, KEY_END, rows_max=rows_max)
         return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
 
+    async def outcomes_before(
+        self, end: bytes | None, *, rows_max: int
+    ) -> list[tuple[bytes, TxnEnded]]:
+        """Written outcomes below a key, or from the last one on, the newest TxnIDs first."""
+        start = self.first_outcome_key
+        end = KEY_END if end is None else end
+        if end <= start:
+            return []
+        rows = await self._store.scan(OUTCOMES, start, end, rows_max=rows_max, reverse=True)
+        return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
+
     async def forget_outcomes(self, keys: list[bytes]) -> None:
         """Delete outcomes; when this returns they are no longer read."""
         for key in keys:

@@ -22,6 +22,7 @@ from magnetar_coordinator.names import Name, NamedSequence
 from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
 from magnetar_coordinator.wire import (
     put_counts,
+    put_identity,
     put_named_sequence,
     put_partition,
     put_subscription,
@@ -116,6 +117,8 @@ class TxnEnded(NamedTuple):
     end_run_time_ms: int
     end_time_ms: int
     selection_digest: bytes
+    start_time_ms: int = 0
+    owner: Owner | None = None
 
 
 MetadataRecord: TypeAlias = TxnOpened | ParticipantsAdded | StatusChanged | LossAccepted
@@ -204,12 +207,16 @@ def decode_metadata(value: bytes) -> MetadataRecord:
 
 
 def encode_outcome(record: TxnEnded) -> bytes:
-    return pb.TransactionOutcome(
+    outcome = pb.TransactionOutcome(
         status=WIRE_STATUS[record.status],
         end_run_time_ms=record.end_run_time_ms,
         end_time_ms=record.end_time_ms,
         selection_digest=record.selection_digest,
-    ).SerializeToString()
+        start_time_ms=record.start_time_ms,
+    )
+    if record.owner is not None:
+        put_identity(outcome.identity, *record.owner)
+    return outcome.SerializeToString()
 
 
 def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
@@ -220,6 +227,8 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
         outcome.end_run_time_ms,
         outcome.end_time_ms,
         outcome.selection_digest,
+        outcome.start_time_ms,
+        _owner(outcome),
     )
 
 
@@ -316,7 +325,7 @@ def _participants(entry: pb.TransactionMetadataEntry) -> tuple[Participant, ...]
     )
 
 
-def _owner(entry: pb.TransactionMetadataEntry) -> Owner | None:
+def _owner(entry: pb.TransactionMetadataEntry | pb.TransactionOutcome) -> Owner | None:
     if not entry.HasField("identity"):
         return None
     identity = entry.identity

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar_coordinator.broker_link import PROTOCOL_VERSION
 from magnetar_coordinator.descriptions import describe, describe_outcome
-from magnetar_coordinator.identities import check_fingerprint, matcher
+from magnetar_coordinator.identities import check_fingerprint
 from magnetar_coordinator.identity import Identity
 from magnetar_coordinator.identity_commands import IdentityCommands
+from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded, writer_counts
 from magnetar_coordinator.shard import (
     End,
@@ -51,10 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LIST_LIMIT_DEFAULT = 1_000
-_LIST_LIMIT_MAX = 10_000
-_LIVE = frozenset({TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING})
-
 
 class CoordinatorServer:
     """What a coordinator is to its transport.
@@ -72,7 +69,7 @@ class CoordinatorServer:
             "add_subscription_to_txn": self._serving(self._add_subscriptions),
             "end_txn": self._serving(self._end_txn),
             "describe_txn": self._serving(self._describe_txn),
-            "list_txns": self._serving(self._list_txns),
+            "list_txns": self._serving(TxnListing(coordinator).list_txns),
             "accept_txn_loss": self._serving(self._accept_txn_loss),
             "abort_hanging_txn": self._serving(self._abort_hanging_txn),
         }
@@ -227,36 +224,18 @@ class CoordinatorServer:
         try:
             found = coordinator.shard.find(txn_id)
         except OutcomeMissing:
-            coordinator.answer_from_outcome(txn_id, reply, _described_outcome)
+            coordinator.answer_from_outcome(txn_id, reply, self._described_outcome)
             return
         if isinstance(found, TxnEnded):
-            coordinator.answer(reply, _described_outcome(found))
+            coordinator.answer(reply, self._described_outcome(found))
             return
-        description = self._described(found, coordinator.run_time_ms())
+        named = coordinator.names.of_txn(txn_id)
+        description = describe(found, named, run_time_ms=coordinator.run_time_ms())
         coordinator.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
 
-    def _described(self, transaction: Transaction, run_time_ms: int) -> pb.TransactionDescription:
-        named = self._coordinator.names.of_txn(transaction.txn_id)
-        return describe(transaction, named, run_time_ms=run_time_ms)
-
-    def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
-        coordinator = self._coordinator
-        limit = min(request.limit or _LIST_LIMIT_DEFAULT, _LIST_LIMIT_MAX)
-        statuses = _statuses(request.statuses) or _LIVE
-        run_time_ms = coordinator.run_time_ms()
-        response = pb.CommandListTxnsResponse()
-        matches = matcher(request.transactional_id_pattern)
-        for transaction in coordinator.shard.select(statuses):
-            owner = transaction.owner
-            if not matches(owner.transactional_id if owner is not None else ""):
-                continue
-            if run_time_ms - transaction.start_run_time_ms < request.age_ms_min:
-                break  # The others are younger still.
-            if len(response.transactions) == limit:
-                response.truncated = True
-                break
-            response.transactions.append(self._described(transaction, run_time_ms))
-        coordinator.answer(reply, response)
+    def _described_outcome(self, outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:
+        description = describe_outcome(outcome, run_time_ms=self._coordinator.run_time_ms())
+        return pb.CommandDescribeTxnResponse(transaction=description)
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
         coordinator = self._coordinator
@@ -314,10 +293,6 @@ class CoordinatorServer:
         coordinator.abort_hanging(participant, body, on_answer)
 
 
-def _described_outcome(outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:
-    return pb.CommandDescribeTxnResponse(transaction=describe_outcome(outcome))
-
-
 def _txn_id(request: Any) -> TxnID:
     if not request.HasField("txn_id"):
         raise InvalidArgument("txn_id is missing")
@@ -338,13 +313,6 @@ def _subscriptions(wire: Iterable[common.Subscription]) -> list[SubscriptionName
         if not name.topic or not name.subscription:
             raise InvalidArgument("a subscription without a topic or a name")
     return names
-
-
-def _statuses(wire: Iterable[int]) -> frozenset[TxnStatus]:
-    try:
-        return frozenset(TxnStatus(status) for status in wire)
-    except ValueError as error:
-        raise InvalidArgument("an unknown status") from error
 
 
 def _require_unowned(transaction: Transaction | None) -> None:

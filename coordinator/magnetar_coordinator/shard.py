@@ -177,6 +177,10 @@ class Shard:
         """Live transactions in these states, oldest first."""
         return (one for one in self.live.values() if one.status in statuses)
 
+    def recent_outcomes(self) -> list[TxnEnded]:
+        """The latest ones; all that are not durable yet are among them."""
+        return list(self._recent.values())
+
     # Deciding.
 
     def new_txn(
@@ -301,7 +305,15 @@ class Shard:
         assert not transaction.unfinished, f"{txn_id} has participants that did not answer"
         status = next_status(transaction.status, TxnEvent.PARTICIPANTS_ENDED)
         digest = selection_digest(transaction.selection)
-        record = TxnEnded(txn_id, status, run_time_ms, time_ms, digest)
+        record = TxnEnded(
+            txn_id,
+            status,
+            run_time_ms,
+            time_ms,
+            digest,
+            transaction.start_time_ms,
+            transaction.owner,
+        )
         return Decision((record,), txn_id, status)
 
     # Applying.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar_coordinator.identity import Pair
 from magnetar_coordinator.records import (
     LossAccepted,
     MetadataRecord,
@@ -19,7 +20,7 @@ from magnetar_coordinator.records import (
     metadata_key,
     txn_id_of_key,
 )
-from magnetar_coordinator.transaction import TxnStatus
+from magnetar_coordinator.transaction import Owner, TxnStatus
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 u32 = st.integers(0, 2**32 - 1)
@@ -30,6 +31,11 @@ partitions = st.builds(PartitionName, st.text(min_size=1), u32, u64)
 subscriptions = st.builds(SubscriptionName, st.text(min_size=1), u32, u64, st.text(min_size=1))
 counts = st.none() | st.dictionaries(
     partitions | subscriptions, st.lists(st.tuples(u64, u64), max_size=3).map(tuple), max_size=3
+)
+owners = st.builds(
+    Owner,
+    st.text(min_size=1),
+    st.builds(Pair, st.integers(-1, 2**62), st.integers(-1, 2**31 - 1)),
 )
 selections = st.none() | st.lists(u64, max_size=3).map(tuple)
 opened = st.builds(
@@ -75,6 +81,8 @@ def test_metadata_comes_back(record: MetadataRecord) -> None:
         times,
         times,
         st.binary(),
+        times,
+        st.none() | owners,
     )
 )
 def test_outcomes_come_back(record: TxnEnded) -> None:

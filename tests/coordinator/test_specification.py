@@ -139,7 +139,7 @@ def changed(expected: TxnStatus, new_status: TxnStatus, **fields: Any) -> Status
 
 
 def ended(status: TxnStatus, digest: bytes = b"") -> TxnEnded:
-    return TxnEnded(FIRST, status, NOW_MS, WALL_MS, digest)
+    return TxnEnded(FIRST, status, NOW_MS, WALL_MS, digest, WALL_MS)
 
 
 def test_the_only_transitions() -> None:

@@ -364,10 +364,20 @@ class Client(Closing):
         statuses: Iterable[TransactionStatus] = (),
         *,
         age_ms_min: int = 0,
+        transactional_id_pattern: str = "",
+        producer_ids: Iterable[int] = (),
+        tcid: int | None = None,
         limit: int = 1_000,
     ) -> list[TransactionDescription]:
         return self._loop.wait(
-            self.inner.list_transactions(statuses, age_ms_min=age_ms_min, limit=limit)
+            self.inner.list_transactions(
+                statuses,
+                age_ms_min=age_ms_min,
+                transactional_id_pattern=transactional_id_pattern,
+                producer_ids=producer_ids,
+                tcid=tcid,
+                limit=limit,
+            )
         )
 
     def describe_transaction(self, txn_id: TxnID) -> TransactionDescription:

@@ -28,6 +28,9 @@ def transactions() -> None:
 @click.option("--status", "statuses", type=STATUSES, multiple=True, help="Default: all live ones.")
 @click.option("--min-age", type=Duration(), default=0, help="Only older ones, as 10m.")
 @click.option("--id", "pattern", default="", help="Only such transactional ids, as app-*.")
+@click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer id."
+)
 @click.option("--coordinator", "tcid", type=click.IntRange(0), help="Only of this TCID.")
 @click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
 @click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
@@ -36,12 +39,17 @@ def list_transactions(
     statuses: tuple[str, ...],
     min_age: int,
     pattern: str,
+    producer_ids: tuple[int, ...],
     tcid: int | None,
     limit: int,
     watch: bool,
     as_json: bool,
 ) -> None:
-    """List live transactions, the oldest first."""
+    """List transactions, the oldest first.
+
+    Of those that have ended, the latest ones whose outcome is not forgotten; their age is the time
+    since they ended.
+    """
     from magnetar import TransactionStatus
     from magnetar.cli.output import print_json, print_table, watched
     from magnetar.cli.session import with_client
@@ -54,6 +62,7 @@ def list_transactions(
                 wanted,
                 age_ms_min=min_age,
                 transactional_id_pattern=pattern,
+                producer_ids=producer_ids,
                 tcid=tcid,
                 limit=limit,
             )
@@ -85,11 +94,19 @@ def _row(one: TransactionDescription) -> tuple[object, ...]:
         one.txn_id.tcid,
         one.status.name,
         duration(one.age_ms),
-        "never" if one.two_phase_commit else duration(one.timeout_ms),
+        _timeout(one),
         len(one.partitions),
         len(one.subscriptions),
         len(one.unfinished),
     )
+
+
+def _timeout(one: TransactionDescription) -> str:
+    from magnetar.cli.output import duration
+
+    if one.ended_at_ms:
+        return "-"  # It is forgotten.
+    return "never" if one.two_phase_commit else duration(one.timeout_ms)
 
 
 @transactions.command()
@@ -147,14 +164,14 @@ _ENDING_STATES = ("PREPARE_COMMIT", "PREPARE_ABORT")
 def _show(found: TransactionDescription) -> None:
     from magnetar.cli.output import duration, print_facts, print_table
 
-    opened = datetime.fromtimestamp(found.opened_at_ms / 1_000, UTC).astimezone()
     print_facts(
         (
             ("transaction", found.txn_id),
             ("status", found.status.name),
-            ("opened", opened.isoformat(sep=" ", timespec="seconds")),
-            ("age", duration(found.age_ms)),
-            ("timeout", "never" if found.two_phase_commit else duration(found.timeout_ms)),
+            ("opened", _local_moment(found.opened_at_ms)),
+            ("ended", _local_moment(found.ended_at_ms)),
+            ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
+            ("timeout", _timeout(found)),
             ("transactional id", found.identity.transactional_id if found.identity else "-"),
         )
     )
@@ -178,6 +195,13 @@ def _show(found: TransactionDescription) -> None:
     if rows:
         print()
         print_table(("TOPIC", "PARTITION", "SUBSCRIPTION", "END"), rows, empty="")
+
+
+def _local_moment(time_ms: int) -> str:
+    if not time_ms:
+        return "-"
+    moment = datetime.fromtimestamp(time_ms / 1_000, UTC).astimezone()
+    return moment.isoformat(sep=" ", timespec="seconds")
 
 
 @transactions.command()

@@ -1,0 +1,144 @@
+"""CommandListTxns: live transactions from memory, ended ones from their outcomes.
+
+Source: KIP-664, ListTransactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from magnetar_coordinator.descriptions import describe, describe_outcome
+from magnetar_coordinator.identities import matcher
+from magnetar_coordinator.records import TxnEnded
+from magnetar_coordinator.transaction import Owner, TxnStatus
+from magnetar_core.commands import Reply
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2 as pb
+
+if TYPE_CHECKING:
+    from magnetar_coordinator.coordinator import Coordinator
+
+_LIMIT_DEFAULT = 1_000
+_LIMIT_MAX = 10_000
+_LIVE = frozenset({TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING})
+_ENDED = frozenset({TxnStatus.COMMITTED, TxnStatus.ABORTED})
+# Outcomes read at once, and for one command: where filters let few pass, it ends early.
+_PAGE_ROWS = 1_000
+_ROWS_MAX = 100_000
+
+
+class TxnListing:
+    """One coordinator's."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
+        coordinator = self._coordinator
+        statuses = _statuses(request.statuses) or _LIVE
+        limit = min(request.limit or _LIMIT_DEFAULT, _LIMIT_MAX)
+        chosen = _Filter(request)
+        response = pb.CommandListTxnsResponse()
+        self._add_live(response, statuses, chosen, limit)
+        if statuses & _ENDED and not response.truncated:
+            recent = coordinator.shard.recent_outcomes()
+            coordinator.answer_later(
+                reply, self._add_ended(response, statuses, chosen, limit, recent)
+            )
+            return
+        coordinator.answer(reply, response)
+
+    def _add_live(
+        self,
+        response: pb.CommandListTxnsResponse,
+        statuses: frozenset[TxnStatus],
+        chosen: _Filter,
+        limit: int,
+    ) -> None:
+        """The oldest first."""
+        coordinator = self._coordinator
+        run_time_ms = coordinator.run_time_ms()
+        for transaction in coordinator.shard.select(statuses):
+            if run_time_ms - transaction.start_run_time_ms < chosen.age_ms_min:
+                break  # The others are younger still.
+            if not chosen.takes(transaction.owner):
+                continue
+            if len(response.transactions) == limit:
+                response.truncated = True
+                break
+            named = coordinator.names.of_txn(transaction.txn_id)
+            response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
+
+    async def _add_ended(
+        self,
+        response: pb.CommandListTxnsResponse,
+        statuses: frozenset[TxnStatus],
+        chosen: _Filter,
+        limit: int,
+        recent: list[TxnEnded],
+    ) -> pb.CommandListTxnsResponse:
+        """Those that began last, the last one first.
+
+        Args:
+            recent: of them, those that may not be written yet; some are, too.
+        """
+        coordinator = self._coordinator
+        run_time_ms = coordinator.run_time_ms()
+        room = limit - len(response.transactions)
+        found: dict[TxnID, TxnEnded] = {}
+
+        def consider(outcome: TxnEnded) -> None:
+            age_ms = run_time_ms - outcome.end_run_time_ms
+            if (
+                outcome.status in statuses
+                and age_ms >= chosen.age_ms_min
+                and chosen.takes(outcome.owner)
+            ):
+                found[outcome.txn_id] = outcome
+
+        for outcome in recent:
+            consider(outcome)
+        end: bytes | None = None
+        scanned = 0
+        while True:
+            rows = await coordinator.outcomes_before(end, rows_max=_PAGE_ROWS)
+            for _, outcome in rows:
+                consider(outcome)
+            scanned += len(rows)
+            if len(rows) < _PAGE_ROWS:
+                break
+            end = rows[-1][0]
+            # A recent one may come further down.
+            certain = sum(one.to_bytes() >= end for one in found)
+            if certain > room or scanned >= _ROWS_MAX:
+                response.truncated = True
+                break
+        newest_first = sorted(found.values(), key=lambda one: one.txn_id, reverse=True)
+        response.truncated |= len(newest_first) > room
+        for outcome in newest_first[:room]:
+            response.transactions.append(describe_outcome(outcome, run_time_ms=run_time_ms))
+        return response
+
+
+class _Filter:
+    """What a command asks for, besides states."""
+
+    def __init__(self, request: pb.CommandListTxns) -> None:
+        self.age_ms_min = request.age_ms_min
+        self._matches = matcher(request.transactional_id_pattern)
+        self._producer_ids = frozenset(request.producer_ids)
+
+    def takes(self, owner: Owner | None) -> bool:
+        """Whether a transaction of this owner is wanted."""
+        if self._producer_ids and (owner is None or owner.pair[0] not in self._producer_ids):
+            return False
+        return self._matches(owner.transactional_id if owner is not None else "")
+
+
+def _statuses(wire: Iterable[int]) -> frozenset[TxnStatus]:
+    try:
+        return frozenset(TxnStatus(status) for status in wire)
+    except ValueError as error:
+        raise InvalidArgument("an unknown status") from error
