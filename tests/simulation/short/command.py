@@ -5,7 +5,8 @@
 --stop              stop at the first failure
 --trace             one seed: its script and a readable trace on standard output
 --digest            seeds one after the other: the digests of their traces only
---script FILE       run a script that --shrink has written
+--no-shrink         do not look for the shortest part of a failing history that still fails
+--script FILE       run what was left of a failing history
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from tests.simulation.seeds import parse_seeds
+from tests.simulation.seeds import parse_seeds, trace_path
 from tests.simulation.short.catalogue import PROFILES, make_script
 from tests.simulation.short.runner import Outcome, run_history, run_script
 from tests.simulation.short.script import Script
+from tests.simulation.short.shrink import shrink
 
 # Histories that a worker runs before it says what came of them.
 CHUNK = 20
@@ -74,7 +76,13 @@ def _chunks(tasks: list[_Task], workers: int) -> Iterator[_Chunk]:
 
 
 def run_many(
-    seeds: list[int], profile: str, workers: int, *, stop: bool, console: Console
+    seeds: list[int],
+    profile: str,
+    workers: int,
+    *,
+    stop: bool,
+    console: Console,
+    shrinks: bool = True,
 ) -> list[Outcome]:
     """Returns the failures, in the order of their seeds."""
     tasks = [_Task(seeds[at : at + CHUNK], profile) for at in range(0, len(seeds), CHUNK)]
@@ -109,6 +117,8 @@ def run_many(
                 break
     failures = sorted(totals.failures, key=lambda one: int(one.seed))
     _print_failures(console, failures)
+    if failures and shrinks:
+        console.print(shortest(failures[0]), markup=False, highlight=False)
     _print_totals(console, totals, time.monotonic() - started_at)
     return failures
 
@@ -120,6 +130,17 @@ def _print_failures(console: Console, failures: list[Outcome]) -> None:
         console.print(f"replay with: {how_to_replay(failures[0])}", markup=False)
         numbers = ",".join(one.seed for one in failures[:200])
         console.print(f"failed seeds: {numbers}", markup=False)
+
+
+def shortest(outcome: Outcome) -> str:
+    """The shortest part of a failing history that still fails, and how to run it."""
+    shrunk = shrink(make_script(outcome.seed, outcome.profile), outcome)
+    path = trace_path(f"{outcome.profile}-{outcome.seed}".replace(" ", "-")).with_suffix(".json")
+    path.write_text(shrunk.script.to_json())
+    return (
+        f"shrunk in {shrunk.run_count} runs to:\n{shrunk.script}\n{shrunk.outcome.failure}\n"
+        f"run this part with: python -m tests.simulation --short --trace --script {path}"
+    )
 
 
 def how_to_replay(outcome: Outcome) -> str:
@@ -164,6 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--profiles", action="store_true")
+    parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--script", type=Path)
     options = parser.parse_args(arguments)
     console = Console()
@@ -185,5 +207,12 @@ def main(arguments: list[str] | None = None) -> int:
         outcome = run_script(script, out=sys.stdout if options.trace else None)
         print(outcome.traceback or "no failure")
         return 1 if outcome.failure else 0
-    failures = run_many(seeds, options.profile, options.workers, stop=options.stop, console=console)
+    failures = run_many(
+        seeds,
+        options.profile,
+        options.workers,
+        stop=options.stop,
+        console=console,
+        shrinks=not options.no_shrink,
+    )
     return 1 if failures else 0

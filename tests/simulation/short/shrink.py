@@ -1,0 +1,145 @@
+"""Shrinks a failing history: the shortest part of its script that still fails in the same way.
+
+Steps, faults and drawn settings are taken away in halves, quarters and so on, and at last one by
+one, as long as what is left fails; then pauses go. Chance is bound to names, not to an order, so
+that what is left does mostly what it did before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from tests.simulation.short.runner import Outcome, run_script
+from tests.simulation.short.script import Script
+
+Part = TypeVar("Part")
+
+RUNS_MAX = 600
+SECONDS_MAX = 90.0
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """What is left of a script, and how it fails."""
+
+    script: Script
+    outcome: Outcome
+    run_count: int
+
+
+def signature(failure: str) -> str:
+    """What two failures have in common that are the same: the kind, and which rule was broken."""
+    kind, _, text = failure.partition(": ")
+    if kind == "Violation":
+        return f"{kind}: {text.partition(':')[0]}"
+    if kind == "UnhandledException":
+        return kind + text.rpartition(" ")[2]
+    return kind
+
+
+class _Shrinker:
+    def __init__(
+        self, outcome: Outcome, run: Callable[[Script], Outcome], now: Callable[[], float]
+    ) -> None:
+        assert outcome.failure is not None, "only what fails can be shrunk"
+        self.outcome = outcome
+        self.run_count = 0
+        self._signature = signature(outcome.failure)
+        self._run = run
+        self._now = now
+        self._deadline = now() + SECONDS_MAX
+
+    def exhausted(self) -> bool:
+        return self.run_count >= RUNS_MAX or self._now() > self._deadline
+
+    def fails(self, script: Script) -> bool:
+        """Whether it fails in the same way."""
+        if self.exhausted():
+            return False
+        self.run_count += 1
+        outcome = self._run(script)
+        if outcome.failure is None or signature(outcome.failure) != self._signature:
+            return False
+        self.outcome = outcome
+        return True
+
+    def fewest(self, parts: Sequence[Part], fails: Callable[[Sequence[Part]], bool]) -> list[Part]:
+        """Parts of which none can be left out."""
+        kept = list(parts)
+        if kept and fails([]):
+            return []
+        size = len(kept)
+        while size >= 1:
+            start, smaller = 0, False
+            while start < len(kept):
+                rest = kept[:start] + kept[start + size :]
+                if len(kept) > 1 and fails(rest):
+                    kept, smaller = rest, True
+                else:
+                    start += size
+            if size == 1 and not smaller:
+                break
+            size = max(1, size // 2) if size > 1 or smaller else 0
+        return kept
+
+
+def shrink(
+    script: Script,
+    outcome: Outcome,
+    *,
+    run: Callable[[Script], Outcome] = run_script,
+    now: Callable[[], float] = time.monotonic,
+) -> Shrunk:
+    """Make a failing script as short as possible, within a budget of runs and time."""
+    shrinker = _Shrinker(outcome, run, now)
+    while not shrinker.exhausted():
+        before = script
+        script = _fewer_settings(shrinker, script)
+        script = _fewer_faults(shrinker, script)
+        script = _fewer_steps(shrinker, script)
+        if len(before.steps) == len(script.steps) and len(before.faults) == len(script.faults):
+            break
+    script = _without_pauses(shrinker, script)
+    return Shrunk(script, shrinker.outcome, shrinker.run_count)
+
+
+def _fewer_settings(shrinker: _Shrinker, script: Script) -> Script:
+    drawn = [(kind, name) for kind, values in script.settings.items() for name in values]
+
+    def with_only(kept: Sequence[tuple[str, str]]) -> Script:
+        wanted = set(kept)
+        settings: dict[str, dict[str, Any]] = {
+            kind: {name: value for name, value in values.items() if (kind, name) in wanted}
+            for kind, values in script.settings.items()
+        }
+        return replace(script, settings=settings)
+
+    return with_only(shrinker.fewest(drawn, lambda kept: shrinker.fails(with_only(kept))))
+
+
+def _fewer_faults(shrinker: _Shrinker, script: Script) -> Script:
+    steps = [one.number for one in script.steps]
+    numbers = [one.number for one in script.faults]
+    kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(steps, some)))
+    return script.only(steps, kept)
+
+
+def _fewer_steps(shrinker: _Shrinker, script: Script) -> Script:
+    faults = [one.number for one in script.faults]
+    numbers = [one.number for one in script.steps]
+    kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(some, faults)))
+    return script.only(kept, faults)
+
+
+def _without_pauses(shrinker: _Shrinker, script: Script) -> Script:
+    for index, step in enumerate(script.steps):
+        if step.pause_s:
+            steps = list(script.steps)
+            steps[index] = replace(step, pause_s=0.0)
+            shorter = replace(script, steps=tuple(steps))
+            if shrinker.fails(shorter):
+                script = shorter
+    return script
