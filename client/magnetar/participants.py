@@ -81,6 +81,8 @@ class Participants:
         self._identity: ProducerIdentity | None = None
         self._two_phase_commit = False
         self._enrollment: Enrollment | None = None
+        # Whether plain sends were told to come after it.
+        self._leads = False
 
     def __len__(self) -> int:
         return len(self.senders) + len(self.acks)
@@ -236,8 +238,14 @@ class Participants:
         )
 
     def lead_plain_sends(self) -> None:
-        """The producers' plain sends come after this transaction's messages (order, k)."""
+        """The producers' plain sends come after this transaction's messages (order, k).
+
+        Only once: when an outcome is learned late, what came after it leads by then.
+        """
+        if self._leads:
+            return
         assert self._txn_id is not None
+        self._leads = True
         for sender in self.senders:
             if sender.plain is not None:
                 sender.plain.follow(self._txn_id)
@@ -249,7 +257,7 @@ class Participants:
         if self._txn_id is not None:
             if committed:
                 self.lead_plain_sends()
-            else:
+            elif not self._leads:
                 # Nothing of it becomes visible: whatever the producer followed before still leads.
                 for sender in self.senders:
                     if sender.plain is not None and sender.plain.follows is None:

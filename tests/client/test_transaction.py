@@ -354,6 +354,45 @@ def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> Non
     run(test)
 
 
+def followed(cluster: FakeCluster) -> list[TxnID | None]:
+    """What each send named that it comes after."""
+    return [
+        TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
+        for one in cluster.commands("send")
+    ]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_one_whose_outcome_is_learned_late_does_not_lead_again(commit: bool) -> None:
+    """Order (k): what came after it leads by then. Plain sends named it, and overtook the rest."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        unknown = await client.begin_transaction()
+        await producer.send(b"x", txn=unknown)
+        cluster.script = lambda name, body: HOLD if name == "end_txn" else None
+        with pytest.raises(OutcomeUnknown):
+            await unknown.commit()
+        cluster.script = lambda name, body: None
+        async with client.transaction() as later:
+            await producer.send(b"y", txn=later)
+        if not commit:
+            cluster.end(unknown.txn_id, commit=False)
+        cluster.received.clear()
+        if commit:
+            await unknown.commit()
+        else:
+            with pytest.raises(InvalidTxnState):
+                await unknown.commit()
+        await producer.send(b"plain")
+        async with client.transaction() as last:
+            await producer.send(b"z", txn=last)
+        assert followed(cluster) == [later.txn_id, None]
+
+    run(test, dataclasses.replace(FAST, commit_timeout_ms=50))
+
+
 def test_plain_sends_before_a_commit_come_before_its_marker() -> None:
     """docs/testing.md, order of a producer's plain sends and transactions."""
 
