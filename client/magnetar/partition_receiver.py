@@ -441,16 +441,30 @@ class PartitionReceiver:
 
     def _on_transaction_ended(self, number: int, committed: bool) -> None:
         acks = self._transactional.pop(number, None)
-        self._ask_again(self.holdings.end_transaction(number, committed=committed))
-        is_news = acks is not None and acks.txn_id not in self._after
-        if self._ownership is not None and acks is not None and is_news and not committed:
+        wanted = self.holdings.end_transaction(number, committed=committed)
+        if acks is not None and not committed and self._comes_in_order(acks, wanted):
             # What it acknowledged comes before what lies behind it.
-            self._note_after(acks)
+            if self._type is SubscriptionType.EXCLUSIVE:
+                self._note_after(acks)
             self._detach()
+        else:
+            self._ask_again(wanted)
         self._tell_settled()
 
+    def _comes_in_order(self, acks: TransactionAcks, wanted: list[Range]) -> bool:
+        """Whether it takes another attachment for what came back of a transaction to be in order.
+
+        What has to be asked for comes behind the rest, which came by itself or is on its way.
+        """
+        if self._ownership is not None:
+            return acks.txn_id not in self._after
+        return bool(wanted) and self._type is not SubscriptionType.SHARED
+
     def _note_after(self, acks: TransactionAcks) -> None:
-        """Whatever is delivered from now on comes after the end of this transaction."""
+        """Whatever is delivered from now on comes after the end of this transaction.
+
+        Only for who has the partition alone.
+        """
         if acks.txn_id is not None:
             self._after[acks.txn_id] = None
             while len(self._after) > AFTER_NOTED_MAX:

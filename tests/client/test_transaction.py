@@ -454,3 +454,47 @@ def test_closing_the_client_aborts_what_is_open() -> None:
     run(test)
     statuses = [one["status"] for one in clusters[0].transactions.values()]
     assert statuses == [common_pb2.ABORTED] * (CLOSING_ABORTS_MAX + 1)
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "failover", "key_shared"])
+def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
+    """Some of it comes before the client knows of the abort, and is taken for copies at first."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        for first in range(0, 10, 5):
+            cluster.publish("flights", [b"%d" % (first + place) for place in range(5)])
+        consumer = await client.subscribe(
+            "flights", "s", type=kind, initial_position="earliest"
+        )
+        messages = []
+        while len(messages) < 10:
+            messages += await consumer.receive_batch(10)
+        txn = await client.begin_transaction()
+        for message in messages:
+            await consumer.ack(message, txn=txn)
+        cluster.script = lambda name, body: HOLD if name in ("end_txn", "nack") else None
+        abort = asyncio.ensure_future(txn.abort())
+        await until(lambda: cluster.held)
+        # The broker hears of it first; the second half comes when the client knows as well.
+        cluster.end(txn.txn_id, commit=False)
+        (attachment,) = cluster.cursors["flights", "s", 0].attached.values()
+        attachment.permits = 5
+        cluster.dispatch()
+        assert len(attachment.sent) == 5
+        await asyncio.sleep(0)
+        cluster.script = lambda name, body: HOLD if name == "nack" else None
+        cluster.release()
+        await abort
+        attachment.permits = 1_000
+        cluster.dispatch()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        cluster.script = lambda name, body: None
+        cluster.release()
+        again: list[bytes] = []
+        while len(again) < 10:
+            again += [one.value for one in await consumer.receive_batch(10)]
+        assert again == [b"%d" % number for number in range(10)]
+
+    run(test)
