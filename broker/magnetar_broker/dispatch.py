@@ -305,6 +305,10 @@ class Dispatcher:
         if not wanted:
             return None
         redelivery_count, alike = self.redeliveries.alike(first, wanted)
+        others = wanted & ~alike
+        if others and self.type is not SubscriptionType.SHARED:
+            # In order: no further than to the first one with another count.
+            alike &= (others & -others) - 1
         for part_first, part_last in ranges_of_mask(wanted & ~alike, first):
             self.replay.add(part_first, part_last)
         wanted = alike

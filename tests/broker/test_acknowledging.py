@@ -511,3 +511,25 @@ def test_a_consumer_may_wait_for_what_it_has_aborted() -> None:
             await world.client.ask(shared)
 
     run(scenario)
+
+
+@pytest.mark.parametrize("kind", [wire.EXCLUSIVE, wire.FAILOVER])
+def test_what_comes_again_keeps_its_order_whatever_its_redelivery_counts(kind: int) -> None:
+    """Invariant 5: of one batch, what had come back more often went out before the rest."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(*(b"%d" % offset for offset in range(6))))
+        client = world.client
+        await client.ask(subscribe(consumer=1, kind=kind))
+        client.tell(flow())
+        await client.ask(ack((0, 0), (2, 2), (5, 5), in_txn=T1))
+        await client.ask(end(T1, common.ABORT, on="s"))
+        again = Client(world)
+        await again.ask(subscribe(consumer=1, kind=kind, epoch=9))
+        again.tell(flow())
+        await world.settle()
+        assert again.offsets() == list(range(6))
+        counts = [one.redelivery_count for deliver in again.delivered for one in deliver.batches]
+        assert counts == [2, 1, 2, 1, 2]
+
+    run(scenario)
