@@ -258,10 +258,14 @@ class Dispatcher:
         if not any(consumer.is_ready for consumer in self._receivers()):
             return None
         if self.replay:
-            return self.replay.first()
-        if self.read_offset < end_offset:
-            return self.read_offset
-        return None
+            offset = self.replay.first()
+        elif self.read_offset < end_offset:
+            offset = self.read_offset
+        else:
+            return None
+        withheld_end = self._withheld_end
+        # What is withheld comes in a moment.
+        return None if withheld_end is not None and withheld_end < offset else offset
 
     def hand_out(self, stored: StoredBatch) -> Iterable[Assignment]:
         """Give a stored batch to consumers; only when next_offset() named an offset in it."""
@@ -306,14 +310,20 @@ class Dispatcher:
             return None
         redelivery_count, alike = self.redeliveries.alike(first, wanted)
         others = wanted & ~alike
-        if others and self.type is not SubscriptionType.SHARED:
-            # In order: no further than to the first one with another count.
+        if others and self._is_in_order:
+            # No further than to the first one with another count.
             alike &= (others & -others) - 1
+        is_next_part = self._next_part is not None and self._next_part[0] == first
+        withheld_end = self._withheld_end
+        if withheld_end is not None and not is_next_part:
+            alike &= (1 << max(0, withheld_end - first)) - 1
         for part_first, part_last in ranges_of_mask(wanted & ~alike, first):
             self.replay.add(part_first, part_last)
         wanted = alike
+        if not wanted:
+            return None
         continued, self._next_part = self._next_part, None
-        if continued is not None and continued[0] == first:
+        if continued is not None and is_next_part:
             consumer = continued[1]
         else:
             consumer = self._next_receiver()
@@ -325,6 +335,15 @@ class Dispatcher:
         consumer.use_permits(wanted.bit_count(), byte_count)
         excluded = ~wanted & ((1 << count) - 1)
         return Assignment(consumer, tuple(ranges_of_mask(excluded, first)), redelivery_count)
+
+    @property
+    def _is_in_order(self) -> bool:
+        return self.type is not SubscriptionType.SHARED
+
+    @property
+    def _withheld_end(self) -> int | None:
+        """In order: nothing goes out behind the first that is withheld. None: no such limit."""
+        return self.withheld.first() if self.withheld and self._is_in_order else None
 
     @property
     def held_count(self) -> int:

@@ -138,7 +138,8 @@ class World:
     """One broker and the disk that outlives it, with a topic "t" of two partitions."""
 
     def __init__(self, **settings: Any) -> None:
-        self.disk = MemoryDisk()
+        self.disk = MemoryDisk(sleep=self._stalled)
+        self._syncs = asyncio.Semaphore(0)
         self.clock = ManualClock()
         self.settings = {"free_space_floor_bytes": 1 << 20, **settings}
         self.fatal: list[BaseException] = []
@@ -175,6 +176,26 @@ class World:
         await self.settle(check=False)
         self.fatal = fatal
         await self._open()
+
+    def stall(self) -> None:
+        """From now on nothing becomes durable but what sync_once() lets through."""
+        self.disk.sync_seconds = 1.0
+
+    async def sync_once(self) -> None:
+        """One group more is durable."""
+        assert self.disk.sync_seconds, "the disk is not stalled"
+        self._syncs.release()
+        await self.settle()
+
+    async def go_on(self) -> None:
+        """The disk is as quick as ever."""
+        self.disk.sync_seconds = 0.0
+        self._syncs.release()
+        await self.settle()
+        self._syncs = asyncio.Semaphore(0)
+
+    async def _stalled(self, _: float) -> None:
+        await self._syncs.acquire()
 
     async def settle(self, *, check: bool = True) -> None:
         for _ in range(TURNS):

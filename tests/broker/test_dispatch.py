@@ -80,6 +80,9 @@ class DispatchMachine(RuleBasedStateMachine):
             assert {self.counts.get(o, 0) for o in given} == {assignment.redelivery_count}
             if self.kind is SubscriptionType.FAILOVER:
                 assert assignment.consumer is self.dispatcher.active
+                # In order.
+                behind = (free - given) | members(self.dispatcher.withheld)
+                assert max(given) < min(behind, default=END)
 
     @rule(one=ranges)
     def acknowledge(self, one: tuple[int, int]) -> None:

@@ -132,6 +132,40 @@ def test_an_abort_of_what_retention_removed_holds_nobody_up() -> None:
     run(scenario)
 
 
+async def look_after(world: World) -> None:
+    """What a broker does every few seconds, now."""
+    assert world.broker._retention_timer is not None
+    world.broker._retention_timer.cancel()
+    await world.broker._retain()
+    await world.settle()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_producer_is_idle_since_its_newest_batch(restarted: bool) -> None:
+    """An active one that is forgotten could repeat what it has sent, and it would count twice."""
+
+    async def scenario(world: World) -> None:
+        limit_ms = world.broker.environment.config.producer_idle_ms_max
+        await world.client.ask(send(b"1"))
+        await world.client.ask(send(b"1", producer=2))
+        world.clock.advance(limit_ms)
+        await world.client.ask(send(b"2", sequence=1))
+        world.clock.advance(limit_ms)
+        if restarted:
+            await world.restart()
+        await look_after(world)
+        assert (await world.client.ask(send(b"2", sequence=1))).duplicate
+        await world.client.ask(send(b"3", sequence=2))
+        assert not (await world.client.ask(send(b"1", producer=2))).duplicate
+        await world.restart()
+        world.clock.advance(limit_ms + 1)
+        await look_after(world)
+        assert await world.rows(keys.PRODUCERS) == []
+        assert not (await world.client.ask(send(b"1"))).duplicate
+
+    run(scenario)
+
+
 def test_idle_producers_are_forgotten_and_start_anew() -> None:
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"0"))
