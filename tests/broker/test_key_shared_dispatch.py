@@ -534,6 +534,74 @@ def test_what_comes_back_goes_to_the_holder_while_it_holds_more_of_the_slot() ->
     assert offsets_to(world, 2) == [0, 1, 2], "nothing is unsettled: it moves, in order"
 
 
+def test_of_a_slot_that_two_consumers_have_nothing_new_goes_out() -> None:
+    """One holds some of it, a late ack of the other pends: neither may get more."""
+    log = Log()
+    key = a_key_that_moves_to(2)
+    for _ in range(3):
+        log.add_keys(key)
+    world = Harness(log)
+    second = world.attach(2, permits=2)
+    world.pump()
+    assert offsets_to(world, 2) == [0, 1]
+    world.dispatcher.detach(second)
+    first = world.attach(1, permits=1)
+    world.pump()
+    assert offsets_to(world, 1) == [0]
+    world.attach(2, permits=100)
+    world.pend([(1, 1)], 2)
+    first.permits = 100
+    world.pump()
+    assert len(world.history) == 3, "one of the two would have to wait for the other"
+    world.acknowledge((0, 0))
+    world.durable()
+    world.pump()
+    assert len(world.history) == 3
+    world.end(1)
+    world.durable()
+    world.pump()
+    assert offsets_to(world, 2) == [0, 1, 2]
+
+
+def test_what_comes_back_does_not_overtake_what_was_never_out() -> None:
+    """A transaction may acknowledge what was not received yet; then it is aborted."""
+    log = Log()
+    key = a_key_that_moves_to(2)
+    for _ in range(3):
+        log.add_keys(key)
+    world = Harness(log)
+    first = world.attach(1, permits=1)
+    world.pump()
+    world.attach(2, permits=100)
+    world.pump()
+    first.permits = 100
+    world.pend([(2, 2)], 1)
+    world.end(0)
+    world.durable()
+    world.pump()
+    assert world.history == [(0, 1)]
+    world.acknowledge((0, 0))
+    world.durable()
+    world.pump()
+    assert offsets_to(world, 2) == [1, 2]
+
+
+def test_what_is_withheld_keeps_its_slot() -> None:
+    """Read anew, as after a change of type, and before the abort that brings it back is durable."""
+    log = Log()
+    log.add_keys(KEYS[0], KEYS[0])
+    log.add_keys(KEYS[0])
+    world = Harness(log)
+    world.pend([(1, 1)], 1)
+    world.end(0)
+    world.attach(1, permits=100)
+    world.pump()
+    assert world.history == []
+    world.durable()
+    world.pump()
+    assert offsets_to(world, 1) == [0, 1, 2]
+
+
 def test_a_message_in_parts_is_completed_although_its_slot_has_to_move() -> None:
     log = Log()
     key = a_key_that_moves_to(2)

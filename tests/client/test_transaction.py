@@ -393,6 +393,63 @@ def test_one_whose_outcome_is_learned_late_does_not_lead_again(commit: bool) -> 
     run(test, dataclasses.replace(FAST, commit_timeout_ms=50))
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_plain_send_that_named_another_one_ends_nothing(earlier: bool) -> None:
+    """Order (k): sent while the commit was asked for, it says nothing of that transaction's end."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        first = None
+        if earlier:
+            async with client.transaction() as txn:
+                await producer.send(b"x", txn=txn)
+            first = txn.txn_id
+        txn = await client.begin_transaction()
+        await producer.send(b"y", txn=txn)
+        cluster.received.clear()
+        cluster.script = lambda name, body: HOLD if name in ("end_txn", "send") else None
+        commit = asyncio.ensure_future(txn.commit())
+        await until(lambda: len(cluster.held) == 1)
+        plain = asyncio.ensure_future(producer.send(b"plain"))
+        await until(lambda: len(cluster.held) == 2)
+        cluster.script = lambda name, body: None
+        later = [cluster.held.pop()]
+        cluster.release()
+        await commit
+        cluster.held = later
+        cluster.release()
+        await plain
+        await producer.send(b"plain")
+        await producer.send(b"plain")
+        assert followed(cluster) == [first, txn.txn_id, None]
+
+    run(test)
+
+
+def test_a_commit_is_asked_for_when_plain_sends_before_it_are_stored() -> None:
+    """Their answers are under way: its marker could come before them."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.send(b"transactional", txn=txn)
+        cluster.script = lambda name, body: HOLD if name == "send" else None
+        plain = asyncio.ensure_future(producer.send(b"plain"))
+        await until(lambda: cluster.held)
+        commit = asyncio.ensure_future(txn.commit())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not cluster.commands("end_txn")
+        cluster.release()
+        await plain
+        await commit
+        assert partition.messages == [b"plain", b"transactional"]
+
+    run(test)
+
+
 def test_plain_sends_before_a_commit_come_before_its_marker() -> None:
     """docs/testing.md, order of a producer's plain sends and transactions."""
 
