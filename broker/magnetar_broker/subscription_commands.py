@@ -97,6 +97,9 @@ class SubscriptionCommands:
         if not ranges:
             raise InvalidArgument("an ack names message_ids or ranges")
         transactional = command.HasField("txn_id")
+        cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
+        if cumulative:
+            _check_cumulative(command, subscription, transactional=transactional)
         if transactional:
             subscription.acknowledge_in(
                 TxnID.from_wire(command.txn_id),
@@ -108,7 +111,6 @@ class SubscriptionCommands:
                 two_phase_commit=command.two_phase_commit,
             )
         else:
-            cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
             subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
         response = wire.CommandAckResponse(
             consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
@@ -158,6 +160,23 @@ class SubscriptionCommands:
         name = command.subscription
         self._topics.named(name).subscriptions.delete(name.subscription)
         self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+
+
+def _check_cumulative(
+    command: wire.CommandAck, subscription: Subscription, *, transactional: bool
+) -> None:
+    """Raises: InvalidArgument, for one that would acknowledge less or more than it says."""
+    shared_type = subscription.dispatcher.type
+    if shared_type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
+        raise InvalidArgument(
+            f"{subscription.name} is {shared_type.name}: what lies below a message may be with"
+            " other consumers, so name the messages one by one or in ranges"
+        )
+    if transactional and command.message_ids:
+        raise InvalidArgument(
+            "a cumulative ack in a transaction names in ranges the first and the last message: of"
+            " a message id it is not known what lies below"
+        )
 
 
 def epoch_of(command: wire.CommandSend | wire.CommandAck) -> int:
