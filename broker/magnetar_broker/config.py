@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 
 
@@ -38,6 +39,11 @@ class BrokerConfig:
 
     # A larger batch is refused. Raising it lets one client hold up the others for longer.
     batch_bytes_max: int = 5 * 1024 * 1024
+    # What a batch may become when it is opened, and how many messages it may have: headers that
+    # declare more are refused. Whoever opens one needs so much memory: Peek, KEY_SHARED with mixed
+    # keys, consumers.
+    batch_body_bytes_max: int = 16 * 1024 * 1024
+    batch_messages_max: int = 1 << 18
     # Beyond, CreateTopic gets QuotaExceeded; recovery reads them all.
     topics_max: int = 10_000
     # Of one topic.
@@ -100,8 +106,14 @@ class BrokerConfig:
             raise InvalidConfig(
                 f"batch_bytes_max must be at most {FRAME_BYTES_MAX // 2}, half of a frame"
             )
+        if not self.batch_bytes_max <= self.batch_body_bytes_max <= BODY_BYTES_MAX:
+            raise InvalidConfig(
+                f"batch_body_bytes_max must be from batch_bytes_max to {BODY_BYTES_MAX}: clients"
+                " open nothing larger"
+            )
         for name in (
             "batch_bytes_max",
+            "batch_messages_max",
             "topics_max",
             "partitions_max",
             "subscriptions_max",

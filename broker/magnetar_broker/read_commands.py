@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from magnetar_broker.delivery import delivered_batch
@@ -11,8 +12,8 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.stored_transactions import list_stored
 from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
-from magnetar_broker.views import describe_producers, messages_of
-from magnetar_core.commands import Handler, Reply
+from magnetar_broker.views import PEEK_BYTES_MAX, Peeked, describe_producers, messages_of
+from magnetar_core.commands import AnswerSizes, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import DataLoss, Gone
 from magnetar_core.ids import TxnID
@@ -22,6 +23,32 @@ from magnetar_storage.store import Store
 READ_MESSAGES_DEFAULT = 1_000
 READ_BYTES_DEFAULT = 1 << 20
 PEEKED_DEFAULT = 10
+# Of a list or a description: nearly all are far smaller.
+DESCRIPTION_BYTES = 2 << 20
+
+
+def read_bytes_max(command: wire.CommandRead) -> int:
+    """How much a Read gathers; the last batch may exceed it."""
+    return min(command.bytes_max or READ_BYTES_DEFAULT, FRAME_BYTES_MAX // 4)
+
+
+# Answers that are made only while the client takes them.
+ANSWER_SIZES: AnswerSizes = {
+    "read": read_bytes_max,
+    "peek": lambda _: PEEK_BYTES_MAX,
+    **{
+        name: lambda _: DESCRIPTION_BYTES
+        for name in (
+            "list_topics",
+            "describe_topic",
+            "describe_producers",
+            "list_offsets",
+            "list_stored_txns",
+            "list_groups",
+            "describe_group",
+        )
+    },
+}
 
 
 class ReadCommands:
@@ -47,7 +74,7 @@ class ReadCommands:
         self, partition: Partition, command: wire.CommandRead
     ) -> wire.CommandReadResponse:
         messages_max = command.messages_max or READ_MESSAGES_DEFAULT
-        bytes_max = min(command.bytes_max or READ_BYTES_DEFAULT, FRAME_BYTES_MAX // 4)
+        bytes_max = read_bytes_max(command)
         start = command.start_offset
         try:
             stored = await partition.reader.read(start, bytes_max=bytes_max)
@@ -133,7 +160,14 @@ class ReadCommands:
             partition,
             wire.CommandRead(start_offset=command.start_offset, messages_max=messages_max),
         )
-        messages = messages_of(read)[:messages_max]
+        peeked = Peeked(messages_max)
+        for message in messages_of(read):
+            peeked.add(message)
+            if peeked.is_full:
+                break
+            # To open a batch takes time that others want too.
+            await asyncio.sleep(0)
+        messages = peeked.messages
         next_offset = command.start_offset
         if messages:
             place = messages[-1].message_id

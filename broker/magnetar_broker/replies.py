@@ -9,6 +9,7 @@ from typing import Any
 from magnetar_broker.environment import Environment
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InternalError, MagnetarError
+from magnetar_storage.store import StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,10 @@ class Replies:
         async def run() -> None:
             try:
                 self.answer(reply, await work)
-            except MagnetarError as error:
-                self.refuse(error, reply)
+            except StoreFailed:
+                raise  # Nothing can be answered any more: the process ends.
+            except Exception as error:
+                self.fail(error, reply)
 
         self._environment.spawn(run())
 

@@ -41,12 +41,18 @@ class SendCommands:
             partition.order.park(follows, lambda: self._replies.handle(self._send, command, reply))
             return
         batch = command.batch
-        limit = self._environment.config.batch_bytes_max
+        config = self._environment.config
+        limit = config.batch_bytes_max
         if len(batch) > limit:
             raise MessageTooLarge(
                 f"a batch of {len(batch)} bytes exceeds {limit}", batch_bytes_max=limit
             )
         header = columnar.read_header(batch)
+        columnar.check_claims(
+            header,
+            body_bytes_max=config.batch_body_bytes_max,
+            messages_max=config.batch_messages_max,
+        )
         count = header.count
         if count != command.num_messages:
             raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
@@ -85,6 +91,11 @@ class SendCommands:
 
     def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
         messages = command.messages
+        limit = self._environment.config.batch_messages_max
+        if len(messages) > limit:
+            raise MessageTooLarge(
+                f"{len(messages)} messages exceed {limit}", batch_messages_max=limit
+            )
         has_keys = any(message.key for message in messages)
         has_times = any(message.event_time_ms for message in messages)
         has_properties = any(message.properties for message in messages)

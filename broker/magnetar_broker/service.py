@@ -15,14 +15,14 @@ from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.member_addresses import broker_address, coordinator_address
-from magnetar_broker.read_commands import ReadCommands
+from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
 from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
 from magnetar_broker.views import describe_topic
-from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
 from magnetar_core.wire import common_pb2 as common
@@ -49,6 +49,7 @@ class BrokerServer:
         self._groups = groups
         self._incarnations = incarnations
         self._replies = Replies(environment)
+        self.answer_sizes: AnswerSizes = ANSWER_SIZES
         self.handlers: Mapping[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
@@ -66,7 +67,7 @@ class BrokerServer:
         }
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
-        return CommandSession(self.handlers, write, self.refuse)
+        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send an error when what it depends on is durable."""

@@ -7,13 +7,14 @@ Source: PIP-31, Isolation Level: READ_UNCOMMITTED is needed for debugging only.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator
 
 from magnetar_broker import keys
 from magnetar_broker.partition import Partition
 from magnetar_broker.transaction_index import OpenTransaction, Writer
-from magnetar_broker.views import messages_of_batch
+from magnetar_broker.views import Peeked, messages_of_batch
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_storage.store import Store
@@ -40,18 +41,19 @@ async def peek_uncommitted(
         for writer in sorted(open_here[one].writers.values(), key=lambda each: each.ordinal)
     ]
     total = sum(writer.next_index for _, writer in parts)
-    messages: list[wire.Message] = []
+    peeked = Peeked(messages_max)
     base = 0
     for transaction, writer in parts:
         count = writer.next_index
         if base + count > skip:
             async for message in _messages(store, partition, transaction, writer, skip - base):
-                if len(messages) == messages_max:
+                peeked.add(message)
+                if peeked.is_full:
                     break
-                messages.append(message)
         base += count
-        if len(messages) == messages_max:
+        if peeked.is_full:
             break
+    messages = peeked.messages
     return wire.CommandPeekResponse(
         messages=messages, next_offset=skip + len(messages), end_offset=total
     )
@@ -71,8 +73,9 @@ async def _messages(
     ):
         for key, batch in rows:
             first_index = keys.last_u64(key)
-            for place, message in enumerate(messages_of_batch(batch)):
-                if first_index + place >= skip:
-                    message.txn_id.CopyFrom(transaction.txn_id.to_wire())
-                    yield message
+            for _, message in messages_of_batch(batch, max(0, skip - first_index)):
+                message.txn_id.CopyFrom(transaction.txn_id.to_wire())
+                yield message
+            # To open a batch takes time that others want too.
+            await asyncio.sleep(0)
         start = rows[-1][0] + b"\x00"

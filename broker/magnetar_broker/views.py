@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
@@ -10,12 +11,15 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic, Topics
 from magnetar_broker.transaction_index import NO_EPOCH
 from magnetar_core import batch as columnar
+from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 TXNS_SHOWN_MAX = 1_000
 PRODUCERS_SHOWN_MAX = 10_000
+# What a Peek shows; its last message may exceed it.
+PEEK_BYTES_MAX = 4 << 20
 # Says of a peeked message that it is a part of one that was sent in parts.
 PART_PROPERTY = "magnetar-part"
 
@@ -155,44 +159,73 @@ def _longest_open_ms(
     return dict(heapq.nlargest(count_max, open_ms.items(), key=lambda item: item[1]))
 
 
-def messages_of(read: wire.CommandReadResponse) -> list[wire.Message]:
-    """The messages of what was read, without those that are excluded."""
-    messages: list[wire.Message] = []
+class Peeked:
+    """Messages that somebody looks at: so many, of a bounded size, and always one."""
+
+    def __init__(self, messages_max: int) -> None:
+        self.messages: list[wire.Message] = []
+        self._messages_max = messages_max
+        self._byte_count = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.messages) >= self._messages_max or self._byte_count >= PEEK_BYTES_MAX
+
+    def add(self, message: wire.Message) -> None:
+        self.messages.append(message)
+        self._byte_count += message.ByteSize()
+
+
+def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
+    """The messages of what was read, without those that are excluded.
+
+    A batch is opened when its first message is asked for.
+    """
     for stored in read.batches:
-        excluded = {offset for one in stored.excluded for offset in range(one.first, one.last + 1)}
-        for place, message in enumerate(messages_of_batch(stored.batch)):
-            index = stored.first_index + place
-            if stored.entry_id + index in excluded:
+        gaps = [(one.first, one.last) for one in stored.excluded]
+        first = stored.entry_id + stored.first_index
+        for place, message in messages_of_batch(stored.batch):
+            offset = first + place
+            if any(gap_first <= offset <= gap_last for gap_first, gap_last in gaps):
                 continue
             message.message_id.CopyFrom(
                 common.MessageIdData(
-                    ledger_id=read.ledger_id, entry_id=stored.entry_id, index=index
+                    ledger_id=read.ledger_id,
+                    entry_id=stored.entry_id,
+                    index=stored.first_index + place,
                 )
             )
             message.append_time_ms = stored.append_time_ms
             if stored.HasField("txn_id"):
                 message.txn_id.CopyFrom(stored.txn_id)
-            messages.append(message)
-    return messages
+            yield message
 
 
-def messages_of_batch(batch: bytes) -> list[wire.Message]:
-    """A batch opened; nothing says where its messages lie.
+def messages_of_batch(batch: bytes, start: int = 0) -> Iterator[tuple[int, wire.Message]]:
+    """A batch opened, from its start-th message on: places, and messages that do not know theirs.
 
     A part of a message is shown as it is stored: its neighbours hold the rest.
+
+    Raises:
+        InvalidArgument, ChecksumMismatch, MessageTooLarge: it cannot be opened, or not as far.
     """
     part = columnar.part_of(batch)
     if part:
         piece = bytes(columnar.piece_of(batch))
-        return [wire.Message(value=piece, properties={PART_PROPERTY: part.name.lower()})]
+        yield 0, wire.Message(value=piece, properties={PART_PROPERTY: part.name.lower()})
+        return
     columns = columnar.decode(batch)
-    keys, properties, times = columns.keys(), columns.properties(), columns.event_times_ms
-    return [
-        wire.Message(
-            key=keys[place] if keys is not None else b"",
-            value=value,
-            event_time_ms=times[place] if times is not None else 0,
-            properties=properties[place] if properties is not None else {},
-        )
-        for place, value in enumerate(columns.values())
-    ]
+    for place in range(start, columns.count):
+        row = columns.row(place)
+        try:
+            yield (
+                place,
+                wire.Message(
+                    key=row.key,
+                    value=row.value,
+                    event_time_ms=row.event_time_ms,
+                    properties=row.properties,
+                ),
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument("a message's properties are not texts") from error

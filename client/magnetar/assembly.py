@@ -8,7 +8,12 @@ Source: PIP-31, Atomic Produce.
 from __future__ import annotations
 
 from magnetar.message import AssembledBatch, ReceivedBatch
-from magnetar_core.batch import Part, part_of
+from magnetar_core.batch import (
+    ONE_MESSAGE_OVERHEAD_BYTES,
+    OVERHEAD_BYTES,
+    Part,
+    part_of,
+)
 from magnetar_core.errors import MessageTooLarge
 
 
@@ -42,8 +47,8 @@ class Assembly:
         if part is not Part.FIRST and not self._parts:
             return None, [*cut, batch]
         self._parts.append(batch)
-        self._byte_count += len(batch.data)
-        if self._byte_count > self._bytes_max:
+        self._byte_count += len(batch.data) - OVERHEAD_BYTES
+        if self._byte_count > self._bytes_max + OVERHEAD_BYTES + ONE_MESSAGE_OVERHEAD_BYTES:
             self.clear()
             raise MessageTooLarge(
                 f"a message of more than {self._bytes_max} bytes at offset {batch.first_offset}:"
@@ -54,7 +59,10 @@ class Assembly:
             return None, cut
         parts = self._parts
         self.clear()
-        return AssembledBatch(parts), cut
+        whole = AssembledBatch(parts, self._bytes_max)
+        # Compressed, it may be a small part of what it becomes.
+        whole.check_sizes([(whole.first_offset, whole.first_offset)], self._bytes_max)
+        return whole, cut
 
     def clear(self) -> None:
         """What has come so far comes again."""

@@ -5,11 +5,13 @@ See magnetar_core.batch for the layout.
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
+from operator import sub
 from typing import NamedTuple
 
 from magnetar_core.batch import Codec, encode_columns
-from magnetar_core.errors import InvalidArgument
+from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 
 class BytesColumn(NamedTuple):
@@ -52,6 +54,20 @@ class ColumnBatch:
         return sum(
             _byte_count(one.offsets) + _byte_count(one.data) for one in columns if one is not None
         )
+
+    def check_sizes(self, message_bytes_max: int) -> None:
+        """Raises: MessageTooLarge, when value, key and properties of a message exceed that."""
+        if self.byte_count <= message_bytes_max:
+            return
+        columns = (self.values, self.keys, self.properties)
+        offsets = [array("i", bytes(one.offsets)) for one in columns if one is not None]
+        sizes = [map(sub, one[1:], one) for one in offsets]
+        size = max(map(sum, zip(*sizes, strict=True)), default=0)
+        if size > message_bytes_max:
+            raise MessageTooLarge(
+                f"a message of {size} bytes exceeds message_bytes_max, {message_bytes_max}",
+                message_bytes_max=message_bytes_max,
+            )
 
     def encode(self, codec: Codec) -> bytes:
         """Raises: InvalidArgument, without messages."""

@@ -112,7 +112,7 @@ class ProducerConfig:
         in_flight_batches_max: per partition, sent and not yet answered.
         whole_bytes_max: a larger message is sent in parts, inside a transaction. The broker's own
             limit on a batch counts too, once it is known.
-        message_bytes_max: a larger one is refused.
+        message_bytes_max: a larger one is refused: value, key and properties together.
     """
 
     codec: Codec = Codec.NONE
@@ -140,7 +140,9 @@ class ConsumerConfig:
     Attributes:
         receiver_queue_messages, receiver_queue_bytes: per partition, fetched ahead of the
             application. The last batch may exceed them.
-        message_bytes_max: a larger message that comes in parts stops the consumer.
+        message_bytes_max: a larger message stops the consumer: its value, key and properties
+            together, as they are when its batch is opened. A batch may be opened to as much, and to
+            64 MiB in any case.
         ack_linger_ms: how long `ack_nowait` waits for more. 0: until the end of the loop's turn.
         nack_delay_ms: from a nack to the request for redelivery; doubled with each redelivery.
         nack_delay_ms_max: where doubling stops.

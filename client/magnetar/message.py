@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from magnetar.interval_set import IntervalSet, Range
-from magnetar_core.batch import Columns, decode, join
+from magnetar_core.batch import (
+    BODY_BYTES_MAX,
+    ONE_MESSAGE_OVERHEAD_BYTES,
+    Columns,
+    decode,
+    join,
+    read_header,
+)
+from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLarge
 from magnetar_core.ids import MessageId, TxnID
 from magnetar_core.wire import broker_pb2
+
+# A larger message is not handed out, unless the application raises that.
+MESSAGE_BYTES_MAX_DEFAULT = 256 << 20
 
 
 class ReceivedBatch:
@@ -19,6 +30,7 @@ class ReceivedBatch:
         "_properties",
         "_values",
         "append_time_ms",
+        "body_bytes_max",
         "data",
         "entry_id",
         "first_index",
@@ -38,12 +50,16 @@ class ReceivedBatch:
         ledger_id: int,
         wire: broker_pb2.DeliveredBatch,
         receiver: int = 0,
+        message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
     ) -> None:
         """
         Args:
             receiver: number of the one that received it, which alone may acknowledge it.
+            message_bytes_max: check_sizes() sees to it.
         """
         self.receiver = receiver
+        # What opening it may take, whatever it declares.
+        self.body_bytes_max = max(message_bytes_max, BODY_BYTES_MAX)
         self.topic = topic
         self.partition = partition
         self.ledger_id = ledger_id
@@ -78,10 +94,34 @@ class ReceivedBatch:
 
         Raises:
             ChecksumMismatch, InvalidArgument: damaged.
+            MessageTooLarge: it declares to be larger than any batch may be.
         """
         if self._columns is None:
-            self._columns = decode(self.data)
+            self._columns = decode(self.data, body_bytes_max=self.body_bytes_max)
         return self._columns
+
+    def check_sizes(self, ranges: Iterable[Range], message_bytes_max: int) -> None:
+        """Hold the messages at these offsets against a limit; opens it only if one may exceed it.
+
+        Raises:
+            MessageTooLarge: a message has more, or the batch more than any may have.
+        """
+        try:
+            body_bytes = read_header(self.data, verify=False).body_bytes
+            if body_bytes <= message_bytes_max:
+                return
+            columns, base = self.columns, self.first_offset
+            size = max(
+                columns.largest_message_bytes(first - base, last - base) for first, last in ranges
+            )
+        except (ChecksumMismatch, InvalidArgument):
+            return  # Whoever is handed it out is told.
+        if size > message_bytes_max:
+            raise MessageTooLarge(
+                f"a message of {size} bytes in the batch at offset {base} of partition"
+                f" {self.partition}: raise message_bytes_max, {message_bytes_max}",
+                message_bytes_max=message_bytes_max,
+            )
 
     @property
     def values(self) -> list[bytes]:
@@ -107,9 +147,10 @@ class AssembledBatch(ReceivedBatch):
 
     __slots__ = ()
 
-    def __init__(self, parts: list[ReceivedBatch]) -> None:
+    def __init__(self, parts: list[ReceivedBatch], message_bytes_max: int) -> None:
         """Raises: ChecksumMismatch, InvalidArgument: a part is damaged."""
         first = parts[0]
+        self.body_bytes_max = message_bytes_max + ONE_MESSAGE_OVERHEAD_BYTES
         self.receiver = first.receiver
         self.topic = first.topic
         self.partition = first.partition

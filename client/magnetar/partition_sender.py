@@ -185,6 +185,8 @@ class PartitionSender:
                 key = as_bytes(key, "a key")
             size += len(key)
         config = self._config
+        if size > config.message_bytes_max or properties:
+            self._check_size(value, key, properties)
         batch = self._open
         if size + batch.size > config.batch_bytes_max:
             if self.needs_parts(value, key, properties):
@@ -252,6 +254,9 @@ class PartitionSender:
                 batch_messages_max=config.batch_messages_max,
             )
         )
+        if max((size for _, _, size in pieces), default=0) > config.message_bytes_max:
+            for place, value in enumerate(values):
+                self._check_size(value, None if keys is None else keys[place], None)
         last = len(pieces) - 1
         for number, (start, stop, size) in enumerate(pieces):
             if stop > start:
@@ -378,11 +383,27 @@ class PartitionSender:
             self._linger = loop.call_soon(self.close_batch)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: Properties | None) -> bool:
-        """Whether a message is too large for one batch. Raises: InvalidArgument, for no bytes."""
+        """Whether a message is too large for one batch.
+
+        Raises:
+            InvalidArgument: for no bytes.
+            MessageTooLarge: more than message_bytes_max.
+        """
         if type(value) is not bytes:
             value = as_bytes(value, "a value")
-        size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
+        size = self._check_size(value, key, properties)
         return size > self._config.batch_bytes_max and size > self._whole_bytes_max
+
+    def _check_size(self, value: bytes, key: bytes | None, properties: Properties | None) -> int:
+        """A message's bytes. Raises: MessageTooLarge."""
+        size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
+        limit = self._config.message_bytes_max
+        if size > limit:
+            raise MessageTooLarge(
+                f"a message of {size} bytes exceeds message_bytes_max, {limit}",
+                message_bytes_max=limit,
+            )
+        return size
 
     @property
     def _whole_bytes_max(self) -> int:
@@ -412,12 +433,6 @@ class PartitionSender:
             raise MessageTooLarge(
                 f"a message of {len(value)} bytes has to be sent in parts, which takes a"
                 " transaction: use send() or enqueue()"
-            )
-        limit = self._config.message_bytes_max
-        if len(value) > limit:
-            raise MessageTooLarge(
-                f"a message of {len(value)} bytes exceeds message_bytes_max, {limit}",
-                message_bytes_max=limit,
             )
         if self.failure is not None:
             raise copy_error(self.failure)

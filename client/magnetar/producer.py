@@ -233,7 +233,8 @@ class Producer:
         Args:
             partition: of all of them; otherwise each goes to the next one.
         Raises:
-            MessageTooLarge: a batch is more than the broker takes. What went before it is
+            MessageTooLarge: a batch is more than the broker takes, or a message more than
+                message_bytes_max. What went before it is
                 enqueued.
             MagnetarError: the transaction failed before.
         """
@@ -241,6 +242,7 @@ class Producer:
             if self._budget.full:
                 await self._budget.room()
             sender = self._sender(None, partition, txn)
+            batch.check_sizes(self._config.message_bytes_max)
             sender.add_encoded(batch.encode(self._config.codec), batch.count, batch.byte_count)
             # Let it leave, and others have their turn.
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from magnetar.cluster import TopicRoute
-from magnetar.message import MessageColumns
+from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
 from magnetar.reader import RangeReader
 from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError
 
@@ -15,7 +15,6 @@ REPLIES_AHEAD_MAX = 3
 BYTES_MAX = 2 << 20
 # Bytes are what limits a reply.
 MESSAGES_MAX = (1 << 32) - 1
-MESSAGE_BYTES_MAX = 256 << 20
 
 
 async def read_ahead(
@@ -26,7 +25,7 @@ async def read_ahead(
     *,
     replies_max: int = REPLIES_AHEAD_MAX,
     bytes_max: int = BYTES_MAX,
-    message_bytes_max: int = MESSAGE_BYTES_MAX,
+    message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
 ) -> AsyncIterator[list[MessageColumns]]:
     """What lies from one offset to another, in order; what came in one reply together.
 
@@ -36,7 +35,7 @@ async def read_ahead(
         OutOfRange: retention removed what lies at `start`, or behind it while it was read.
         DataLoss: the partition ends before `end`.
         Gone: the topic was deleted, or is another one now.
-        MessageTooLarge: one that was sent in parts has more than message_bytes_max.
+        MessageTooLarge: one has more than message_bytes_max.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")

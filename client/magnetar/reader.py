@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from magnetar.assembly import Assembly
 from magnetar.cluster import TopicRoute
 from magnetar.interval_set import IntervalSet
-from magnetar.message import MessageColumns, ReceivedBatch
+from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns, ReceivedBatch
 from magnetar_core.batch import part_of
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import broker_pb2
@@ -23,7 +23,7 @@ async def read_columns(
     follow_period_s: float | None = None,
     messages_max: int = 10_000,
     bytes_max: int = 4 << 20,
-    message_bytes_max: int = 256 << 20,
+    message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
 ) -> AsyncIterator[MessageColumns]:
     """Messages from one offset to another, in order, as columns.
 
@@ -35,7 +35,7 @@ async def read_columns(
         follow_period_s: wait at the end for more, asking so often.
     Raises:
         OutOfRange: retention removed what lies at `start`.
-        MessageTooLarge: one that was sent in parts has more than message_bytes_max.
+        MessageTooLarge: one has more than message_bytes_max.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")
@@ -67,6 +67,7 @@ class RangeReader:
         self._partition = partition
         self._start = start
         self._end = end
+        self._message_bytes_max = message_bytes_max
         self._assembly = Assembly(message_bytes_max)
         # What the next reply begins with; and what the last one was asked to begin with.
         self.next_offset = start
@@ -101,11 +102,17 @@ class RangeReader:
         """What of a reply is wanted. Replies are to be opened in order.
 
         Raises:
-            MessageTooLarge: one that was sent in parts.
+            MessageTooLarge: one has more than message_bytes_max.
         """
         start, end = self._start, self._end
         for wire in reply.batches:
-            batch = ReceivedBatch(self._route.topic, self._partition, reply.ledger_id, wire)
+            batch = ReceivedBatch(
+                self._route.topic,
+                self._partition,
+                reply.ledger_id,
+                wire,
+                message_bytes_max=self._message_bytes_max,
+            )
             if part_of(batch.data):
                 # A message is wanted where it begins.
                 if self._assembly.is_under_way or (
@@ -121,6 +128,7 @@ class RangeReader:
                 wanted.remove(0, start - 1)
             if end is not None:
                 wanted.remove(end, max(end, batch.last_offset))
+            batch.check_sizes(wanted, self._message_bytes_max)
             for first, last in wanted:
                 base = batch.first_offset
                 yield MessageColumns(batch, first - base, last - base + 1)

@@ -55,6 +55,7 @@ class ReceiveQueue:
         self._holdings = holdings
         self._permits = Permits(config, flow)
         self._give_back = give_back
+        self._message_bytes_max = config.message_bytes_max
         self._assembly = Assembly(config.message_bytes_max)
         # Messages that came in parts: the last offset of each by its first, newest last.
         self._assembled: dict[int, int] = {}
@@ -74,18 +75,25 @@ class ReceiveQueue:
 
         Returns: what can never be read, since a seek has cut the message.
         Raises:
-            MessageTooLarge, ChecksumMismatch, InvalidArgument: a message in parts cannot be read.
+            MessageTooLarge: a message has more than message_bytes_max.
+            ChecksumMismatch, InvalidArgument: a message in parts cannot be read.
         """
         cut: list[Range] = []
         for wire in batches:
             batch = ReceivedBatch(
-                self._name.topic, self._name.partition, ledger_id, wire, self._number
+                self._name.topic,
+                self._name.partition,
+                ledger_id,
+                wire,
+                self._number,
+                self._message_bytes_max,
             )
             if part_of(batch.data):
                 cut += self._add_part(batch)
             else:
                 meant = IntervalSet([(batch.first_offset, batch.last_offset)])
                 meant.remove_all((one.first, one.last) for one in wire.excluded)
+                batch.check_sizes(meant, self._message_bytes_max)
                 self._add_whole(batch, meant)
         return cut
 

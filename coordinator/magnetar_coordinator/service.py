@@ -32,7 +32,7 @@ from magnetar_coordinator.transaction import (
     WriterCounts,
 )
 from magnetar_coordinator.wire import put_identity, put_txn_id
-from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import (
     ClusterMismatch,
@@ -52,6 +52,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Answers that are made only while the client takes them: so much is reckoned for each, and nearly
+# all are far smaller.
+_LIST_BYTES = 4 << 20
+ANSWER_SIZES: AnswerSizes = {
+    name: lambda _: _LIST_BYTES for name in ("list_txns", "describe_txn", "list_transactional_ids")
+}
+
 
 class CoordinatorServer:
     """What a coordinator is to its transport.
@@ -62,6 +69,7 @@ class CoordinatorServer:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
+        self.answer_sizes: AnswerSizes = ANSWER_SIZES
         self.handlers: dict[str, Handler] = {
             "hello": self._hello,
             "new_txn": self._serving(self._new_txn),
@@ -79,7 +87,7 @@ class CoordinatorServer:
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
         """A conversation begins."""
-        return CommandSession(self.handlers, write, self.refuse)
+        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
         """Send a refusal once all that it depends on is durable."""

@@ -26,14 +26,14 @@ from array import array
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
-from operator import le
+from operator import le, sub
 from typing import NamedTuple
 
 import google_crc32c
 import lz4.frame
 import zstandard
 
-from magnetar_core.errors import ChecksumMismatch, InvalidArgument
+from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLarge
 
 MAGIC = 0x4D42
 VERSION = 1
@@ -41,6 +41,17 @@ HEADER = struct.Struct("<HBBIIII")
 CHECKSUM = struct.Struct("<I")
 FLAGS = struct.Struct("<I")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
+
+# Of a header's field.
+COUNT_MAX = (1 << 32) - 1
+# What a body with one message has besides that, at most: flags, offsets of three columns, a time.
+ONE_MESSAGE_OVERHEAD_BYTES = 36
+# Of a body, for whoever opens batches and knows no limit of its own.
+BODY_BYTES_MAX = 64 << 20
+# More than the best that a codec does: LZ4 says 255 bytes with one, Zstandard a block of 128 KiB
+# with four.
+_EXPANSION_MAX = {0: 1, 1: 1 << 15, 2: 255}
+_EXPANSION_SLACK_BYTES = 1 << 10
 
 HAS_KEYS = 1
 HAS_EVENT_TIMES = 2
@@ -91,6 +102,15 @@ _KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
 }
 
 
+class Row(NamedTuple):
+    """One message of a decoded batch; what it does not have is empty."""
+
+    key: bytes
+    value: bytes
+    event_time_ms: int
+    properties: dict[str, str]
+
+
 class Columns(NamedTuple):
     """A decoded batch; offsets have count + 1 entries, of values and (when present) of keys."""
 
@@ -114,14 +134,23 @@ class Columns(NamedTuple):
     def properties(self) -> list[dict[str, str]] | None:
         if self.property_offsets is None or self.property_bytes is None:
             return None
-        texts = _slices(self.property_offsets, self.property_bytes)
-        try:
-            parsed = [json.loads(text) if text else {} for text in texts]
-        except ValueError as error:
-            raise InvalidArgument("the batch's properties are damaged") from error
-        if not all(isinstance(one, dict) for one in parsed):
-            raise InvalidArgument("the batch's properties are damaged")
-        return parsed
+        return list(map(_parsed, _slices(self.property_offsets, self.property_bytes)))
+
+    def row(self, place: int) -> Row:
+        """One message, without a look at the others."""
+        return Row(
+            _slice(self.key_offsets, self.key_bytes, place),
+            _slice(self.value_offsets, self.value_bytes, place),
+            self.event_times_ms[place] if self.event_times_ms is not None else 0,
+            _parsed(_slice(self.property_offsets, self.property_bytes, place)),
+        )
+
+    def largest_message_bytes(self, first: int, last: int) -> int:
+        """Of the messages from the first-th to the last-th: value, key and properties together."""
+        columns = (self.value_offsets, self.key_offsets, self.property_offsets)
+        offsets = [one[first : last + 2] for one in columns if one is not None]
+        sizes = [map(sub, one[1:], one) for one in offsets]
+        return max(map(sum, zip(*sizes, strict=True)))
 
 
 def encode(
@@ -277,15 +306,52 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
     return BatchHeader(part, codec, count, body_bytes, stored_bytes, key_hash)
 
 
-def open_body(batch: bytes, *, verify: bool = True) -> tuple[int, memoryview]:
+def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int) -> None:
+    """Whether what a header declares may be true, and is no more than is allowed.
+
+    Nothing is opened for it, and nothing allocated: a few bytes may declare gigabytes.
+
+    Raises:
+        MessageTooLarge: a body of more than body_bytes_max, or more than messages_max.
+        InvalidArgument: more than what is stored can hold.
+    """
+    body_bytes = header.body_bytes
+    if body_bytes > body_bytes_max:
+        raise MessageTooLarge(
+            f"a batch of {body_bytes} bytes when it is opened exceeds {body_bytes_max}",
+            body_bytes_max=body_bytes_max,
+        )
+    if header.count > messages_max:
+        raise MessageTooLarge(
+            f"a batch of {header.count} messages exceeds {messages_max}", messages_max=messages_max
+        )
+    if header.codec is Codec.NONE:
+        plausible = body_bytes == header.stored_bytes
+    else:
+        room = header.stored_bytes * _EXPANSION_MAX[header.codec] + _EXPANSION_SLACK_BYTES
+        plausible = body_bytes <= room
+    if not plausible:
+        raise InvalidArgument(
+            f"{header.stored_bytes} stored bytes cannot be a body of {body_bytes}"
+        )
+    # Flags, then an offset for each value and one more.
+    if not header.part and body_bytes < FLAGS.size + 4 * (header.count + 1):
+        raise InvalidArgument(f"a body of {body_bytes} bytes cannot hold {header.count} messages")
+
+
+def open_body(
+    batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX
+) -> tuple[int, memoryview]:
     """How many messages a batch has, and its body, whose columns nobody has looked into.
 
     Raises:
         InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
+        MessageTooLarge: the body has more than body_bytes_max.
     """
     header = read_header(batch, verify=verify)
     if header.part:
         raise InvalidArgument("a part of a message cannot be opened by itself")
+    check_claims(header, body_bytes_max=body_bytes_max, messages_max=COUNT_MAX)
     stored = memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
     body = _decompress(stored, header)
     if len(body) != header.body_bytes:
@@ -293,13 +359,14 @@ def open_body(batch: bytes, *, verify: bool = True) -> tuple[int, memoryview]:
     return header.count, memoryview(body)
 
 
-def decode(batch: bytes, *, verify: bool = True) -> Columns:
+def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX) -> Columns:
     """Open a batch.
 
     Raises:
         InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
+        MessageTooLarge: the body has more than body_bytes_max.
     """
-    count, body = open_body(batch, verify=verify)
+    count, body = open_body(batch, verify=verify, body_bytes_max=body_bytes_max)
     try:
         return _columns(body, count)
     except (struct.error, ValueError, IndexError) as error:
@@ -362,6 +429,23 @@ def _slices(offsets: array[int], data: memoryview) -> list[bytes]:
         entries.append(whole[start:end])
         start = end
     return entries
+
+
+def _slice(offsets: array[int] | None, data: memoryview | None, place: int) -> bytes:
+    if offsets is None or data is None:
+        return b""
+    return bytes(data[offsets[place] : offsets[place + 1]])
+
+
+def _parsed(text: bytes) -> dict[str, str]:
+    """A message's properties."""
+    try:
+        parsed = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument("the batch's properties are damaged") from error
+    if not isinstance(parsed, dict):
+        raise InvalidArgument("the batch's properties are damaged")
+    return parsed
 
 
 def _compress(body: bytes, codec: Codec) -> bytes:

@@ -7,13 +7,16 @@ that they may park until the records behind it are durable.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from magnetar_core.answers import AnswerBudget
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError
+from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, QuotaExceeded
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.texts import check_texts
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -22,13 +25,20 @@ log = logging.getLogger(__name__)
 class Reply:
     """One request's answer: send or fail, once. Harmless after the conversation has ended."""
 
-    __slots__ = ("_respond", "answered", "session")
+    __slots__ = ("_respond", "answered", "origin", "session")
 
-    def __init__(self, respond: Callable[[Any], None], session: CommandSession | None) -> None:
+    def __init__(
+        self,
+        respond: Callable[[Any], None],
+        session: CommandSession | None,
+        origin: str = "",
+    ) -> None:
         self._respond = respond
         self.answered = False
         # None for a unary call: it cannot be pushed to, and holds nothing.
         self.session = session
+        # The machine that asks, as far as the transport knows it.
+        self.origin = origin
 
     def send(self, body: Any) -> None:
         self._give(body)
@@ -39,11 +49,28 @@ class Reply:
     def _give(self, answer: Any) -> None:
         assert not self.answered, "a command is answered once"
         self.answered = True
-        self._respond(answer)
+        try:
+            self._respond(answer)
+        except MagnetarError as error:
+            self._respond(error.to_wire())
+        except Exception:
+            log.exception("an answer could not be written")
+            self._respond(_failure().to_wire())
+
+
+def check_answer(answer: Any) -> None:
+    """Raises: QuotaExceeded, when it is more than any client takes."""
+    size = answer.ByteSize()
+    if size > FRAME_BYTES_MAX:
+        raise QuotaExceeded(
+            f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"
+        )
 
 
 # A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
 Handler = Callable[[Any, Reply], None]
+# How large the answers may become of those commands that have large ones, by the command's field.
+AnswerSizes = Mapping[str, Callable[[Any], int]]
 
 
 class SessionListener(Protocol):
@@ -64,12 +91,20 @@ class CommandSession:
         handlers: Mapping[str, Handler],
         write: Callable[[pb.Frame], None],
         on_error: Callable[[MagnetarError, Reply], None],
+        answer_sizes: AnswerSizes | None = None,
     ) -> None:
         self._handlers = handlers
         self._writer = FrameWriter(write)
         self._on_error = on_error
+        self._answer_sizes = answer_sizes or {}
         self.closed = False
         self.client_name = ""
+        # The machine at the other end, as far as the transport knows it.
+        self.origin = ""
+        # What the client has not taken yet; the transport says how much that may be.
+        self.answers = AnswerBudget(1 << 62)
+        # With more gathered in one turn, no more is pushed until the client has taken some of it.
+        self.push_bytes_max = 1 << 62
         # A larger frame ends the conversation.
         self.frame_bytes_max = FRAME_BYTES_MAX
         # Whether there is room for what was not asked for.
@@ -85,12 +120,26 @@ class CommandSession:
 
     def push(self, body: Any) -> None:
         """Send something that was not asked for."""
-        if not self.closed:
-            self._writer.send(body)
+        if self.closed:
+            return
+        self._writer.send(body)
+        if self.writable and self._writer.gathered_bytes > self.push_bytes_max:
+            # The transport finds it queued, and says when there is room again.
+            self.on_writable(False)
 
     def on_frame(self, frame: Carried) -> None:
-        for request in frame.commands:
-            self._handle(request)
+        self.handle(frame.commands)
+
+    def handle(self, requests: Sequence[pb.Command], start: int = 0) -> int:
+        """Handle commands from the start-th on.
+
+        Returns:
+            Where it stopped: at one whose answer there is no room for, or at the end.
+        """
+        for place in range(start, len(requests)):
+            if not self._handle(requests[place]):
+                return place
+        return len(requests)
 
     def on_closed(self) -> None:
         self.closed = True
@@ -99,19 +148,32 @@ class CommandSession:
             listener.session_closed()
 
     def on_writable(self, writable: bool) -> None:
+        if writable == self.writable:
+            return
         self.writable = writable
         for listener in list(self._listeners):
             listener.session_writable(writable)
 
-    def _handle(self, request: pb.Command) -> None:
-        request_id = request.request_id
+    def _handle(self, request: pb.Command) -> bool:
         name = request.WhichOneof("body")
+        size_of = self._answer_sizes.get(name) if name is not None else None
+        reserved = size_of(getattr(request, name)) if size_of is not None and name else 0
+        if reserved and not self.answers.take(reserved):
+            return False
+        request_id = request.request_id
 
         def respond(body: Any) -> None:
             if not self.closed:
+                if reserved:
+                    check_answer(body)
                 self._writer.send(body, request_id)
+            if reserved:
+                # Behind the writer's flush: from then on the transport counts it.
+                asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
-        run_handler(self._handlers, name, request, Reply(respond, self), self._on_error)
+        reply = Reply(respond, self, self.origin)
+        run_handler(self._handlers, name, request, reply, self._on_error)
+        return True
 
 
 def run_handler(
@@ -122,12 +184,22 @@ def run_handler(
     on_error: Callable[[MagnetarError, Reply], None],
 ) -> None:
     """Find and call a command's handler; whatever it raises becomes the reply."""
-    handler = handlers.get(name) if name is not None else None
-    if name is None or handler is None:
+    if name is None:
+        reply.fail(
+            InvalidArgument(
+                "the command cannot be read: this version does not know it, it is too large for"
+                " its kind, or a text in it is not UTF-8"
+            )
+        )
+        return
+    handler = handlers.get(name)
+    if handler is None:
         reply.fail(InvalidArgument(f"this server does not answer the command {name!r}"))
         return
     try:
-        handler(getattr(request, name), reply)
+        body = getattr(request, name)
+        check_texts(body)
+        handler(body, reply)
     except Exception as error:
         if reply.answered:
             log.exception("handler of %s failed after its answer", name)
@@ -135,4 +207,8 @@ def run_handler(
             on_error(error, reply)
         else:
             log.exception("handler of %s failed", name)
-            reply.fail(InternalError("the server failed on this command; its log says how"))
+            reply.fail(_failure())
+
+
+def _failure() -> InternalError:
+    return InternalError("the server failed on this command; its log says how")

@@ -30,6 +30,9 @@ class ListenConfig:
             Higher: larger batches. Lower: less memory at their mercy.
         session_push_bytes_max: with more than this unread, a client is sent no more messages until
             it has read half of it. Higher: more throughput on slow networks. Lower: less memory.
+        session_answer_bytes_max: with more than this of answers unread or under way, a client's
+            further commands are left in the network; one answer may exceed it. Unary calls of one
+            connection share as much. Higher: more reads at once. Lower: less memory.
         session_queue_bytes_max: a client that leaves more than this unread is disconnected.
             Higher: patience with slow networks. Lower: less memory at their mercy.
         stop_grace_ms: how long a stopping server waits for calls that are under way.
@@ -42,6 +45,7 @@ class ListenConfig:
     metrics_port: int | None = None
     frame_bytes_max: int = FRAME_BYTES_MAX
     session_push_bytes_max: int = 8 << 20
+    session_answer_bytes_max: int = 16 << 20
     session_queue_bytes_max: int = 256 << 20
     stop_grace_ms: int = 2_000
     tls_certificate_file: str = ""
@@ -63,6 +67,11 @@ class ListenConfig:
             )
         if self.session_push_bytes_max <= 0:
             raise InvalidConfig("session_push_bytes_max must be positive")
+        if self.session_answer_bytes_max < self.session_push_bytes_max:
+            raise InvalidConfig(
+                "session_answer_bytes_max must be at least session_push_bytes_max, or what is"
+                " pushed would keep a client's commands waiting"
+            )
         if self.session_queue_bytes_max < self.session_push_bytes_max:
             raise InvalidConfig(
                 "session_queue_bytes_max must be at least session_push_bytes_max: it bounds that,"

@@ -6,13 +6,25 @@ Used by both ends of a conversation.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from google.protobuf.message import DecodeError
+
 from magnetar_core.wire import service_pb2 as pb
+
+log = logging.getLogger(__name__)
 
 # A frame is closed once it holds this much; gRPC's limit on a message is set above it.
 FRAME_BYTES_SOFT_MAX = 1 << 20
+# Of a command that carries no messages: an end that counts a million writers fits.
+COMMAND_BYTES_MAX = 8 << 20
+# A larger frame is read command by command, since what is read takes up to fifty times the memory
+# of what was sent.
+FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
+# Of a frame that is larger than a writer makes it: a well-behaved one has a handful.
+FRAME_COMMANDS_MAX = 1 << 16
 # Handled in one turn of the event loop.
 COMMANDS_AT_ONCE = 64
 
@@ -50,6 +62,47 @@ async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
         yield _Part(commands[start : start + COMMANDS_AT_ONCE])
 
 
+async def received(data: bytes) -> AsyncIterator[Carried]:
+    """What a client sent, in parts, one for each turn of the event loop.
+
+    A command that cannot be read comes without a body, so that it is answered and the others are
+    not lost with it.
+
+    Raises:
+        DecodeError: it is no frame at all, or one of too many commands.
+    """
+    if len(data) <= FRAME_READ_WHOLE_BYTES_MAX:
+        try:
+            frame = pb.Frame.FromString(data)
+        except DecodeError:
+            log.info("a frame with a command that cannot be read is read one by one")
+        else:
+            async for part in in_turns(frame):
+                yield part
+            return
+    sealed = pb.SealedFrame.FromString(data)
+    if len(sealed.commands) > FRAME_COMMANDS_MAX:
+        raise DecodeError(f"a frame of {len(sealed.commands)} commands")
+    for place, command in enumerate(sealed.commands):
+        if place:
+            await asyncio.sleep(0)
+        yield _Part([_read_command(command)])
+
+
+def _read_command(data: bytes) -> pb.Command:
+    """A command, or what stands for one that cannot be read."""
+    try:
+        head = pb.CommandHead.FromString(data)
+    except DecodeError:
+        return pb.Command()
+    if len(data) <= COMMAND_BYTES_MAX or head.HasField("send") or head.HasField("publish"):
+        try:
+            return pb.Command.FromString(data)
+        except DecodeError:
+            pass
+    return pb.Command(request_id=head.request_id)
+
+
 class FrameWriter:
     """Gathers commands and writes them as frames at the end of the loop's turn.
 
@@ -60,8 +113,14 @@ class FrameWriter:
     def __init__(self, write: Callable[[pb.Frame], None]) -> None:
         self._write = write
         self._frames: list[pb.Frame] = []
-        # Of the last frame.
+        # Of the last frame, and of all.
         self._frame_bytes = 0
+        self._gathered_bytes = 0
+
+    @property
+    def gathered_bytes(self) -> int:
+        """About what waits for the end of this turn."""
+        return self._gathered_bytes
 
     def send(self, body: Any, request_id: int = 0) -> None:
         """Gather a message; its envelope is made in the frame."""
@@ -72,6 +131,7 @@ class FrameWriter:
     def flush(self) -> None:
         """Write what is gathered now."""
         frames, self._frames = self._frames, []
+        self._gathered_bytes = 0
         for frame in frames:
             self._write(frame)
 
@@ -83,4 +143,5 @@ class FrameWriter:
             self._frames.append(pb.Frame())
             self._frame_bytes = 0
         self._frame_bytes += size
+        self._gathered_bytes += size
         return self._frames[-1].commands.add()

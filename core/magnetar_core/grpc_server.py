@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
@@ -25,10 +27,11 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
-from magnetar_core.commands import Handler, Reply, run_handler
+from magnetar_core.answers import AnswerBudget
+from magnetar_core.commands import AnswerSizes, Handler, Reply, check_answer, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
-from magnetar_core.frames import FIELD_OF_BODY, in_turns
+from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, received
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -51,6 +54,10 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 
+# A client refuses trailers of more than 8 KiB: an error would arrive as another one.
+STATUS_MESSAGE_BYTES_MAX = 500
+STATUS_DETAILS_BYTES_MAX = 2_000
+
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
@@ -60,6 +67,11 @@ class CommandServer(Protocol):
     @property
     def handlers(self) -> Mapping[str, Handler]:
         """By the command's field in the envelope."""
+        ...
+
+    @property
+    def answer_sizes(self) -> AnswerSizes:
+        """How large answers may become that are not small."""
         ...
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session: ...
@@ -72,11 +84,25 @@ class CommandServer(Protocol):
 def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
     """An error as a gRPC status: its code, and itself as a typed detail."""
     name = ERROR_OF_CODE.get(error.code, MagnetarError).grpc_status
+    told = common_pb2.ServerError(code=error.code, message=_shortened(error.message))
+    room = STATUS_DETAILS_BYTES_MAX
+    for key, value in error.details.items():
+        room -= len(key) + len(value.encode())
+        if room >= 0:
+            told.details[key] = value
     detail = any_pb2.Any()
-    detail.Pack(error)
+    detail.Pack(told)
     return status_pb2.Status(
-        code=getattr(grpc.StatusCode, name).value[0], message=error.message, details=[detail]
+        code=getattr(grpc.StatusCode, name).value[0], message=told.message, details=[detail]
     )
+
+
+def _shortened(text: str) -> str:
+    """Of a text what gRPC's trailers have room for, which carry it twice."""
+    encoded = text.encode()
+    if len(encoded) <= STATUS_MESSAGE_BYTES_MAX:
+        return text
+    return encoded[:STATUS_MESSAGE_BYTES_MAX].decode(errors="ignore") + "..."
 
 
 class GrpcServer:
@@ -93,6 +119,8 @@ class GrpcServer:
         self._commands: CommandServer | None = None
         self._stopping = False
         self._sessions: set[_ServerSession] = set()
+        # By the connection's other end.
+        self._unary_budgets: WeakValueDictionary[str, AnswerBudget] = WeakValueDictionary()
         self._health = health.aio.HealthServicer()
         options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
         self._server = grpc.aio.server(options=tuple(options.items()))
@@ -171,44 +199,61 @@ class GrpcServer:
         request_class = GetMessageClass(method.input_type)
         # A unary method is named by its request: this is the request's field in the envelope.
         name = FIELD_OF_BODY[request_class]
+        carries_messages = name in ("send", "publish")
+
+        def read(data: bytes) -> Any:
+            """The request; None for what cannot be read."""
+            if len(data) > COMMAND_BYTES_MAX and not carries_messages:
+                return None
+            try:
+                return request_class.FromString(data)
+            except DecodeError:
+                return None
 
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-            def respond(body: Any) -> None:
-                if not answer.done():
-                    answer.set_result(body)
-
             commands = self._commands
             if commands is None or self._stopping:
-                respond(_not_ready().to_wire())
-            else:
-                envelope = service_pb2.Command(**{name: request})
-                reply = Reply(respond, None)
-                run_handler(commands.handlers, name, envelope, reply, commands.refuse)
-            body = await answer
+                await _abort(context, _not_ready().to_wire())
+                return None
+            size_of = commands.answer_sizes.get(name)
+            reserved = size_of(request) if size_of is not None and request is not None else 0
+            budget = self._budget_of(context.peer())
+            while reserved and not budget.take(reserved):
+                await budget.shrinks()
+            if reserved:
+                # Until the client has taken the answer, or the call is cancelled.
+                done: Any = partial(_give_back, budget, reserved)
+                context.add_done_callback(done)
+            body = await _answer(commands, name, request, _machine_of(context))
             if isinstance(body, common_pb2.ServerError):
                 await _abort(context, body)
             return body
 
         return grpc.unary_unary_rpc_method_handler(
-            call,
-            request_deserializer=request_class.FromString,
-            response_serializer=_serialize,
+            call, request_deserializer=read, response_serializer=_serialize
         )
+
+    def _budget_of(self, peer: str) -> AnswerBudget:
+        """What unary calls of one connection share; forgotten when none of them is left."""
+        budget = self._unary_budgets.get(peer)
+        if budget is None:
+            budget = AnswerBudget(self._config.session_answer_bytes_max)
+            self._unary_budgets[peer] = budget
+        return budget
 
     async def _exchange(self, _requests: object, context: Context) -> None:
         commands = self._commands
         if commands is None or self._stopping:
             await _abort(context, _not_ready().to_wire())
             return
-        await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
         session = _ServerSession(context, commands, self._config)
         self._sessions.add(session)
         try:
+            await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
             await session.run()
         finally:
             self._sessions.discard(session)
+            session.close()
 
 
 class _ServerSession:
@@ -217,11 +262,15 @@ class _ServerSession:
     def __init__(self, context: Context, commands: CommandServer, config: ListenConfig) -> None:
         self._context = context
         self._config = config
-        self._outbox = Outbox(config.session_push_bytes_max)
+        self._answers = AnswerBudget(config.session_answer_bytes_max)
+        self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
         self._draining: asyncio.Task[None] | None = None
         self._overflowed = asyncio.Event()
         self._session = commands.accept(self.write)
         self._session.frame_bytes_max = config.frame_bytes_max
+        self._session.push_bytes_max = config.session_push_bytes_max
+        self._session.answers = self._answers
+        self._session.origin = _machine_of(context)
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that lets too much pile up is disconnected."""
@@ -238,6 +287,11 @@ class _ServerSession:
         """End the conversation after what is queued."""
         self._outbox.finish()
 
+    def close(self) -> None:
+        """The conversation is over. Repeating it is harmless."""
+        self._outbox.close()
+        self._session.on_closed()
+
     async def run(self) -> None:
         """Carry frames both ways until either side ends the conversation."""
         loop = asyncio.get_running_loop()
@@ -250,12 +304,11 @@ class _ServerSession:
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._outbox.close()
             if self._draining is not None:
                 parts.append(self._draining)
             for part in parts:
                 part.cancel()
-            self._session.on_closed()
+            self.close()
         if self._overflowed.is_set():
             await _abort(self._context, QuotaExceeded("too much was left unread").to_wire())
 
@@ -271,6 +324,15 @@ class _ServerSession:
     async def _overflow(self) -> None:
         await self._overflowed.wait()
 
+    async def _hand_over(self, commands: Sequence[service_pb2.Command]) -> None:
+        """Have commands handled, as far as the client takes the answers. The rest waits here."""
+        answers, at = self._answers, 0
+        while True:
+            at = self._session.handle(commands, at)
+            if at == len(commands) and not answers.is_spent:
+                return
+            await answers.shrinks()
+
     async def _send(self) -> None:
         try:
             while (frame := await self._outbox.take()) is not None:
@@ -281,14 +343,42 @@ class _ServerSession:
     async def _receive(self) -> None:
         try:
             while isinstance(data := await self._context.read(), bytes):
-                async for part in in_turns(service_pb2.Frame.FromString(data)):
-                    self._session.on_frame(part)
+                async for part in received(data):
+                    await self._hand_over(part.commands)
         except DecodeError:
             log.warning("%s sent what is no frame; it is disconnected", self._context.peer())
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             log.debug("%s is gone", self._context.peer())
         except Exception:
             log.exception("a frame from %s could not be handled", self._context.peer())
+
+
+async def _answer(commands: CommandServer, name: str, request: Any, origin: str) -> Any:
+    """What a unary call is answered; request: None for one that cannot be read."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def respond(body: Any) -> None:
+        check_answer(body)
+        if not answer.done():
+            answer.set_result(body)
+
+    reply = Reply(respond, None, origin)
+    if request is None:
+        run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
+    else:
+        envelope = service_pb2.Command(**{name: request})
+        run_handler(commands.handlers, name, envelope, reply, commands.refuse)
+    return await answer
+
+
+def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
+    budget.give_back(byte_count)
+
+
+def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
+    """The address of the machine at the other end, without the port: ipv4:127.0.0.1, unix:."""
+    peer = context.peer()
+    return peer.rpartition(":")[0] if peer.startswith("ip") else peer.partition(":")[0]
 
 
 async def _abort(

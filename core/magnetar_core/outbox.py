@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 # Small frames that wait together leave together, up to this much.
 JOIN_BYTES_MAX = 256 << 10
@@ -18,10 +19,14 @@ class Outbox:
 
     Args:
         bytes_high: `drain` waits above this.
+        on_size: told how much is queued, whenever that changes.
     """
 
-    def __init__(self, bytes_high: int) -> None:
+    def __init__(
+        self, bytes_high: int, on_size: Callable[[int], None] = lambda byte_count: None
+    ) -> None:
         self._bytes_high = bytes_high
+        self._on_size = on_size
         self._frames: deque[bytes] = deque()
         self._closed = False
         self._sender: asyncio.Future[None] | None = None
@@ -36,6 +41,7 @@ class Outbox:
             return
         self._frames.append(frame)
         self.byte_count += len(frame)
+        self._on_size(self.byte_count)
         _wake(self._sender)
 
     async def take(self) -> bytes | None:
@@ -43,8 +49,10 @@ class Outbox:
 
         Taking again says that what was taken before has been sent.
         """
-        self.byte_count -= self._taken_bytes
-        self._taken_bytes = 0
+        if self._taken_bytes:
+            self.byte_count -= self._taken_bytes
+            self._taken_bytes = 0
+            self._on_size(self.byte_count)
         if self._drainers and self.byte_count <= self._bytes_high // 2:
             self._release()
         while not self._frames:

@@ -7,9 +7,10 @@ The gRPC transport implements this for processes, the simulator for virtual ones
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from magnetar_core.answers import AnswerBudget
 from magnetar_core.frames import Carried
 from magnetar_core.wire import service_pb2 as pb
 
@@ -61,13 +62,29 @@ class Transport(Protocol):
 class Session(Protocol):
     """The server's end of a conversation.
 
-    Attributes:
-        frame_bytes_max: set by the transport, to be told to the client.
+    Attributes: set by the transport.
+        frame_bytes_max: to be told to the client.
+        push_bytes_max: with more to be sent, nothing is pushed until there is room again.
+        answers: how much the client may leave unread.
+        origin: the machine at the other end.
     """
 
     frame_bytes_max: int
+    push_bytes_max: int
+    answers: AnswerBudget
+    origin: str
 
-    def on_frame(self, frame: Carried) -> None: ...
+    def on_frame(self, frame: Carried) -> None:
+        """Handle all of its commands, whatever their answers take."""
+        ...
+
+    def handle(self, requests: Sequence[pb.Command], start: int = 0) -> int:
+        """Handle commands from the start-th on.
+
+        Returns:
+            Where it stopped: at one whose answer there is no room for, or at the end.
+        """
+        ...
 
     def on_writable(self, writable: bool) -> None:
         """Much is queued for the client, or there is room again. At first there is."""

@@ -84,7 +84,7 @@ class RecordBatches:
         Raises:
             ChecksumMismatch, InvalidArgument: the batch is damaged.
         """
-        body = _Body(columns.batch.data)
+        body = _Body(columns.batch.data, columns.batch.body_bytes_max)
         arrays = [make(columns, body) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -152,8 +152,8 @@ class _Body:
         ChecksumMismatch, InvalidArgument: damaged.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self.count, body = open_body(data)
+    def __init__(self, data: bytes, body_bytes_max: int) -> None:
+        self.count, body = open_body(data, body_bytes_max=body_bytes_max)
         try:
             self._read(body)
         except (ValueError, IndexError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from magnetar_core.commands import CommandSession, Handler, Reply
+from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import MagnetarError, TopicNotFound
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
@@ -15,16 +15,22 @@ class FakeServer:
     def __init__(self) -> None:
         self.sessions: list[CommandSession] = []
         self.refusals: list[MagnetarError] = []
+        self.answer_sizes: AnswerSizes = {"read": lambda read: int(read.bytes_max)}
+        # Told with every error.
+        self.details: dict[str, str] = {}
+        # Of reads, whether their answers have left or not.
+        self.made_bytes = 0
         self.handlers: Mapping[str, Handler] = {
             "hello": self.hello,
             "send": self.send,
             "flow": self.flow,
+            "read": self.read,
             "lookup": self.lookup,
             "list_topics": self.list_topics,
         }
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
-        session = CommandSession(self.handlers, write, self.refuse)
+        session = CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
         self.sessions.append(session)
         return session
 
@@ -46,8 +52,13 @@ class FakeServer:
             batch = broker_pb2.DeliveredBatch(entry_id=entry_id, batch=bytes(64 << 10))
             reply.session.push(broker_pb2.CommandDeliver(batches=[batch]))
 
+    def read(self, request: broker_pb2.CommandRead, reply: Reply) -> None:
+        batch = broker_pb2.DeliveredBatch(batch=bytes(request.bytes_max))
+        self.made_bytes += request.bytes_max
+        reply.send(broker_pb2.CommandReadResponse(batches=[batch]))
+
     def lookup(self, request: topic_pb2.CommandLookup, reply: Reply) -> None:
-        raise TopicNotFound(f"no topic {request.topic!r}", topic=request.topic)
+        raise TopicNotFound(f"no topic {request.topic!r}", topic=request.topic, **self.details)
 
     def list_topics(self, request: topic_pb2.CommandListTopics, reply: Reply) -> None:
         reply.send(

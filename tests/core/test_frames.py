@@ -3,10 +3,20 @@
 import asyncio
 
 import pytest
+from google.protobuf.message import DecodeError
 from tests.core.envelope import command
 
-from magnetar_core.frames import COMMANDS_AT_ONCE, FRAME_BYTES_SOFT_MAX, FrameWriter, in_turns
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2
+from magnetar_core.frames import (
+    COMMAND_BYTES_MAX,
+    COMMANDS_AT_ONCE,
+    FRAME_BYTES_SOFT_MAX,
+    FRAME_COMMANDS_MAX,
+    FRAME_READ_WHOLE_BYTES_MAX,
+    FrameWriter,
+    in_turns,
+    received,
+)
+from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
 
 def test_one_turn_makes_one_frame() -> None:
@@ -70,3 +80,53 @@ def test_a_large_frame_is_handled_in_portions_in_order(count: int) -> None:
     assert [request_id for part in parts for request_id in part] == list(range(count))
     assert all(len(part) <= COMMANDS_AT_ONCE for part in parts)
     assert len(parts) == max(1, -(-count // COMMANDS_AT_ONCE))
+
+
+def commands_of(data: bytes) -> list[service_pb2.Command]:
+    async def gathered() -> list[service_pb2.Command]:
+        return [one async for part in received(data) for one in part.commands]
+
+    return asyncio.run(gathered())
+
+
+def lookup(request_id: int, topic: str = "t") -> service_pb2.Command:
+    return command(topic_pb2.CommandLookup(topic=topic), request_id)
+
+
+@pytest.mark.parametrize("padding", [0, FRAME_READ_WHOLE_BYTES_MAX])
+def test_a_command_that_cannot_be_read_leaves_the_others_whole(padding: int) -> None:
+    send = command(broker_pb2.CommandSend(batch=bytes(padding)), 3)
+    frame = service_pb2.Frame(commands=[lookup(1), lookup(2, "broken"), send, lookup(4)])
+    data = frame.SerializeToString().replace(b"broken", b"\xff\xfe\xff\xfe\xff\xfe")
+    first, second, third, fourth = commands_of(data)
+    assert (first, third, fourth) == (lookup(1), send, lookup(4))
+    assert second == service_pb2.Command(request_id=2)
+
+
+def test_a_large_command_is_read_only_if_it_may_carry_much() -> None:
+    ranges = [common_pb2.OffsetRange()] * (COMMAND_BYTES_MAX // 2)
+    acks = [
+        command(broker_pb2.CommandAck(ranges=ranges[len(ranges) // 2 :]), 1),
+        command(broker_pb2.CommandAck(ranges=ranges), 2),
+    ]
+    send = command(broker_pb2.CommandSend(batch=bytes(COMMAND_BYTES_MAX + 1)), 3)
+    data = service_pb2.Frame(commands=[*acks, send]).SerializeToString()
+    first, second, third = commands_of(data)
+    assert len(first.ack.ranges) == COMMAND_BYTES_MAX // 4
+    assert second == service_pb2.Command(request_id=2)
+    assert third == send
+
+
+def test_a_large_frame_of_very_many_commands_is_none() -> None:
+    flow = command(broker_pb2.CommandFlow(permits=1), 1 << 60)
+    data = service_pb2.Frame(commands=[flow] * (FRAME_COMMANDS_MAX + 1)).SerializeToString()
+    padded = service_pb2.Frame(
+        commands=[command(broker_pb2.CommandSend(batch=bytes(FRAME_READ_WHOLE_BYTES_MAX)), 1)]
+    )
+    with pytest.raises(DecodeError):
+        commands_of(padded.SerializeToString() + data)
+
+
+def test_bytes_that_are_no_frame_are_none() -> None:
+    with pytest.raises(DecodeError):
+        commands_of(b"\xff\xff\xff")

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
+from google.rpc import status_pb2
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -20,7 +21,8 @@ from tests.core.envelope import command
 from tests.core.fakes import FakeServer
 
 from magnetar_core.config import InvalidConfig, ListenConfig
-from magnetar_core.errors import TopicNotFound, from_wire
+from magnetar_core.errors import InvalidArgument, TopicNotFound, from_wire
+from magnetar_core.frames import COMMAND_BYTES_MAX
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
@@ -393,3 +395,112 @@ def test_a_frame_beyond_the_limit_ends_the_conversation_and_clients_are_told_the
         await world.closed.wait()
 
     play(scenario, ListenConfig(frame_bytes_max=limit, stop_grace_ms=100))
+
+
+NOT_UTF_8 = b"\xff\xfe\xfd"
+
+
+def test_text_that_is_not_utf_8_is_refused_and_nothing_else_is() -> None:
+    """It ended the conversation, with all that was under way on it."""
+
+    async def scenario(world: World) -> None:
+        link = await world.connect()
+        whole = frame(send(0), command(topic_pb2.CommandLookup(topic="abc"), 2), send(2))
+        link._outbox.put(whole.SerializeToString().replace(b"abc", NOT_UTF_8))
+        first, second, third = sorted(
+            await world.received_at_least(3), key=lambda one: one.request_id
+        )
+        assert first.HasField("send_response")
+        assert second.request_id == 2
+        assert isinstance(from_wire(second.error), InvalidArgument)
+        assert third.HasField("send_response")
+        assert not world.closed.is_set()
+
+    play(scenario)
+
+
+async def unary_error(
+    world: World, request: bytes
+) -> tuple[grpc.StatusCode, common_pb2.ServerError]:
+    async with grpc.aio.insecure_channel(world.server.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(LOOKUP)(request)
+    failed = caught.value
+    detail = common_pb2.ServerError()
+    for key, value in failed.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            assert isinstance(value, bytes)
+            assert status_pb2.Status.FromString(value).details[0].Unpack(detail)
+    return failed.code(), detail
+
+
+@pytest.mark.parametrize(
+    "topic", [NOT_UTF_8, b"n" * 5_000, b"n" * (COMMAND_BYTES_MAX + 1), "\u2603".encode() * 5_000]
+)
+def test_a_unary_call_with_a_text_that_is_none_gets_invalid_argument(topic: bytes) -> None:
+    """The text came back in the error, which then was more than a client takes of an error."""
+
+    async def scenario(world: World) -> None:
+        placeholder = topic_pb2.CommandLookup(topic="n" * len(topic)).SerializeToString()
+        request = placeholder.replace(b"n" * len(topic), topic)
+        code, detail = await unary_error(world, request)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert detail.code == common_pb2.INVALID_ARGUMENT
+
+    play(scenario)
+
+
+def test_an_error_of_many_words_arrives_as_that_error() -> None:
+    async def scenario(world: World) -> None:
+        name = "\u2603" * 900
+        world.fake.details = {f"open_txn_{number}": name for number in range(9)}
+        request = topic_pb2.CommandLookup(topic=name).SerializeToString()
+        code, detail = await unary_error(world, request)
+        assert code is grpc.StatusCode.NOT_FOUND
+        assert detail.code == common_pb2.TOPIC_NOT_FOUND
+        assert detail.message.startswith("no topic '\u2603")
+
+    play(scenario)
+
+
+def read(request_id: int, size: int) -> service_pb2.Command:
+    return command(broker_pb2.CommandRead(bytes_max=size), request_id)
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    """Six of them, with reads of 16 MiB each, took 730 MiB; everybody else waited for 19 s."""
+    size, budget = 1 << 20, 4 << 20
+
+    async def scenario(world: World) -> None:
+        reading = asyncio.Event()
+        link = await world.transport.connect(
+            world.server.address, "Broker", lambda _: None, lambda: None
+        )
+        # Whoever reads nothing: frames are handed over one after the other.
+        hand_over = link._hand_over
+
+        async def hold(one: service_pb2.Frame) -> None:
+            await reading.wait()
+            await hand_over(one)
+
+        link._hand_over = hold  # type: ignore[method-assign]
+        link.write(frame(*(read(number, size) for number in range(1, 201))))
+        for number in range(201, 401):
+            link.write(frame(read(number, size)))
+        other = await world.connect()
+        for number in range(50):
+            other.write(frame(send(number)))
+            await world.received_at_least(number + 1)
+        made = world.fake.made_bytes
+        # What gRPC itself holds for the client comes on top of the budget.
+        assert size < made <= budget + (24 << 20)
+        reading.set()
+        while world.fake.made_bytes < 400 * size:
+            other.write(frame(send(0)))
+            before = len(world.received)
+            await world.received_at_least(before + 1)
+
+    config = ListenConfig(
+        session_push_bytes_max=1 << 20, session_answer_bytes_max=budget, stop_grace_ms=100
+    )
+    play(scenario, config)

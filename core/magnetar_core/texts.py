@@ -1,0 +1,107 @@
+"""The texts in a command: names, ids and the like, none of which is long.
+
+A server keeps them, repeats them in errors and looks them up. What is too long is refused before
+any of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.wire.broker_pb2 import CommandSend
+
+# Each kind of name has a limit of its own, which is lower.
+TEXT_CHARACTERS_MAX = 1_000
+
+# Checks one message; None: there is no text in its kind.
+_Check = Callable[[Any], None]
+
+
+def check_texts(body: Any) -> None:
+    """Raises: InvalidArgument, when a text of a command is too long to be any name."""
+    if type(body) is CommandSend:
+        # To ask for its size would copy what it carries.
+        _check_length("topic", body.partition.topic)
+        return
+    if body.ByteSize() <= TEXT_CHARACTERS_MAX:
+        return
+    check = _check_of(body.DESCRIPTOR)
+    if check is not None:
+        check(body)
+
+
+@cache
+def _check_of(descriptor: Descriptor) -> _Check | None:
+    checks = list(_checks_of_fields(descriptor))
+    if not checks:
+        return None
+    if len(checks) == 1:
+        return checks[0]
+
+    def check(message: Any) -> None:
+        for one in checks:
+            one(message)
+
+    return check
+
+
+def _checks_of_fields(descriptor: Descriptor) -> Iterator[_Check]:
+    for field in descriptor.fields:
+        if field.type == FieldDescriptor.TYPE_STRING:
+            yield _check_of_repeated_text(field) if field.is_repeated else _check_of_text(field)
+        elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
+            # A map is what the user keeps with a message: it is bounded by the message's size.
+            inner = _check_of(field.message_type)
+            if inner is not None:
+                yield _check_inside(field, inner)
+
+
+def _check_of_text(field: FieldDescriptor) -> _Check:
+    name = field.name
+
+    def check(message: Any) -> None:
+        _check_length(name, getattr(message, name))
+
+    return check
+
+
+def _check_of_repeated_text(field: FieldDescriptor) -> _Check:
+    name = field.name
+
+    def check(message: Any) -> None:
+        for text in getattr(message, name):
+            _check_length(name, text)
+
+    return check
+
+
+def _check_inside(field: FieldDescriptor, inner: _Check) -> _Check:
+    name = field.name
+    if field.is_repeated:
+
+        def check_each(message: Any) -> None:
+            for one in getattr(message, name):
+                inner(one)
+
+        return check_each
+
+    has_presence = field.has_presence
+
+    def check(message: Any) -> None:
+        if not has_presence or message.HasField(name):
+            inner(getattr(message, name))
+
+    return check
+
+
+def _check_length(name: str, text: str) -> None:
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise InvalidArgument(
+            f"{name} has {len(text)} characters; no text of a command has more than"
+            f" {TEXT_CHARACTERS_MAX}"
+        )
