@@ -67,7 +67,7 @@ demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through tra
 
 .PHONY: test
 test: lint ## Lint, then every test that is not a soak
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak' tests $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak and not compose' tests $(ARGS)
 
 # Spark's tests are not among them, so these environments do without it.
 .venv-%/.installed: pyproject.toml constraints.txt
@@ -128,6 +128,10 @@ conformance: $(INSTALLED) ## Every storage engine against the same suite
 chaos: $(INSTALLED) ## Real processes, killed
 	$(BIN)/python -m pytest -m chaos tests $(ARGS)
 
+.PHONY: compose-test
+compose-test: $(INSTALLED) ## deploy/compose for real: build, start, use, kill, take down
+	$(BIN)/python -m pytest -s -n 0 -x -o faulthandler_timeout=0 -m compose tests/deploy $(ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -135,9 +139,9 @@ bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find . -name '.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
-	find . -name '.venv*' -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name .compose -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name .compose -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
-distclean: clean ## Remove .venv, those of other Pythons, and the demo's data too
-	rm -rf $(VENV) .venv-* .demo
+distclean: clean ## Remove .venv, those of other Pythons, the demo's data, built images too
+	rm -rf $(VENV) .venv-* .demo .compose

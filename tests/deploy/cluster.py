@@ -1,0 +1,164 @@
+"""deploy/compose on an engine: Compose's command line, and questions to what runs there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.deploy.engine import HERE, Engine
+
+ROOT = HERE.parents[1]
+COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
+SETTINGS = ROOT / "deploy" / "compose" / ".env"
+PORTS = (
+    *("BROKER_PORT", "COORDINATOR_0_PORT", "COORDINATOR_1_PORT"),
+    *("SPARK_UI_PORT", "SPARK_CONNECT_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT"),
+)
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+UP_S_MAX = 900.0
+BUILD_S_MAX = 1_800.0
+
+
+def default(name: str) -> str:
+    """What deploy/compose/.env says."""
+    (value,) = re.findall(rf"^{name}=(.*)$", SETTINGS.read_text(), re.MULTILINE)
+    return str(value)
+
+
+class Cluster:
+    """One project of Compose, on ports that were free."""
+
+    def __init__(self, engine: Engine, directory: Path) -> None:
+        self.engine = engine
+        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        base = engine.base(default("BASE_IMAGE"))
+        self.has_grafana = engine.pulled(default("GRAFANA_IMAGE"))
+        # Packages come from wherever pip takes them on this machine.
+        empty = directory / "empty"
+        empty.write_bytes(b"")
+        pip_config = engine.environ.get("PIP_CONFIG_FILE") or str(empty)
+        ca_bundle = engine.environ.get("PIP_CERT") or str(empty)
+        self.environ = {
+            **engine.environ,
+            **{name: str(port) for name, port in self.ports.items()},
+            "BASE_IMAGE": base,
+            "PROMETHEUS_IMAGE": engine.prometheus(default("PROMETHEUS_IMAGE"), base),
+            "GRPCURL_IMAGE": engine.grpcurl(default("GRPCURL_IMAGE"), base),
+            "COMPOSE_PROFILES": "grafana" if self.has_grafana else "",
+            "COMPOSE_PROJECT_NAME": "magnetar-test",
+            "PIP_CONFIG_FILE": pip_config,
+            "CA_BUNDLE_FILE": ca_bundle,
+        }
+
+    def address(self, port: str) -> str:
+        return f"127.0.0.1:{self.ports[port]}"
+
+    def command(self, *arguments: str) -> list[str]:
+        assert COMPOSE is not None
+        files = (ROOT / "deploy" / "compose" / "compose.yaml", HERE / "compose.test.yaml")
+        named = [word for file in files for word in ("--file", str(file))]
+        return [COMPOSE, "--progress", "plain", *named, *arguments]
+
+    def compose(self, *arguments: str, timeout_s: float = 300.0, stdin: str | None = None) -> str:
+        """Raises: AssertionError with what Compose said."""
+        done = subprocess.run(
+            self.command(*arguments),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            cwd=ROOT / "deploy" / "compose",
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, f"{arguments}:\n{done.stdout[-4_000:]}\n{done.stderr[-4_000:]}"
+        return done.stdout
+
+    def build(self) -> None:
+        self.compose("--profile", "*", "build", timeout_s=BUILD_S_MAX)
+
+    def up(self) -> None:
+        self.compose("up", "--wait", "--no-build", timeout_s=UP_S_MAX)
+
+    def down(self) -> None:
+        self.compose("--profile", "*", "down", "--volumes", "--timeout", "30")
+
+    def run(self, service: str, *command: str, stdin: str | None = None) -> str:
+        """A container of a profile, for one command."""
+        return self.compose(
+            "--profile", "*", "run", "--rm", "-T", service, *command, stdin=stdin, timeout_s=600.0
+        )
+
+    def names(self, all_states: bool = False) -> list[str]:
+        more = ("--all",) if all_states else ()
+        listed = self.engine.docker(
+            "ps", *more, "--format", "{{.Names}}", "--filter", "name=magnetar-test-"
+        )
+        return listed.split()
+
+    def memory_bytes(self) -> dict[str, int]:
+        """What each container has in use, by its service."""
+        told = self.engine.docker("stats", "--no-stream", "--format", "{{json .}}", *self.names())
+        found = {}
+        for line in told.splitlines():
+            one = json.loads(line)
+            number, unit = re.fullmatch(
+                r"([0-9.]+)([KMG]?i?B)", one["MemUsage"].split(" / ")[0]
+            ).groups()  # type: ignore[union-attr]
+            name = re.sub(r"(-run)?-[0-9a-f]+$", "", one["Name"].removeprefix("magnetar-test-"))
+            found[name] = int(float(number) * UNITS[unit])
+        return found
+
+    @contextmanager
+    def watching_memory(self) -> Iterator[dict[str, int]]:
+        """The most that each container had in use, filled while this lasts."""
+        peaks: dict[str, int] = {}
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.is_set():
+                try:
+                    now = self.memory_bytes()
+                except AssertionError:
+                    continue  # One has gone between the list and the question.
+                for name, used in now.items():
+                    peaks[name] = max(used, peaks.get(name, 0))
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield peaks
+        finally:
+            stop.set()
+            watching.join()
+
+    def query_range(self, expr: str, start_s: float, end_s: float) -> list[dict[str, Any]]:
+        """What Prometheus answers to a panel's query: series with their points."""
+        asked = urllib.parse.urlencode(
+            {"query": expr, "start": start_s, "end": end_s, "step": "5s"}
+        )
+        url = f"http://{self.address('PROMETHEUS_PORT')}/api/v1/query_range?{asked}"
+        with urllib.request.urlopen(url, timeout=30) as reply:
+            answer = json.load(reply)
+        assert answer["status"] == "success", answer
+        series: list[dict[str, Any]] = answer["data"]["result"]
+        return series
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

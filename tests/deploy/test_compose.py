@@ -1,0 +1,259 @@
+"""deploy/compose for real: built, started, used from outside, hurt, and taken down again.
+
+`make compose-test` runs it and shows what it tells. The tests are one story, in this order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.deploy import picture
+from tests.deploy.cluster import COMPOSE, ROOT, Cluster
+from tests.deploy.engine import engine
+from tests.deploy.queries import of_dashboard, of_rules
+
+from magnetar import MagnetarError, TopicNotFound, TransactionStatus, TxnID, blocking
+
+pytestmark = pytest.mark.compose
+
+# What is built stays here from run to run.
+DIRECTORY = Path(os.environ.get("MAGNETAR_COMPOSE_DIRECTORY", ROOT / ".compose"))
+# Where to draw the dashboard; nowhere when not set.
+PICTURE = os.environ.get("MAGNETAR_DASHBOARD_PICTURE")
+STARTED_S = time.time()
+SERVERS = ("broker", "coordinator-0", "coordinator-1")
+# Of an image, beyond the base that it stands on.
+SERVER_BYTES_MAX = 160 << 20
+
+
+def tell(text: str) -> None:
+    print(f"\n{time.time() - STARTED_S:6.1f} s  {text}", end="", flush=True)
+
+
+def in_mib(memory: dict[str, int]) -> str:
+    each = ", ".join(f"{name} {used / (1 << 20):.0f}" for name, used in sorted(memory.items()))
+    return f"{each}; together {sum(memory.values()) / (1 << 20):.0f} MiB"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if COMPOSE is None:
+        pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
+    with engine(DIRECTORY) as running:
+        tell("an engine answers")
+        made = Cluster(running, DIRECTORY)
+        # What a run that was killed has left.
+        made.down()
+        made.build()
+        tell("images are built")
+        try:
+            made.up()
+            tell("the cluster is up" + ("" if made.has_grafana else ", without Grafana"))
+            yield made
+        finally:
+            made.down()
+            tell("the cluster is down")
+        assert made.names(all_states=True) == []
+        volumes = running.docker("volume", "ls", "--quiet", "--filter", "name=magnetar-test")
+        assert volumes == ""
+    tell("the engine is as it was")
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[blocking.Client]:
+    """On this machine, outside of the containers' network."""
+    with blocking.connect(cluster.address("BROKER_PORT")) as connected:
+        yield connected
+
+
+def test_images_are_small_and_run_unprivileged(cluster: Cluster) -> None:
+    base = int(
+        cluster.engine.docker(
+            "image", "inspect", "--format", "{{.Size}}", cluster.environ["BASE_IMAGE"]
+        )
+    )
+    sizes = {}
+    for name in ("server", "tools", "spark", "demo"):
+        (found,) = json.loads(
+            cluster.engine.docker("image", "inspect", f"magnetar/{name}:{version()}")
+        )
+        sizes[name] = found["Size"]
+        assert found["Config"]["User"] == "10001:10001"
+        assert found["Config"]["Labels"]["org.opencontainers.image.version"] == version()
+    assert sizes["server"] - base < SERVER_BYTES_MAX
+    tell(
+        f"images: base {base / 1e6:.0f} MB; beyond it "
+        + ", ".join(f"{name} {(size - base) / 1e6:.0f}" for name, size in sizes.items())
+    )
+    told = cluster.compose(
+        *("exec", "-T", "broker", "sh", "-c"),
+        "id -u; touch /opt/magnetar/x 2>&1; grep CapEff /proc/self/status;"
+        " which pip || echo no pip",
+    )
+    assert told.splitlines()[0] == "10001"
+    assert "Read-only file system" in told
+    assert "CapEff:\t0000000000000000" in told
+    assert "no pip" in told
+
+
+def version() -> str:
+    from importlib.metadata import version as of
+
+    return of("magnetar")
+
+
+def test_the_second_of_three_commands(cluster: Cluster) -> None:
+    """deploy/README.md, See a transaction from outside; the fixture was the first."""
+    page = (ROOT / "deploy" / "README.md").read_text()
+    prefix = "docker compose --profile tools run --rm tools "
+    (line,) = [one for one in page.splitlines() if one.startswith(prefix + "bash -c")]
+    cluster.run("tools", *shlex.split(line.removeprefix(prefix)))
+    read = cluster.run("tools", "magnetar", "consume", "orders", "--until-end")
+    assert sorted(map(int, read.split())) == list(range(1, 1_001))
+    tell("the README's command has produced a thousand messages in a transaction")
+
+
+def test_a_client_on_this_machine(cluster: Cluster, client: blocking.Client) -> None:
+    """Through the published ports, with nothing to configure."""
+    info = client.cluster_info()
+    assert {one.address for one in info.coordinators} == {
+        cluster.address("COORDINATOR_0_PORT"),
+        cluster.address("COORDINATOR_1_PORT"),
+    }
+    client.create_topic("purchases", partitions=2)
+    client.create_topic("invoices", partitions=2)
+    purchases, invoices = client.create_producer("purchases"), client.create_producer("invoices")
+    coordinators = set()
+    for number in range(8):
+        with client.transaction() as txn:
+            purchases.send(b"purchase %d" % number, txn=txn)
+            invoices.send(b"invoice %d" % number, txn=txn)
+        coordinators.add(txn.txn_id.tcid)
+    assert coordinators == {0, 1}
+    aborted = client.begin_transaction()
+    purchases.send(b"never seen", txn=aborted)
+    aborted.abort()
+    group = client.consumer_group("billing", "purchases", initial_position="earliest")
+    values = {group.receive().value for _ in range(8)}
+    assert values == {b"purchase %d" % number for number in range(8)}
+    # Left unacknowledged: the lag of the group is on the dashboard.
+    group.close()
+    with pytest.raises(TopicNotFound):
+        client.describe_topic("none")
+    with pytest.raises(MagnetarError):
+        client.describe_transaction(TxnID.of(1, 1, 10**9))
+    tell("a client outside has made transactions with both coordinators")
+
+
+def test_the_tools(cluster: Cluster) -> None:
+    listed = cluster.run("tools", "magnetar", "topics", "list")
+    assert "purchases" in listed
+    services = cluster.run("tools", "grpcurl", "-plaintext", "broker:6650", "list")
+    assert "magnetar.v1.Broker" in services
+    produced = cluster.run("tools", "magnetar", "produce", "purchases", stdin="by hand\n")
+    assert "Traceback" not in produced
+    tell("tools: the command line and grpcurl work in a container")
+
+
+def test_a_query_over_spark_connect(cluster: Cluster) -> None:
+    """A client without Java; reading happens where Spark runs."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(f"sc://{cluster.address('SPARK_CONNECT_PORT')}").create()
+    try:
+        frame = (
+            spark.read.format("magnetar")
+            .option("magnetar.bootstrap.servers", "broker:6650")
+            .option("subscribe", "purchases")
+            .load()
+        )
+        values = sorted(bytes(row.value) for row in frame.select("value").collect())
+    finally:
+        spark.stop()
+    assert values == sorted([b"by hand", *(b"purchase %d" % number for number in range(8))])
+    tell("Spark Connect: a query over a topic from this machine")
+
+
+def test_memory_at_rest(cluster: Cluster) -> None:
+    tell(f"memory at rest: {in_mib(cluster.memory_bytes())}")
+
+
+def test_the_demo_while_the_broker_is_killed(cluster: Cluster) -> None:
+    with cluster.watching_memory() as peaks:
+        process = subprocess.Popen(
+            cluster.command("--profile", "demo", "run", "--rm", "-T", "demo"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=cluster.environ,
+        )
+        assert process.stdout is not None
+        output, killed = "", False
+        for line in process.stdout:
+            output += line
+            if " s  " in line:
+                tell("demo: " + line.strip())
+            if "Working" in line and not killed:
+                killed = True
+                at_s = time.time()
+                cluster.compose("kill", "broker")
+                tell("killed the broker's container")
+                cluster.compose("up", "--wait", "--no-build", "broker")
+                tell(f"the broker serves again, {time.time() - at_s:.1f} s after the kill")
+        status = process.wait()
+    assert status == 0, output
+    assert killed
+    verdicts = [line for line in output.splitlines() if line.rstrip().endswith("holds   │")]
+    assert len(verdicts) == 8, output
+    assert "FAILS" not in output
+    tell("demo: all eight checks hold")
+    tell(f"memory, most under the demo: {in_mib(peaks)}")
+
+
+def test_every_panel_and_rule_is_answered(cluster: Cluster) -> None:
+    """Over the demo's time each query of the dashboard has data; no rule is wrong."""
+    now_s = time.time()
+
+    def answers(expr: str) -> list[dict[str, object]]:
+        return cluster.query_range(expr, STARTED_S, now_s)
+
+    queries = list(of_dashboard())
+    for query in queries:
+        values = [
+            value
+            for series in answers(query.expr)
+            for _, value in series["values"]  # type: ignore[attr-defined]
+            if value != "NaN"
+        ]
+        assert values, f"{query.place}: nothing for {query.expr}"
+    for query in of_rules():
+        answers(query.expr)
+    tell(f"Prometheus has data for each of the dashboard's {len(queries)} queries")
+    if PICTURE:
+        picture.draw(answers, Path(PICTURE))
+        tell(f"the dashboard is drawn: {PICTURE}")
+
+
+def test_a_dead_coordinator_leaves_the_other_one(cluster: Cluster, client: blocking.Client) -> None:
+    producer = client.create_producer("purchases")
+    # One that is open at the coordinator that is about to die.
+    while (open_one := client.begin_transaction(timeout_s=600)).txn_id.tcid != 1:
+        open_one.abort()
+    producer.send(b"decided after all", txn=open_one)
+    cluster.compose("kill", "coordinator-1")
+    for number in range(4):
+        with client.transaction() as txn:
+            producer.send(b"without the other, %d" % number, txn=txn)
+        assert txn.txn_id.tcid == 0
+    cluster.compose("up", "--wait", "--no-build", "coordinator-1")
+    open_one.commit()
+    described = client.describe_transaction(open_one.txn_id)
+    assert described.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
+    tell("transactions go on without one of the coordinators; it came back with what it knew")
