@@ -224,7 +224,7 @@ async def stuck_predecessor(world: World, unit: RawUnit, random: Random) -> None
     try:
         await client.ask(BROKER, command, timeout=0.5)
     except NoAnswer:
-        world.provoked["k parked"] += 1
+        world.provoked["k stuck"] += 1
     else:
         description = await client.describe_txn(unit.txn_id)
         if description.status == common_pb2.COMMITTING:
@@ -234,3 +234,34 @@ async def stuck_predecessor(world: World, unit: RawUnit, random: Random) -> None
     )
     await client.insist(BROKER, command)
     world.history.confirm(plain, asked_at=asked_at)
+
+
+async def passed_on(world: World, unit: RawUnit, random: Random) -> None:
+    """Rule k: what an aborted transaction followed leads who follows it."""
+    client = unit.client
+    await unit.begin(10_000)
+    producer_id = random.getrandbits(63)
+    partition = random.randrange(2)
+    await unit.send(producer_id, "mix", partition)
+    counts = unit.confirmed_counts()
+    counts["mix", partition, producer_id] += 1
+    unit.record.inexact = True
+    world.history.ask_commit(unit.record, expected=unit.confirmed_messages())
+    await unit.end(unit.end_command(COMMIT, counts=counts))
+    before = unit
+    for action in (COMMIT, ABORT, COMMIT):
+        following = RawUnit(world, client, random, unit.name)
+        await following.begin(10_000)
+        await following.send(producer_id, "mix", partition, follows=before.txn_id)
+        if action == COMMIT:
+            counted = following.confirmed_counts()
+            world.history.ask_commit(following.record, expected=following.confirmed_messages())
+            await following.end(following.end_command(COMMIT, counts=counted))
+        else:
+            await following.end(following.end_command(ABORT, wait_finished=True))
+        before = following
+    await asyncio.sleep(random.uniform(0.0, 1.0))
+    world.provoked["k stuck"] += 1
+    await client.insist(
+        COORDINATOR, transaction_pb2.CommandAcceptTxnLoss(txn_id=unit.txn_id.to_wire())
+    )

@@ -231,10 +231,10 @@ FAMILIES = {
             _plan(
                 {"atomic": 3, "sloppy": 1},
                 {"coordinator crash": 1.0, "broker crash": 0.3, "delays": 1.0, "link": 1.0},
-                only=(end_tricks.stuck_predecessor,),
+                only=(end_tricks.stuck_predecessor, end_tricks.passed_on),
                 transactions_min=100,
             ),
-            _provoked("k plain", "k next", "k parked"),
+            _provoked("k plain", "k next", "k stuck"),
             watch_order,
         ),
         Family(

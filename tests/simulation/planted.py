@@ -18,10 +18,11 @@ from magnetar import PreparedTxnState, TransactionalProducer
 from magnetar_broker import keys, transaction_index
 from magnetar_broker.acknowledgements import CHUNK_BITS, Acknowledgements
 from magnetar_broker.entries import DataEntry, MarkerEntry
+from magnetar_broker.order import Order
 from magnetar_broker.partition import Partition
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producer, Producers
-from magnetar_broker.transaction_index import End, Outcome, Writer
+from magnetar_broker.transaction_index import End, OpenTransaction, Outcome, Writer
 from magnetar_coordinator import identity as identity_rules
 from magnetar_coordinator import transaction
 from magnetar_coordinator.coordinator import Coordinator
@@ -32,6 +33,7 @@ from magnetar_coordinator.names import Name
 from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
+from magnetar_core.ids import TxnID
 from magnetar_storage.store import WriteBatch
 
 
@@ -248,6 +250,16 @@ def _both(*plants: AbstractContextManager[None]) -> Iterator[None]:
         yield
 
 
+def nothing_passed_on() -> AbstractContextManager[None]:
+    """An ended transaction lets its followers go, although what it followed is open (rule k)."""
+    original = Order.ended
+
+    def ended(self: Order, txn_id: TxnID, _: OpenTransaction | None) -> tuple[TxnID, ...]:
+        return original(self, txn_id, None)
+
+    return replaced(Order, "ended", ended)
+
+
 PLANTED: dict[str, Plant] = {
     plant.__name__.replace("_", "-"): plant
     for plant in (
@@ -267,6 +279,7 @@ PLANTED: dict[str, Plant] = {
         identity_not_stored,
         complete_always_commits,
         copies_take_over,
+        nothing_passed_on,
         *planted_groups.PLANTS,
         *planted_keys.PLANTS,
     )

@@ -34,6 +34,7 @@ TRICKS = (
     ack_tricks.counted_acks,
     ack_tricks.seek_back,
     end_tricks.stuck_predecessor,
+    end_tricks.passed_on,
 )
 
 
