@@ -19,12 +19,15 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
+from magnetar_broker.held import Held
 from magnetar_broker.incarnations import Incarnations
+from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
+from magnetar_broker.settling import Settling
 from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
@@ -69,13 +72,22 @@ class Broker:
         self.metrics = BrokerMetrics(registry)
         commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
         commits.before_seal(self._write_deferred_rows)
+        watermarks = Watermarks()
+        issued = Issued(
+            watermarks,
+            clock,
+            [one.tcid for one in config.coordinators],
+            lambda tcid: self.incarnations.has(tcid),
+        )
         self.environment = Environment(
             config=config,
             store=store,
             commits=commits,
             disk_reserve=DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
             clock=clock,
-            watermarks=Watermarks(),
+            watermarks=watermarks,
+            issued=issued,
+            held=Held(),
             metrics=self.metrics,
             spawn=self._spawn,
             deferred_rows={},
@@ -89,6 +101,7 @@ class Broker:
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
         self.coordinators = CoordinatorSessions()
+        self._settling = Settling(self.environment, self.topics)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
         self.server = BrokerServer(
             self.environment,
@@ -96,6 +109,7 @@ class Broker:
             self.groups,
             self.incarnations,
             self.coordinators,
+            self._settling,
             random,
         )
 
@@ -134,6 +148,7 @@ class Broker:
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         self._show()
         await self.environment.commits.start()
+        self._settling.recovered()
         self.groups.start()
         self._schedule_retention()
 

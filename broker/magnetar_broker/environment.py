@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from magnetar_broker.config import BrokerConfig
+from magnetar_broker.held import Held, Participant
+from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
@@ -34,14 +37,25 @@ class Environment:
     disk_reserve: DiskReserve
     clock: Clock
     watermarks: Watermarks
+    issued: Issued
+    held: Held
     metrics: BrokerMetrics
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
     open_bytes: OpenBytes
     run_time: RunTime
 
-    def new_index(self) -> TransactionIndex:
-        return TransactionIndex(self.watermarks.covers, self.watermarks.is_superseded)
+    def new_index(self, participant: Participant) -> TransactionIndex:
+        def on_opened(txn_id: TxnID) -> None:
+            self.held.opened(txn_id, participant, self.clock.monotonic_ms())
+
+        return TransactionIndex(
+            self.watermarks.covers,
+            self.watermarks.is_superseded,
+            self.issued.check,
+            on_opened=on_opened,
+            on_closed=lambda txn_id: self.held.known(txn_id, participant),
+        )
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back once everything applied so far is durable."""

@@ -30,6 +30,10 @@ class Incarnations:
             tcid = int.from_bytes(key[-2:], "big")
             self._rows[tcid] = records.IncarnationRow.FromString(value)
 
+    def has(self, tcid: int) -> bool:
+        """Whether a coordinator of that TCID took one."""
+        return tcid in self._rows
+
     def take(self, tcid: int, store_token: str) -> int:
         """The next one; the same one again for the same store.
 

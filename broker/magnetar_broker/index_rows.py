@@ -43,12 +43,21 @@ def put_writer(batch: WriteBatch, key: bytes, writer: Writer) -> None:
 def put_ended(
     batch: WriteBatch,
     key: bytes,
-    ended: EndedTransaction,
+    ended: EndedTransaction | None,
     transaction: OpenTransaction | None,
     *,
     marker_entry_id: int | None,
 ) -> None:
-    """The transaction's status, in place of the writers' rows."""
+    """The transaction's status, in place of the writers' rows.
+
+    Args:
+        ended: None: nothing of it is remembered.
+    """
+    for writer in transaction.writers.values() if transaction is not None else ():
+        batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal))
+    if ended is None:
+        batch.delete(keys.TXNINDEX, key)
+        return
     row = records.TransactionIndexRow(
         status=_STATUS[ended.outcome],
         start_time_ms=transaction.start_time_ms if transaction is not None else 0,
@@ -58,8 +67,6 @@ def put_ended(
         follows_txn_ids=[one.to_wire() for one in ended.follows],
     )
     batch.put(keys.TXNINDEX, key, row.SerializeToString())
-    for writer in transaction.writers.values() if transaction is not None else ():
-        batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal))
 
 
 def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: bytes) -> None:
@@ -77,12 +84,14 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
         return
     row = records.TransactionIndexRow.FromString(value)
     if row.status == common.OPEN:
-        index.open[txn_id] = OpenTransaction(
-            txn_id,
-            row.start_time_ms,
-            row.start_offset,
-            row.producer_epoch,
-            MemberName.from_wire(row.member),
+        index.restore_open(
+            OpenTransaction(
+                txn_id,
+                row.start_time_ms,
+                row.start_offset,
+                row.producer_epoch,
+                MemberName.from_wire(row.member),
+            )
         )
     else:
         index.ended[txn_id] = EndedTransaction(

@@ -66,7 +66,7 @@ class Partition:
         )
         self.reader = LogReader(environment.store, self.log, name.topic_id, name.partition)
         self.producers = Producers()
-        self.index: TransactionIndex = environment.new_index()
+        self.index: TransactionIndex = environment.new_index(name)
         self.order = Order(self.index, lambda call: environment.spawn(_in_another_turn(call)))
         self.subscriptions = Subscriptions(
             environment, name, self.log, self.reader, take_subscription_id
@@ -234,11 +234,15 @@ class Partition:
 
     def _record_end(self, end: End, plan: EndPlan, marker: MarkerEntry | None) -> None:
         self.index.record_end(end)
-        self.index.note_followed(end.txn_id, self.order.ended(end.txn_id, plan.transaction))
+        if end.is_unissued:
+            # Who made it up has passed nothing on.
+            self.order.ended(end.txn_id, None)
+        else:
+            self.index.note_followed(end.txn_id, self.order.ended(end.txn_id, plan.transaction))
         index_rows.put_ended(
             self._environment.commits.batch,
             self._index_key(end.txn_id),
-            self.index.ended[end.txn_id],
+            self.index.ended.get(end.txn_id),
             plan.transaction,
             marker_entry_id=marker.entry_id if marker is not None else None,
         )

@@ -90,7 +90,16 @@ class Recovery:
                 row = records.WatermarkRow.FromString(value)
                 tcid = int.from_bytes(key[-2:], "big")
                 live = tuple((one.first, one.last) for one in row.live)
-                self._watermarks.set(tcid, Watermark(row.incarnation, row.low_watermark, live))
+                self._watermarks.set(
+                    tcid,
+                    Watermark(
+                        row.incarnation,
+                        row.low_watermark,
+                        live,
+                        row.next_counter if row.HasField("next_counter") else None,
+                        row.counter_bound if row.HasField("counter_bound") else None,
+                    ),
+                )
                 self._orphans[tcid] = list(row.orphans)
 
     async def _read_topics(self) -> None:

@@ -18,6 +18,7 @@ from magnetar_broker.member_addresses import broker_address, coordinator_address
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
+from magnetar_broker.settling import Settling
 from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
@@ -42,6 +43,7 @@ class BrokerServer:
         groups: Groups,
         incarnations: Incarnations,
         coordinators: CoordinatorSessions,
+        settling: Settling,
         random: Random,
     ) -> None:
         self._environment = environment
@@ -62,7 +64,9 @@ class BrokerServer:
             **SendCommands(environment, topics, self._replies, random).handlers,
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
-            **TransactionCommands(environment, topics, coordinators, self._replies).handlers,
+            **TransactionCommands(
+                environment, topics, coordinators, settling, self._replies
+            ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
         }
 

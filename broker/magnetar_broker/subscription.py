@@ -188,7 +188,7 @@ class Subscription:
         index_rows.put_ended(
             batch,
             self._index_key(end.txn_id),
-            self.index.ended[end.txn_id],
+            self.index.ended.get(end.txn_id),
             plan.transaction,
             marker_entry_id=None,
         )

@@ -88,7 +88,7 @@ class Subscriptions:
                 f"{name!r} is no subscription name: 1 to {NAME_CHARACTERS_MAX} printable characters"
             )
         self.check_room()
-        absent = self._absent.pop(name, None) or self._new_absent()
+        absent = self._absent.pop(name, None) or self._new_absent(name)
         created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
         self._put_record(name, created.subscription_id, absent=False)
         created.cursor.mark_new()
@@ -113,12 +113,13 @@ class Subscriptions:
         index: TransactionIndex | None = None,
     ) -> Subscription:
         """One that has its rows."""
+        full_name = self._name_of(name)
         restored = Subscription(
             self._environment,
-            SubscriptionName(*self._partition, name),
+            full_name,
             subscription_id,
             cursor,
-            index or self._environment.new_index(),
+            index or self._environment.new_index(full_name),
             self._log,
             self._reader,
         )
@@ -133,7 +134,7 @@ class Subscriptions:
 
     def restore_absent(self, name: str, subscription_id: int) -> Absent:
         """One of which only ends are left."""
-        restored = Absent(subscription_id, self._environment.new_index())
+        restored = Absent(subscription_id, self._environment.new_index(self._name_of(name)))
         self._absent[name] = restored
         return restored
 
@@ -171,7 +172,7 @@ class Subscriptions:
             return
         absent = self._absent.get(name)
         if absent is None:
-            absent = self._absent[name] = self._new_absent()
+            absent = self._absent[name] = self._new_absent(name)
             self._put_record(name, absent.subscription_id, absent=True)
         if end.txn_id in absent.index.ended:
             return
@@ -206,8 +207,11 @@ class Subscriptions:
         self._existing.clear()
         self._absent.clear()
 
-    def _new_absent(self) -> Absent:
-        return Absent(self._take_id(), self._environment.new_index())
+    def _new_absent(self, name: str) -> Absent:
+        return Absent(self._take_id(), self._environment.new_index(self._name_of(name)))
+
+    def _name_of(self, name: str) -> SubscriptionName:
+        return SubscriptionName(*self._partition, name)
 
     def _remove_acknowledgements(self, subscription: Subscription) -> None:
         subscription.close()

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
-from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
+from magnetar_broker.settling import Settling
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument, InvalidTxnState
-from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, PartitionName, TxnID
+from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -28,16 +28,21 @@ class TransactionCommands:
         environment: Environment,
         topics: Topics,
         coordinators: CoordinatorSessions,
+        settling: Settling,
         replies: Replies,
     ) -> None:
         self._environment = environment
         self._coordinators = coordinators
         self._topics = topics
+        self._settling = settling
         self._replies = replies
+        # As its row says, since this life began.
+        self._stored: dict[int, Watermark] = {}
         self.handlers: Mapping[str, Handler] = {
             "end_txn_on_partition": self._end_txn_on_partition,
             "end_txn_on_subscription": self._end_txn_on_subscription,
             "low_watermark": self._low_watermark,
+            "txns_issued": self._txns_issued,
         }
 
     def _end_txn_on_partition(
@@ -45,7 +50,7 @@ class TransactionCommands:
     ) -> None:
         """Source: PIP-31, Broker Request Processing, CommandEndTxnOnPartition."""
         partition = self._topics.named(command.partition)
-        end = _end_of(command)
+        end = self._end_of(command)
 
         def done() -> None:
             def leave() -> None:
@@ -61,9 +66,20 @@ class TransactionCommands:
     ) -> None:
         """Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State."""
         name = command.subscription
-        self._topics.named(name).subscriptions.end(name.subscription, _end_of(command))
+        self._topics.named(name).subscriptions.end(name.subscription, self._end_of(command))
         response = txn_wire.CommandEndTxnOnSubscriptionResponse(txn_id=command.txn_id)
         self._replies.answer(reply, response)
+
+    def _end_of(
+        self, command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
+    ) -> End:
+        """Raises: TxnNotFound, LogUnavailable: nobody can have been given the TxnID, or not yet.
+
+        Were its end kept, whoever is given it later would be refused.
+        """
+        end = _end_of(command)
+        self._environment.issued.check(end.txn_id)
+        return end
 
     def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
         """Rule c: the watermark is stored in the batch that forgets what it covers."""
@@ -78,31 +94,45 @@ class TransactionCommands:
                 f"coordinator {command.tcid} has a newer incarnation than {command.incarnation}"
             )
         self._coordinators.note(command.tcid, reply.session)
+        self._environment.issued.hear(command.tcid)
         live = [(one.first, one.last) for one in command.live]
-        advanced = known.advanced(command.incarnation, command.low_watermark, live)
-        if advanced != known:
-            watermarks.set(command.tcid, advanced)
+        advanced = known.advanced(
+            command.incarnation,
+            command.low_watermark,
+            live,
+            next_counter=command.next_counter if command.HasField("next_counter") else None,
+            counter_bound=command.counter_bound if command.HasField("counter_bound") else None,
+        )
+        watermarks.set(command.tcid, advanced)
+        if advanced.coverage != known.coverage:
             for partition in self._topics.partitions():
                 partition.forget_covered()
-        orphans = [
-            orphan
-            for partition in self._topics.partitions()
-            for orphan in _orphans_of(partition)
-            if orphan.txn_id.most_bits >> 48 == command.tcid
-        ]
-        if advanced != known:
+        self._settling.heard(command.tcid, command.known)
+        answer = self._settling.answer(command.tcid)
+        if self._stored.get(command.tcid) != advanced:
+            self._stored[command.tcid] = advanced
             passing = _passing_of(self._topics, command.tcid, advanced)
             row = records.WatermarkRow(
                 incarnation=advanced.incarnation,
                 low_watermark=advanced.low_watermark,
                 live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
                 # What a recovery reads besides, although it is covered.
-                orphans=sorted({one.txn_id.least_bits for one in orphans} | passing),
+                orphans=sorted({one.txn_id.least_bits for one in answer.orphans} | passing),
+                next_counter=advanced.next_counter,
+                counter_bound=advanced.counter_bound,
             )
             self._environment.commits.batch.put(
                 keys.META, keys.watermark(command.tcid), row.SerializeToString()
             )
-        self._replies.answer(reply, txn_wire.CommandLowWatermarkResponse(orphans=orphans))
+        self._replies.answer(reply, answer)
+
+    def _txns_issued(self, command: txn_wire.CommandTxnsIssued, reply: Reply) -> None:
+        """Nothing is stored: the next low watermark says it again."""
+        watermarks = self._environment.watermarks
+        known = watermarks.find(command.tcid)
+        if known is not None and known.incarnation == command.incarnation:
+            watermarks.set(command.tcid, known.issuing(command.next_counter))
+            self._environment.issued.hear(command.tcid)
 
 
 def _end_of(
@@ -133,21 +163,3 @@ def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:
         for txn_id in partition.order.passing
         if txn_id.tcid == tcid and watermark.covers(txn_id)
     }
-
-
-def _orphans_of(partition: Partition) -> list[txn_wire.OrphanedParticipant]:
-    name: PartitionName = partition.name
-    found = [
-        txn_wire.OrphanedParticipant(txn_id=txn_id.to_wire(), partition=name.to_wire())
-        for txn_id in partition.index.orphans()
-    ]
-    for subscription in partition.subscriptions:
-        found += [
-            txn_wire.OrphanedParticipant(
-                txn_id=txn_id.to_wire(),
-                partition=name.to_wire(),
-                subscription=subscription.name.subscription,
-            )
-            for txn_id in subscription.index.orphans()
-        ]
-    return found

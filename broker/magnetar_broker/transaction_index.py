@@ -86,6 +86,8 @@ class End:
     loss_accepted: bool = False
     # An administrator's: the start offset and producer epoch that it must have here.
     hanging: tuple[int, int] | None = None
+    # Nobody has issued the TxnID: nothing of it is remembered, lest its later owner is refused.
+    is_unissued: bool = False
 
     @property
     def selection_digest(self) -> bytes:
@@ -127,13 +129,24 @@ class TransactionIndex:
     Args:
         covers: whether the coordinator's watermark covers a TxnID.
         is_superseded: whether a TxnID is of an incarnation that its coordinator has left behind.
+        check_issued: raises TxnNotFound or LogUnavailable unless somebody may have been given it.
+        on_opened, on_closed: told of what begins to write here, and of its end.
     """
 
     def __init__(
-        self, covers: Callable[[TxnID], bool], is_superseded: Callable[[TxnID], bool]
+        self,
+        covers: Callable[[TxnID], bool],
+        is_superseded: Callable[[TxnID], bool],
+        check_issued: Callable[[TxnID], None],
+        *,
+        on_opened: Callable[[TxnID], None],
+        on_closed: Callable[[TxnID], None],
     ) -> None:
         self._covers = covers
         self._is_superseded = is_superseded
+        self._check_issued = check_issued
+        self._on_opened = on_opened
+        self._on_closed = on_closed
         self.open: dict[TxnID, OpenTransaction] = {}
         self.ended: dict[TxnID, EndedTransaction] = {}
 
@@ -151,6 +164,7 @@ class TransactionIndex:
 
         Raises:
             InvalidTxnState: the transaction has ended, here or for its coordinator.
+            TxnNotFound, LogUnavailable: nobody can have been given it, or not yet.
             SequenceGap, InvalidArgument: as check_sequence.
             QuotaExceeded: too many writers in one transaction.
         """
@@ -163,6 +177,7 @@ class TransactionIndex:
             )
         transaction = self.open.get(txn_id)
         if transaction is None:
+            self._check_issued(txn_id)
             return check_sequence(0, sequence_id, count)
         writer = transaction.writers.get(writer_id)
         if writer is None:
@@ -192,7 +207,7 @@ class TransactionIndex:
         is_new = transaction is None
         if transaction is None:
             transaction = OpenTransaction(txn_id, now_ms, start_offset, producer_epoch, member)
-            self.open[txn_id] = transaction
+            self.restore_open(transaction)
         writer = transaction.writers.get(writer_id)
         if writer is None:
             writer = Writer(len(transaction.writers), writer_id, follows=follows)
@@ -200,6 +215,11 @@ class TransactionIndex:
         writer.batch_starts.append(writer.next_index)
         writer.next_index += count
         return writer, is_new
+
+    def restore_open(self, transaction: OpenTransaction) -> None:
+        """It is open here."""
+        self.open[transaction.txn_id] = transaction
+        self._on_opened(transaction.txn_id)
 
     def plan_end(self, end: End) -> EndPlan:
         """Hold an end against what is here. Changes nothing.
@@ -235,7 +255,10 @@ class TransactionIndex:
 
     def record_end(self, end: End) -> None:
         """The transaction has ended as planned."""
-        self.open.pop(end.txn_id, None)
+        if self.open.pop(end.txn_id, None) is not None:
+            self._on_closed(end.txn_id)
+        if end.is_unissued:
+            return
         self.ended[end.txn_id] = EndedTransaction(end.outcome, end.selection_digest)
 
     def note_followed(self, txn_id: TxnID, follows: tuple[TxnID, ...]) -> None:
@@ -248,10 +271,6 @@ class TransactionIndex:
         for txn_id in forgotten:
             del self.ended[txn_id]
         return forgotten
-
-    def orphans(self) -> list[TxnID]:
-        """What is open here although its coordinator has ended it."""
-        return [txn_id for txn_id in self.open if self._covers(txn_id)]
 
     def _check_hanging(self, txn_id: TxnID, hanging: tuple[int, int]) -> None:
         transaction = self.open.get(txn_id)

@@ -1,15 +1,15 @@
-"""Which transactions a coordinator has durably ended.
+"""Which transactions a coordinator has durably ended, and up to where it may have issued any.
 
 A watermark covers every TxnID of one incarnation below it, except the live ranges. Once covered, a
 TxnID stays covered: a late copy of an older watermark takes nothing back.
-Source: docs/testing.md, rule c.
+Source: docs/testing.md, rules c and f.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from magnetar_core.ids import TxnID
 
@@ -19,11 +19,24 @@ CounterRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """One coordinator's word; live ranges ascend and do not touch."""
+    """One coordinator's word; live ranges ascend and do not touch.
+
+    Attributes:
+        next_counter: what lies below it is issued, or never will be.
+        counter_bound: at no time was a counter from here on issued.
+        Both are None when the coordinator says nothing of them.
+    """
 
     incarnation: int = 0
     low_watermark: int = 0
     live: tuple[CounterRange, ...] = ()
+    next_counter: int | None = None
+    counter_bound: int | None = None
+
+    @property
+    def coverage(self) -> tuple[int, int, tuple[CounterRange, ...]]:
+        """What decides what is covered."""
+        return self.incarnation, self.low_watermark, self.live
 
     def covers(self, txn_id: TxnID) -> bool:
         """Whether the transaction has durably ended. Older incarnations are not covered."""
@@ -33,17 +46,42 @@ class Watermark:
         return at < 0 or self.live[at][1] < txn_id.counter
 
     def advanced(
-        self, incarnation: int, low_watermark: int, live: Iterable[CounterRange]
+        self,
+        incarnation: int,
+        low_watermark: int,
+        live: Iterable[CounterRange],
+        *,
+        next_counter: int | None = None,
+        counter_bound: int | None = None,
     ) -> Watermark:
-        """What is covered once a newer word has come; self when it is an old one."""
-        if (incarnation, low_watermark) < (self.incarnation, self.low_watermark):
+        """What is known once a newer word has come; self when it is an old one."""
+        if incarnation < self.incarnation:
             return self
         if incarnation > self.incarnation:
-            return Watermark(incarnation, low_watermark, _clipped(live, 0, low_watermark))
+            covered = _clipped(live, 0, low_watermark)
+            return Watermark(incarnation, low_watermark, covered, next_counter, counter_bound)
+        # After a restart a coordinator may say a lower watermark than before: the rest counts.
+        known = self.issuing(next_counter, counter_bound)
+        if low_watermark < self.low_watermark:
+            return known
         live = sorted(live)
         still_live = _intersected(_clipped(live, 0, self.low_watermark), self.live)
         new_live = _clipped(live, self.low_watermark, low_watermark)
-        return Watermark(incarnation, low_watermark, still_live + new_live)
+        return replace(known, low_watermark=low_watermark, live=still_live + new_live)
+
+    def issuing(self, next_counter: int | None, counter_bound: int | None = None) -> Watermark:
+        """More is issued, or may be; neither goes back."""
+        return replace(
+            self,
+            next_counter=_higher(self.next_counter, next_counter),
+            counter_bound=_higher(self.counter_bound, counter_bound),
+        )
+
+
+def _higher(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
 
 
 def _clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:
@@ -79,6 +117,10 @@ class Watermarks:
 
     def of(self, tcid: int) -> Watermark:
         return self._by_tcid.get(tcid, Watermark())
+
+    def find(self, tcid: int) -> Watermark | None:
+        """None: this broker never heard of that coordinator."""
+        return self._by_tcid.get(tcid)
 
     def set(self, tcid: int, watermark: Watermark) -> None:
         self._by_tcid[tcid] = watermark

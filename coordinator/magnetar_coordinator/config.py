@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TCID_MAX
 
+# Brokers take what lies farther beyond a bound for made up.
+_TXN_IDS_AHEAD_MAX = 1 << 24
+
 _DAY_MS = 24 * 60 * 60 * 1_000
 
 
@@ -80,7 +83,12 @@ class CoordinatorConfig:
     # Of the newest outcomes, in memory, so that a repeat costs no read; about 300 bytes each.
     recent_outcomes_max: int = 16_384
 
-    # Brokers hear of a new low watermark this often at most.
+    # TxnIDs that brokers are told of before they are issued: what lies beyond is refused there. At
+    # a start those that are left are passed over. Fewer: less that a made-up one can name. Too few
+    # for some seconds: a broker out of reach refuses the newest ones for as long.
+    txn_ids_ahead: int = 1_000_000
+
+    # Brokers hear of the low watermark this often, and are asked what they hold.
     watermark_interval_ms: int = 1_000
     # Older live transactions are listed as ranges; younger ones hold the watermark back. Lower: it
     # follows sooner, with longer lists.
@@ -125,6 +133,7 @@ class CoordinatorConfig:
             "outcome_retention_ms",
             "outcomes_max",
             "outcome_removal_rows",
+            "txn_ids_ahead",
             "watermark_interval_ms",
             "watermark_listed_age_ms_min",
             "watermark_ranges_max",
@@ -137,6 +146,8 @@ class CoordinatorConfig:
         for name in ("recent_outcomes_max", "free_space_floor_bytes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")
+        if self.txn_ids_ahead > _TXN_IDS_AHEAD_MAX:
+            raise InvalidConfig(f"txn_ids_ahead must be at most {_TXN_IDS_AHEAD_MAX}")
         if not 2 <= self.producer_epoch_max <= 32_767:
             raise InvalidConfig("producer_epoch_max must be from 2 to 32767")
         if self.txn_timeout_ms_default > self.txn_timeout_ms_max:

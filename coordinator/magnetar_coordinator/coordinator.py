@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
 from magnetar_coordinator.finisher import Finisher, OnAnswer
+from magnetar_coordinator.held import Verdict, judge
 from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.incarnation import IncarnationTaker
 from magnetar_coordinator.metadata_store import (
@@ -28,7 +29,7 @@ from magnetar_coordinator.metadata_store import (
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
-from magnetar_coordinator.records import StatusChanged, TxnEnded
+from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.session_quota import SessionQuota
@@ -114,7 +115,8 @@ class Coordinator:
             directory or SingleBroker(config.broker_address),
             self.metrics,
             on_finished=self._on_finished,
-            is_orphaned=self._is_orphaned,
+            judge_held=self._judge_held,
+            when_durable=lambda call: self._commits.when_durable(self._commits.position(), call),
             on_expelled=self._abort_expelled,
         )
         self._timers = [
@@ -131,6 +133,9 @@ class Coordinator:
         # Every participant has answered; their outcomes wait for a group to join.
         self._finished: list[TxnID] = []
         self._finished_timer: asyncio.TimerHandle | None = None
+        self._telling_issued = False
+        # Brokers hear of nothing beyond it.
+        self._durable_bound = 0
         self._disk_reserve = DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes)
         self._state = _State.STARTING
         self.session_quota = SessionQuota(config.session_open_txns_max)
@@ -161,9 +166,10 @@ class Coordinator:
             config,
             tcid=config.tcid,
             incarnation=self._metadata.incarnation,
-            next_counter=self._metadata.next_counter,
+            next_counter=self._metadata.counter_bound,
         )
         metadata = self._metadata
+        self._durable_bound = metadata.counter_bound
         self.identities = Identities(
             config,
             new_producer_id=self._new_producer_id,
@@ -266,6 +272,8 @@ class Coordinator:
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
                     self._on_fixed(record.txn_id, ACTION_OF[record.new], record.fingerprint)
+                elif type(record) is TxnOpened:
+                    self._tell_issued_soon()
                 elif type(record) is TxnEnded:
                     self.identities.completed(record.txn_id)
         except Exception as error:
@@ -477,25 +485,64 @@ class Coordinator:
 
     def _advance_watermark(self) -> None:
         watermark = self.shard.watermark.advance(self.run_time_ms())
+        self._metadata.reserve(self.shard.next_counter)
         command = pb.CommandLowWatermark(
             tcid=self.config.tcid,
             incarnation=self.shard.incarnation,
             low_watermark=watermark.low_watermark,
             live=[pb.TxnRange(first=first, last=last) for first, last in watermark.live],
+            counter_bound=self._metadata.counter_bound,
+            next_counter=self.shard.next_counter,
         )
-        position = self._commits.position()
-        self._commits.when_durable(position, partial(self._finisher.tell_watermark, command))
+        tell = partial(self._tell_watermark, command)
+        self._commits.when_durable(self._commits.position(), tell)
 
-    def _is_orphaned(self, txn_id: TxnID) -> bool:
-        """Whether a transaction has durably ended, so that who was never added must abort it.
+    def _tell_watermark(self, command: pb.CommandLowWatermark) -> None:
+        self._durable_bound = max(self._durable_bound, command.counter_bound)
+        self._finisher.tell_watermark(command)
 
-        A TxnID that was not issued yet is left alone: to abort it would poison its later owner.
+    def _tell_issued_soon(self) -> None:
+        """Brokers hear of new TxnIDs before clients, who are told when they are durable.
+
+        Should they be lost before that, nobody is given them: a restart passes them over.
         """
-        if not self.shard.is_issued(txn_id) or txn_id in self.shard.live:
-            return False
-        if txn_id.incarnation == self.shard.incarnation:
-            return not self.shard.watermark.is_live(txn_id.counter)
-        return True
+        if not self._telling_issued:
+            self._telling_issued = True
+            asyncio.get_running_loop().call_soon(self._tell_issued)
+
+    def _tell_issued(self) -> None:
+        self._telling_issued = False
+        next_counter, counter_bound = self.shard.next_counter, self._metadata.counter_bound
+        if next_counter <= self._durable_bound:
+            self._announce(next_counter, self._durable_bound)
+        else:
+            # Lost before it is durable, it would be issued again.
+            announce = partial(self._announce, next_counter, counter_bound)
+            self._commits.when_durable(self._commits.position(), announce)
+
+    def _announce(self, next_counter: int, counter_bound: int) -> None:
+        self._durable_bound = max(self._durable_bound, counter_bound)
+        issued = pb.CommandTxnsIssued(
+            tcid=self.config.tcid,
+            incarnation=self.shard.incarnation,
+            next_counter=next_counter,
+        )
+        self._finisher.tell_issued(issued)
+
+    def _judge_held(self, txn_id: TxnID, participant: Participant) -> Verdict:
+        self.pass_over(txn_id)
+        return judge(self.shard, txn_id, participant)
+
+    def pass_over(self, txn_id: TxnID) -> None:
+        """Never issue what somebody has made up, if brokers may have taken it for issued."""
+        shard = self.shard
+        if shard.is_issued(txn_id) or not shard.is_own(txn_id):
+            return
+        if txn_id.counter < self._metadata.counter_bound:
+            log.warning("transaction %s was made up: it will never be issued", txn_id)
+            shard.skip(txn_id)
+            # At once: what is issued next may lie close to the bound, or beyond it.
+            self._advance_watermark()
 
     async def _take_incarnation(self, tcid: int, store_token: str) -> int:
         config = self.config

@@ -13,6 +13,7 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import takewhile
 from random import Random
 from typing import Any
@@ -22,6 +23,7 @@ from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
 from magnetar_coordinator.ends import WIRE_ACTION, end_command
+from magnetar_coordinator.held import Verdict
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import (
     Participant,
@@ -89,7 +91,8 @@ class Finisher:
 
     Args:
         on_finished: every participant of this transaction has answered.
-        is_orphaned: whether what a broker holds open for a TxnID is to be aborted there.
+        judge_held: what becomes of what a broker holds open.
+        when_durable: calls back once all that was decided so far is durable.
         on_expelled: a broker asks to abort these; members that a group expelled took part in them.
     """
 
@@ -103,7 +106,8 @@ class Finisher:
         metrics: CoordinatorMetrics,
         *,
         on_finished: Callable[[TxnID], None],
-        is_orphaned: Callable[[TxnID], bool],
+        judge_held: Callable[[TxnID, Participant], Verdict],
+        when_durable: Callable[[Callable[[], None]], None],
         on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
         self._config = config
@@ -113,9 +117,11 @@ class Finisher:
         self._directory = directory
         self._metrics = metrics
         self._on_finished = on_finished
-        self._is_orphaned = is_orphaned
+        self.judge_held = judge_held
+        self.when_durable = when_durable
         self._on_expelled = on_expelled
         self._watermark: pb.CommandLowWatermark | None = None
+        self._issued: pb.CommandTxnsIssued | None = None
         self._brokers: dict[str, _Broker] = {}
         self._transactions: dict[TxnID, _Finishing] = {}
         self._refused_count = 0
@@ -195,6 +201,12 @@ class Finisher:
         for broker in self._brokers.values():
             broker.watermarks.tell(watermark)
 
+    def tell_issued(self, issued: pb.CommandTxnsIssued) -> None:
+        """Tell every broker how far TxnIDs are issued."""
+        self._issued = issued
+        for broker in self._brokers.values():
+            broker.link.send(issued, 0)
+
     # For _Broker.
 
     def answered(self, end: _End) -> None:
@@ -235,14 +247,14 @@ class Finisher:
         oldest = next(iter(self._transactions.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic_ms() - oldest.started_ms
 
+    def issued_now(self) -> pb.CommandTxnsIssued | None:
+        return self._issued
+
     def watermark_now(self) -> pb.CommandLowWatermark | None:
         return self._watermark
 
     def expelled(self, word: pb.CommandAbortExpelled) -> None:
         self._on_expelled([TxnID.from_wire(one) for one in word.txn_ids])
-
-    def is_orphaned(self, txn_id: TxnID) -> bool:
-        return self._is_orphaned(txn_id)
 
     def _finished(self, transaction: Transaction, finishing: _Finishing) -> None:
         del self._transactions[transaction.txn_id]
@@ -302,7 +314,7 @@ class _Broker:
             on_answer=self._on_answer,
             on_down=self._on_down,
         )
-        self.watermarks = WatermarkSender(self.link, self._abort_orphans)
+        self.watermarks = WatermarkSender(self.link, self._judge_all)
         # By request id; an end keeps its id over all attempts, so that any answer serves.
         self._ends: dict[int, _End] = {}
         # Those that were sent once, in order of time: most are answered, and leave at once.
@@ -370,6 +382,9 @@ class _Broker:
         watermark = self._finisher.watermark_now()
         if watermark is not None:
             self.watermarks.tell(watermark)
+        issued = self._finisher.issued_now()
+        if issued is not None:
+            self.link.send(issued, 0)
         now_ms = self._clock.monotonic_ms()
         for end in self._ends.values():
             end.attempts = 0
@@ -424,19 +439,33 @@ class _Broker:
             return  # A second answer to what was asked twice.
         del self._orphan_ids[request_id]
         if name == "error" and body.code not in _GONE_CODES:
+            # It is asked about again.
             log.warning("%s does not abort an orphan: %s", self.link.address, body.message)
-            self.watermarks.repeat()
 
-    def _abort_orphans(self, orphans: Iterable[pb.OrphanedParticipant]) -> None:
-        for orphan in orphans:
-            txn_id = TxnID.from_wire(orphan.txn_id)
-            if not self._finisher.is_orphaned(txn_id):
-                continue
-            body = _abort_of(orphan)
-            log.info("aborting %s, which has ended, where it was never added", txn_id)
+    def _judge_all(self, held: Iterable[pb.OrphanedParticipant]) -> None:
+        """End what nobody else would; say of the rest that it will be told by itself."""
+        known: list[pb.OrphanedParticipant] = []
+        ended: list[pb.OrphanedParticipant] = []
+        for one in held:
+            verdict = self._finisher.judge_held(TxnID.from_wire(one.txn_id), _participant(one))
+            if verdict is Verdict.KNOWN:
+                known.append(one)
+            elif verdict is Verdict.END:
+                ended.append(one)
+        if known or ended:
+            # What the verdicts rest on may not be durable yet.
+            self._finisher.when_durable(partial(self._tell_verdicts, known, ended))
+
+    def _tell_verdicts(
+        self, known: list[pb.OrphanedParticipant], ended: list[pb.OrphanedParticipant]
+    ) -> None:
+        self.watermarks.add_known(known)
+        for one in ended:
+            txn_id = TxnID.from_wire(one.txn_id)
+            log.info("aborting %s at a participant that nobody else will tell", txn_id)
             request_id = self.link.next_request_id()
             self._orphan_ids[request_id] = None
-            self.link.send(body, request_id)
+            self.link.send(_abort_of(one), request_id)
 
     def _sweep_later(self) -> None:
         if self._sweep_timer is None:
@@ -458,17 +487,21 @@ class _Broker:
             self._sweep_later()
 
 
-def _abort_of(orphan: pb.OrphanedParticipant) -> Any:
-    if not orphan.subscription:
-        return pb.CommandEndTxnOnPartition(
-            txn_id=orphan.txn_id,
-            partition=orphan.partition,
+def _participant(wire: pb.OrphanedParticipant) -> Participant:
+    partition = PartitionName.from_wire(wire.partition)
+    return SubscriptionName(*partition, wire.subscription) if wire.subscription else partition
+
+
+def _abort_of(held: pb.OrphanedParticipant) -> Any:
+    participant = _participant(held)
+    if isinstance(participant, SubscriptionName):
+        return pb.CommandEndTxnOnSubscription(
+            txn_id=held.txn_id,
+            subscription=participant.to_wire(),
             txn_action=WIRE_ACTION[TxnAction.ABORT],
         )
-    partition = PartitionName.from_wire(orphan.partition)
-    name = SubscriptionName(*partition, orphan.subscription)
-    return pb.CommandEndTxnOnSubscription(
-        txn_id=orphan.txn_id,
-        subscription=name.to_wire(),
+    return pb.CommandEndTxnOnPartition(
+        txn_id=held.txn_id,
+        partition=held.partition,
         txn_action=WIRE_ACTION[TxnAction.ABORT],
     )

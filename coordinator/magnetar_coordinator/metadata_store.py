@@ -1,8 +1,8 @@
 """The transaction log on a store: PIP-31's TransactionMetadataStore and its provider.
 
 Everything is put into the open group of the group commit; what that depends on is awaited or parked
-by the caller. A transaction's rows are replaced by its outcome in one batch. The next counter is
-one row, put into every group that opens a transaction, so that no TxnID is ever issued twice.
+by the caller. A transaction's rows are replaced by its outcome in one batch. One row is a bound
+that lies ahead of the counter: after a start TxnIDs go on there, so that none is ever issued twice.
 Source: PIP-31, Transaction Coordinator, TransactionMetadataStore, and TC Startup.
 """
 
@@ -66,7 +66,7 @@ class TransactionMetadataStore:
     """One TCID's transaction log. Made by `TransactionMetadataStoreProvider.open_store`.
 
     Attributes:
-        next_counter: as it was when the store was opened.
+        counter_bound: no TxnID with this counter or a higher one was issued.
         next_producer_number: all below it were given out.
         run_time_ms: as it was persisted last.
         outcome_count: outcomes kept, those in the open group included.
@@ -79,20 +79,21 @@ class TransactionMetadataStore:
         commits: GroupCommit,
         *,
         incarnation: int,
-        next_counter: int,
+        counter_bound: int,
+        counters_ahead: int,
         next_producer_number: int,
         run_time_ms: int,
         outcome_count: int,
     ) -> None:
         self.next_producer_number = next_producer_number
         self.incarnation = incarnation
-        self.next_counter = next_counter
+        self.counter_bound = counter_bound
+        self._counters_ahead = counters_ahead
         self.run_time_ms = run_time_ms
         self.outcome_count = outcome_count
         self.first_outcome_key = b""
         self._store = store
         self._commits = commits
-        self._stored_counter = next_counter
         self._stored_outcome_count = outcome_count
         commits.before_seal(self._put_counts)
 
@@ -120,9 +121,16 @@ class TransactionMetadataStore:
 
     def new_transaction(self, record: TxnOpened) -> None:
         """PIP-31, newTransaction; the TxnID was chosen by the shard."""
-        assert record.txn_id.counter >= self.next_counter, "a TxnID would be issued twice"
-        self.next_counter = record.txn_id.counter + 1
+        if record.txn_id.counter >= self.counter_bound:
+            self.reserve(record.txn_id.counter)
         self._put(record, 0)
+
+    def reserve(self, next_counter: int) -> None:
+        """Keep the bound well ahead of the counter."""
+        ahead = self._counters_ahead
+        if self.counter_bound < next_counter + max(1, ahead // 2):
+            self.counter_bound = next_counter + ahead
+            self._commits.batch.put(META, META_COUNTER, u64(self.counter_bound))
 
     def add_produced_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
         """PIP-31, addProducedPartitionToTxn."""
@@ -178,10 +186,7 @@ class TransactionMetadataStore:
         self._commits.batch.put(METADATA, key, encode_metadata(record))
 
     def _put_counts(self, batch: WriteBatch) -> None:
-        # Both change only together with rows of the same group, so no group is made for them.
-        if self.next_counter != self._stored_counter:
-            self._stored_counter = self.next_counter
-            batch.put(META, META_COUNTER, u64(self.next_counter))
+        # It changes only together with rows of the same group, so no group is made for it.
         if self.outcome_count != self._stored_outcome_count:
             self._stored_outcome_count = self.outcome_count
             batch.put(META, META_OUTCOME_COUNT, u64(self.outcome_count))
@@ -286,7 +291,8 @@ class TransactionMetadataStoreProvider:
             self._store,
             self._commits,
             incarnation=incarnation,
-            next_counter=await self._get_u64(META_COUNTER) or 0,
+            counter_bound=await self._get_u64(META_COUNTER) or 0,
+            counters_ahead=self._config.txn_ids_ahead,
             next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,
             run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,

@@ -270,6 +270,7 @@ class CoordinatorServer:
         """
         coordinator = self._coordinator
         txn_id = _txn_id(request)
+        coordinator.pass_over(txn_id)
         coordinator.shard.require_fenced(txn_id)
         (partition,) = _partitions([request.partition])
         hanging = pb.HangingTxn(

@@ -123,6 +123,10 @@ class Shard:
 
     # Finding.
 
+    def is_own(self, txn_id: TxnID) -> bool:
+        """Whether it is of this coordinator's present incarnation."""
+        return txn_id.tcid == self._tcid and txn_id.incarnation == self._incarnation
+
     def is_issued(self, txn_id: TxnID) -> bool:
         """Whether this coordinator, in this incarnation or an earlier one, gave that TxnID out."""
         if txn_id.tcid != self._tcid or txn_id.incarnation > self._incarnation:
@@ -152,7 +156,7 @@ class Shard:
         """Whether a participant may be told to abort a transaction that it holds open.
 
         Raises:
-            TxnNotFound: never issued here; to abort it would poison its later owner.
+            TxnNotFound: never issued here; to abort it would harm its later owner.
             InvalidTxnState: it is live here, and comes to its end by itself or by its producer.
         """
         transaction = self.live.get(txn_id)
@@ -164,6 +168,16 @@ class Shard:
             )
         if not self.is_issued(txn_id):
             raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
+
+    def skip(self, txn_id: TxnID) -> None:
+        """Never issue a TxnID that somebody has made up, nor those before it.
+
+        What was done under it would be its later owner's. They count as issued and ended. Nothing
+        is written: after a restart the counter goes on at a bound above all of them.
+        """
+        assert self.is_own(txn_id)
+        self.next_counter = max(self.next_counter, txn_id.counter + 1)
+        self.watermark.skipped_to(self.next_counter)
 
     def oldest_open(self) -> Transaction | None:
         if not self.status_counts[TxnStatus.OPEN]:

@@ -49,6 +49,10 @@ class WatermarkTracker:
         self._live[counter] = start_run_time_ms
         self._next_counter = max(self._next_counter, counter + 1)
 
+    def skipped_to(self, next_counter: int) -> None:
+        """Counters below it that were not issued never will be: they count as ended."""
+        self._next_counter = max(self._next_counter, next_counter)
+
     def ended_durably(self, counter: int) -> None:
         """Its outcome is durable, not merely applied."""
         del self._live[counter]

@@ -1,6 +1,6 @@
-"""Tells one broker the low watermark, and hears of orphans in return.
+"""Tells one broker the low watermark, and hears what it holds in return.
 
-Source: docs/design/protocol.md, Low watermark.
+Source: docs/design/protocol.md, Low watermark, and What nobody else would end.
 """
 
 from __future__ import annotations
@@ -16,41 +16,55 @@ log = logging.getLogger(__name__)
 
 
 class WatermarkSender:
-    """One word at a time: the next leaves only when the last was answered."""
+    """One word at a time: the next leaves only when the last was answered.
+
+    Args:
+        on_held: told what the broker holds and nobody else would end.
+    """
 
     def __init__(
-        self, link: BrokerLink, on_orphans: Callable[[Iterable[pb.OrphanedParticipant]], None]
+        self,
+        link: BrokerLink,
+        on_held: Callable[[Iterable[pb.OrphanedParticipant]], None],
     ) -> None:
         self._link = link
-        self._on_orphans = on_orphans
-        self._known: pb.CommandLowWatermark | None = None
-        self._asked: pb.CommandLowWatermark | None = None
+        self._on_held = on_held
+        self._known: list[pb.OrphanedParticipant] = []
+        self._is_asked = False
         self._request_id = 0
 
     def tell(self, watermark: pb.CommandLowWatermark) -> None:
-        """Send it unless the broker knows it, or has not answered the last one."""
-        if not self._link.is_up or self._asked is not None or watermark == self._known:
+        """Send it, also when it has not changed: it asks what the broker holds.
+
+        Not while the broker has not answered the last one.
+        """
+        if not self._link.is_up or self._is_asked:
             return
-        self._asked = watermark
+        if self._known:
+            word = pb.CommandLowWatermark()
+            word.CopyFrom(watermark)
+            word.known.extend(self._known)
+            watermark, self._known = word, []
+        self._is_asked = True
         self._request_id = self._link.next_request_id()
         self._link.send(watermark, self._request_id)
 
-    def repeat(self) -> None:
-        """Let the next word be sent even if it has not changed."""
-        self._known = None
+    def add_known(self, participants: Iterable[pb.OrphanedParticipant]) -> None:
+        """These take part in what the coordinator knows, durably: the next word says so."""
+        self._known.extend(participants)
 
     def reset(self) -> None:
         """The link broke."""
-        self._known = self._asked = None
+        self._known = []
+        self._is_asked = False
 
     def on_answer(self, request_id: int, name: str, body: Any) -> bool:
         """Whether this was the answer to the last word."""
-        if self._asked is None or request_id != self._request_id:
+        if not self._is_asked or request_id != self._request_id:
             return False
-        self._known, self._asked = self._asked, None
+        self._is_asked = False
         if name == "low_watermark_response":
-            self._on_orphans(body.orphans)
+            self._on_held((*body.orphans, *body.held))
         else:
-            self._known = None
             log.warning("%s refuses the low watermark: %s", self._link.address, body)
         return True

@@ -25,6 +25,8 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
 TURNS = 60
+# What coordinator 0 has announced before a scenario begins.
+COUNTER_BOUND = 1 << 40
 
 
 def txn(counter: int, *, tcid: int = 0, incarnation: int = 1) -> TxnID:
@@ -151,6 +153,7 @@ class World:
         )
         await self._open()
         await self.client.ask(topic_wire.CommandCreateTopic(topic="t", partitions=2))
+        await self.client.ask(watermark(0, bound=COUNTER_BOUND))
 
     async def _open(self) -> None:
         self.broker = Broker(
@@ -348,11 +351,18 @@ def nack(*ranges: tuple[int, int], consumer: int = 1) -> wire.CommandNack:
 
 
 def watermark(
-    low: int, *live: tuple[int, int], incarnation: int = 1, tcid: int = 0
+    low: int,
+    *live: tuple[int, int],
+    incarnation: int = 1,
+    tcid: int = 0,
+    bound: int | None = None,
+    issued: int | None = None,
 ) -> txn_wire.CommandLowWatermark:
     return txn_wire.CommandLowWatermark(
         tcid=tcid,
         incarnation=incarnation,
         low_watermark=low,
         live=[txn_wire.TxnRange(first=first, last=last) for first, last in live],
+        next_counter=bound if issued is None else issued,
+        counter_bound=bound,
     )

@@ -96,6 +96,7 @@ def test_pages_tell_each_transaction_once(monkeypatch: pytest.MonkeyPatch) -> No
     everything = [T1, T2, T3, T4, txn(0, tcid=1)]
 
     async def scenario(world: World) -> None:
+        await world.client.ask(watermark(0, tcid=1, bound=1))
         await write(world, *everything)
         for limit in range(1, 7):
             found = await pages(world, limit=limit)

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from tests.broker.harness import txn
 
 from magnetar_broker.order import Order
 from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
-from magnetar_core.errors import InvalidTxnState, QuotaExceeded, SequenceGap, TxnIncomplete
+from magnetar_core.errors import (
+    InvalidTxnState,
+    QuotaExceeded,
+    SequenceGap,
+    TxnIncomplete,
+    TxnNotFound,
+)
 from magnetar_core.ids import TxnID
 
 T1, T2 = txn(1), txn(2)
 COMMIT, ABORT = Outcome.COMMITTED, Outcome.ABORTED
 
 
+def new_index(
+    covers: Callable[[TxnID], bool] = lambda _: False,
+    is_superseded: Callable[[TxnID], bool] = lambda _: False,
+    check_issued: Callable[[TxnID], None] = lambda _: None,
+    told: list[tuple[str, TxnID]] | None = None,
+) -> TransactionIndex:
+    told = [] if told is None else told
+    return TransactionIndex(
+        covers,
+        is_superseded,
+        check_issued,
+        on_opened=lambda txn_id: told.append(("opened", txn_id)),
+        on_closed=lambda txn_id: told.append(("closed", txn_id)),
+    )
+
+
 def index_with(
     writes: dict[int, int] | None = None, *, covered: set[TxnID] | None = None
 ) -> TransactionIndex:
     """T1 open with these counts by writer."""
-    index = TransactionIndex((covered or set()).__contains__, lambda _: False)
+    index = new_index((covered or set()).__contains__)
     for writer_id, count in (writes or {}).items():
         index.record_write(T1, writer_id, count, follows=None, now_ms=0)
     return index
@@ -123,12 +147,12 @@ def test_covered_and_not_open() -> None:
         index.check_write(T1, 1, 0, 1, writers_max=9)
 
 
-def test_covered_and_open_is_an_orphan() -> None:
+def test_covered_and_open_stays_until_it_is_ended() -> None:
     covered: set[TxnID] = set()
-    index = TransactionIndex(covered.__contains__, lambda _: False)
+    index = new_index(covered.__contains__)
     index.record_write(T1, 1, 2, follows=None, now_ms=0)
     covered.add(T1)
-    assert index.orphans() == [T1]
+    assert T1 in index.open
     assert index.forget_covered() == []
     with pytest.raises(InvalidTxnState):
         index.check_write(T1, 1, 2, 1, writers_max=9)
@@ -154,10 +178,37 @@ def test_writes_are_numbered_without_gaps() -> None:
 
 
 def test_a_superseded_incarnation_takes_no_writes_but_ends() -> None:
-    index = TransactionIndex(lambda _: False, lambda txn_id: txn_id.incarnation < 2)
+    index = new_index(is_superseded=lambda txn_id: txn_id.incarnation < 2)
     with pytest.raises(InvalidTxnState):
         index.check_write(T1, 1, 0, 1, writers_max=9)
     assert not index.plan_end(commit()).already_ended
+
+
+def test_what_nobody_can_have_been_given_takes_no_writes() -> None:
+    def check_issued(txn_id: TxnID) -> None:
+        if txn_id == T2:
+            raise TxnNotFound
+
+    told: list[tuple[str, TxnID]] = []
+    index = new_index(check_issued=check_issued, told=told)
+    with pytest.raises(TxnNotFound):
+        index.check_write(T2, 1, 0, 1, writers_max=9)
+    assert not index.check_write(T1, 1, 0, 1, writers_max=9)
+    index.record_write(T1, 1, 1, follows=None, now_ms=0)
+    index.record_write(T1, 1, 1, follows=None, now_ms=0)
+    assert told == [("opened", T1)]
+    index.record_end(ABORT_T1)
+    index.record_end(End(txn_id=T2, outcome=ABORT))
+    assert told == [("opened", T1), ("closed", T1)]
+
+
+def test_the_end_of_what_was_never_issued_is_not_remembered() -> None:
+    """Whoever is given that TxnID later begins as if nothing had been."""
+    index = index_with({1: 2})
+    index.record_end(End(txn_id=T1, outcome=ABORT, is_unissued=True))
+    assert not index.open
+    assert not index.ended
+    assert not index.check_write(T1, 1, 0, 1, writers_max=9)
 
 
 def test_only_what_counts_makes_a_marker_wait() -> None:

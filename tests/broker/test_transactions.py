@@ -371,6 +371,7 @@ def test_the_watermark_forgets_what_it_covers_and_refuses_it() -> None:
             assert await world.read() == [b"1"]
             await world.restart()
         await world.client.ask(send(b"3", in_txn=T3))
+        await world.client.ask(watermark(0, tcid=1, bound=2))
         await world.client.ask(send(b"another TC's", in_txn=txn(1, tcid=1)))
         await world.client.ask(end(T3))
 

@@ -135,6 +135,9 @@ class FakeBroker:
         # A decision never changes.
         assert self.ended.setdefault(key, body.txn_action) == body.txn_action
 
+    def _txns_issued(self, body: pb.CommandTxnsIssued) -> Any:
+        return SILENCE
+
     def _low_watermark(self, body: pb.CommandLowWatermark) -> Any:
         return pb.CommandLowWatermarkResponse(orphans=self.orphans)
 

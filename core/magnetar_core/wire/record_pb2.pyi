@@ -290,16 +290,20 @@ class PartitionRow(_message.Message):
     def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ...) -> None: ...
 
 class WatermarkRow(_message.Message):
-    __slots__ = ("incarnation", "low_watermark", "live", "orphans")
+    __slots__ = ("incarnation", "low_watermark", "live", "orphans", "counter_bound", "next_counter")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     ORPHANS_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COUNTER_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     low_watermark: int
     live: _containers.RepeatedCompositeFieldContainer[_transaction_pb2.TxnRange]
     orphans: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ...) -> None: ...
+    counter_bound: int
+    next_counter: int
+    def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ..., counter_bound: _Optional[int] = ..., next_counter: _Optional[int] = ...) -> None: ...
 
 class IncarnationRow(_message.Message):
     __slots__ = ("incarnation", "store_token")

@@ -438,22 +438,40 @@ class TxnRange(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class CommandLowWatermark(_message.Message):
-    __slots__ = ("tcid", "incarnation", "low_watermark", "live")
+    __slots__ = ("tcid", "incarnation", "low_watermark", "live", "counter_bound", "known", "next_counter")
     TCID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     LOW_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COUNTER_FIELD_NUMBER: _ClassVar[int]
     tcid: int
     incarnation: int
     low_watermark: int
     live: _containers.RepeatedCompositeFieldContainer[TxnRange]
-    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ...) -> None: ...
+    counter_bound: int
+    known: _containers.RepeatedCompositeFieldContainer[OrphanedParticipant]
+    next_counter: int
+    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ...) -> None: ...
+
+class CommandTxnsIssued(_message.Message):
+    __slots__ = ("tcid", "incarnation", "next_counter")
+    TCID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_COUNTER_FIELD_NUMBER: _ClassVar[int]
+    tcid: int
+    incarnation: int
+    next_counter: int
+    def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., next_counter: _Optional[int] = ...) -> None: ...
 
 class CommandLowWatermarkResponse(_message.Message):
-    __slots__ = ("orphans",)
+    __slots__ = ("orphans", "held")
     ORPHANS_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     orphans: _containers.RepeatedCompositeFieldContainer[OrphanedParticipant]
-    def __init__(self, orphans: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[OrphanedParticipant]
+    def __init__(self, orphans: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., held: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ...) -> None: ...
 
 class CommandAbortExpelled(_message.Message):
     __slots__ = ("txn_ids",)

@@ -1,0 +1,58 @@
+"""Which participants hold transactions of which their coordinators may not know. Pure.
+
+A participant that its coordinator knows is told the end. One that was never added, or that made a
+transaction up, is not: so coordinators are asked about whatever has been open for a moment, again
+and again until they say that they know it, or end it.
+Source: docs/design/protocol.md, What nobody else would end; docs/testing.md, rule f.
+"""
+
+from __future__ import annotations
+
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+
+Participant = PartitionName | SubscriptionName
+
+# Younger ones are left out: most transactions end before, and their participants are being added.
+HELD_MS_MIN = 500
+# Asked about in one answer; the others come in the next ones.
+HELD_LISTED_MAX = 10_000
+
+
+class Held:
+    """Open transactions by coordinator and participant, without those that are known."""
+
+    def __init__(self) -> None:
+        # With the time of the opening; who was asked about last comes last.
+        self._unknown: dict[int, dict[tuple[TxnID, Participant], float]] = {}
+
+    def opened(self, txn_id: TxnID, participant: Participant, now_ms: float) -> None:
+        """A transaction has begun to write there."""
+        self._unknown.setdefault(txn_id.tcid, {})[txn_id, participant] = now_ms
+
+    def known(self, txn_id: TxnID, participant: Participant) -> None:
+        """Its coordinator knows that it takes part, or it has ended there."""
+        some = self._unknown.get(txn_id.tcid)
+        if some is not None:
+            some.pop((txn_id, participant), None)
+
+    def tcids(self) -> list[int]:
+        return [tcid for tcid, some in self._unknown.items() if some]
+
+    def of(self, tcid: int) -> list[tuple[TxnID, Participant]]:
+        """All of a coordinator's."""
+        return list(self._unknown.get(tcid, ()))
+
+    def to_ask(self, tcid: int, now_ms: float) -> list[tuple[TxnID, Participant]]:
+        """About which the coordinator is to be asked now."""
+        some = self._unknown.get(tcid)
+        if not some:
+            return []
+        due = []
+        for place, opened_ms in some.items():
+            if now_ms - opened_ms >= HELD_MS_MIN:
+                due.append(place)
+                if len(due) == HELD_LISTED_MAX:
+                    break
+        for place in due:
+            some[place] = some.pop(place)
+        return due

@@ -1,0 +1,99 @@
+"""What is open here and nobody else would end: asked about, or dropped.
+
+A participant that was never added hears of no end, and a TxnID that was made up has none. What a
+coordinator can have issued, it is asked about with each answer to its watermark, until it ends it
+here or says that it knows it. What nobody can have issued is dropped without a trace.
+Source: docs/design/protocol.md, What nobody else would end; docs/testing.md, rule f.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from magnetar_broker.environment import Environment
+from magnetar_broker.held import Participant
+from magnetar_broker.topics import Topics
+from magnetar_broker.transaction_index import End, Outcome
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+log = logging.getLogger(__name__)
+
+
+class Settling:
+    """Of one broker."""
+
+    def __init__(self, environment: Environment, topics: Topics) -> None:
+        self._environment = environment
+        self._topics = topics
+
+    def recovered(self) -> None:
+        """All rows are read: drop what names coordinators that this cluster never had."""
+        for tcid in self._environment.held.tcids():
+            self._drop_unissued(tcid)
+
+    def heard(self, tcid: int, known: Iterable[txn_wire.OrphanedParticipant]) -> None:
+        """A coordinator has spoken, and these take part in what it knows."""
+        for one in known:
+            place = _participant(one)
+            self._environment.held.known(TxnID.from_wire(one.txn_id), place)
+        self._drop_unissued(tcid)
+
+    def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
+        """What the coordinator is asked about: whatever its watermark covers, and the rest."""
+        response = txn_wire.CommandLowWatermarkResponse()
+        covers = self._environment.watermarks.covers
+        held = self._environment.held
+        for txn_id, participant in held.of(tcid):
+            if covers(txn_id):
+                _name(response.orphans.add(), txn_id, participant)
+        # Of an incarnation that was left behind nobody knows more than an administrator.
+        is_superseded = self._environment.watermarks.is_superseded
+        for txn_id, participant in held.to_ask(tcid, self._environment.clock.monotonic_ms()):
+            if not covers(txn_id) and not is_superseded(txn_id):
+                _name(response.held.add(), txn_id, participant)
+        return response
+
+    def _drop_unissued(self, tcid: int) -> None:
+        for txn_id, participant in self._environment.held.of(tcid):
+            if self._environment.issued.cannot_exist(txn_id):
+                log.warning(
+                    "nobody has issued %s: what was written in it to %s is dropped",
+                    txn_id,
+                    participant,
+                    extra={"txn_id": txn_id, "participant": participant},
+                )
+                self._drop(txn_id, participant)
+
+    def _drop(self, txn_id: TxnID, participant: Participant) -> None:
+        end = End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
+        if isinstance(participant, SubscriptionName):
+            partition = self._topics.of(participant.partition_name)
+            partition.subscriptions.get(participant.subscription).end(end)
+        else:
+            self._topics.of(participant).end(end, _nothing, _fail)
+
+
+def _nothing() -> None:
+    return
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _participant(wire: txn_wire.OrphanedParticipant) -> Participant:
+    partition = PartitionName.from_wire(wire.partition)
+    return SubscriptionName(*partition, wire.subscription) if wire.subscription else partition
+
+
+def _name(
+    wire: txn_wire.OrphanedParticipant, txn_id: TxnID, participant: PartitionName | SubscriptionName
+) -> None:
+    wire.txn_id.most_bits, wire.txn_id.least_bits = txn_id
+    wire.partition.topic = participant.topic
+    wire.partition.partition = participant.partition
+    wire.partition.topic_id = participant.topic_id
+    if isinstance(participant, SubscriptionName):
+        wire.subscription = participant.subscription

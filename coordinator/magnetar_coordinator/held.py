@@ -1,0 +1,38 @@
+"""What becomes of a transaction at a participant that holds it and asks. Pure.
+
+    live, and takes part          KNOWN: it will be told the end
+    OPEN, and does not take part  WAIT: it may be added at any moment
+    decided without it            END: nothing that it holds can count
+    not live, and issued          END
+    not issued                    WAIT: its coordinator first makes sure that it never will be
+
+Source: docs/design/protocol.md, What nobody else would end; docs/testing.md, rule f.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import Participant, TxnStatus
+from magnetar_core.ids import TxnID
+
+
+class Verdict(Enum):
+    """What a participant is told."""
+
+    KNOWN = auto()
+    WAIT = auto()
+    END = auto()
+
+
+def judge(shard: Shard, txn_id: TxnID, participant: Participant) -> Verdict:
+    """Decide. What it rests on has to be durable before the participant is told."""
+    transaction = shard.live.get(txn_id)
+    if transaction is None:
+        return Verdict.END if shard.is_issued(txn_id) else Verdict.WAIT
+    # Who adds a participant may leave its topic's id open.
+    names = (participant, participant._replace(topic_id=0))
+    if any(name in transaction.participants for name in names):
+        return Verdict.KNOWN
+    return Verdict.WAIT if transaction.status is TxnStatus.OPEN else Verdict.END
