@@ -14,6 +14,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_broker.keys import FAMILIES
 from magnetar_broker.partition import Partition
 from magnetar_broker.subscription import Subscription
+from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_core import batch as columnar
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
@@ -31,6 +32,23 @@ COUNTER_BOUND = 1 << 40
 
 def txn(counter: int, *, tcid: int = 0, incarnation: int = 1) -> TxnID:
     return TxnID.of(tcid, incarnation, counter)
+
+
+def new_index(
+    covers: Callable[[TxnID], bool] = lambda _: False,
+    is_superseded: Callable[[TxnID], bool] = lambda _: False,
+    check_issued: Callable[[TxnID], None] = lambda _: None,
+    told: list[tuple[str, TxnID]] | None = None,
+) -> TransactionIndex:
+    """One of a participant; what is opened and closed there goes to `told`."""
+    told = [] if told is None else told
+    return TransactionIndex(
+        covers,
+        is_superseded,
+        check_issued,
+        on_opened=lambda txn_id: told.append(("opened", txn_id)),
+        on_closed=lambda txn_id: told.append(("closed", txn_id)),
+    )
 
 
 class ManualClock:

@@ -9,11 +9,11 @@ from random import Random
 from typing import Any, NoReturn
 
 import pytest
-from tests.broker.harness import World, end, run, send, txn, watermark
+from tests.broker.harness import World, end, new_index, run, send, txn, watermark
 
 from magnetar_broker import keys
 from magnetar_broker.order import CALLS_IN_A_TURN_MAX, Order
-from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
+from magnetar_broker.transaction_index import End, Outcome
 from magnetar_core.errors import InternalError, InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -353,7 +353,7 @@ def test_a_topic_is_deleted_when_all_has_ended() -> None:
 def test_what_waited_is_called_in_turns_and_each_for_itself() -> None:
     """Others have their turn between a thousand calls; one that fails keeps nobody."""
     later: list[Callable[[], None]] = []
-    index = TransactionIndex(lambda _: False, lambda _: False)
+    index = new_index()
     order = Order(index, later.append)
     index.record_write(T0, 1, 1, follows=None, now_ms=0)
     called: list[int] = []

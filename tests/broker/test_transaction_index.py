@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.broker.harness import txn
+from tests.broker.harness import new_index, txn
 
 from magnetar_broker.order import Order
 from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
@@ -20,22 +18,6 @@ from magnetar_core.ids import TxnID
 
 T1, T2 = txn(1), txn(2)
 COMMIT, ABORT = Outcome.COMMITTED, Outcome.ABORTED
-
-
-def new_index(
-    covers: Callable[[TxnID], bool] = lambda _: False,
-    is_superseded: Callable[[TxnID], bool] = lambda _: False,
-    check_issued: Callable[[TxnID], None] = lambda _: None,
-    told: list[tuple[str, TxnID]] | None = None,
-) -> TransactionIndex:
-    told = [] if told is None else told
-    return TransactionIndex(
-        covers,
-        is_superseded,
-        check_issued,
-        on_opened=lambda txn_id: told.append(("opened", txn_id)),
-        on_closed=lambda txn_id: told.append(("closed", txn_id)),
-    )
 
 
 def index_with(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation import ack_tricks, end_tricks, other_tricks
+from tests.simulation import ack_tricks, end_tricks, other_tricks, settling_tricks
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
@@ -107,12 +107,16 @@ def watch_watermark(world: World) -> None:
 
 
 def watch_orphans(world: World) -> None:
-    """Rule f: count orphans that the broker reported and the coordinator ended."""
+    """Rule f: count what the broker reported to be held, and what it heard to be known."""
 
     def watch(frame: pb.Frame) -> None:
         for one in frame.commands:
-            if one.WhichOneof("body") == "low_watermark_response":
-                world.provoked["f orphan"] += len(one.low_watermark_response.orphans)
+            name = one.WhichOneof("body")
+            if name == "low_watermark_response":
+                answer = one.low_watermark_response
+                world.provoked["f orphan"] += len(answer.orphans) + len(answer.held)
+            elif name == "low_watermark":
+                world.provoked["f known"] += len(one.low_watermark.known)
 
     world.network.watch = watch
 
@@ -178,8 +182,12 @@ FAMILIES = {
         Family(
             "f",
             "a broker aborts by itself only what its coordinator has ended",
-            _plan({"atomic": 2, "sloppy": 2}, CRASHES, only=(end_tricks.orphan,)),
-            _provoked("f", "f orphan"),
+            _plan(
+                {"atomic": 2, "sloppy": 2},
+                CRASHES,
+                only=(end_tricks.orphan, settling_tricks.made_up),
+            ),
+            _provoked("f", "f orphan", "f made up", "f settled"),
             watch_orphans,
         ),
         Family(

@@ -12,6 +12,7 @@ from tests.simulation.loop import SimulationFailure
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
 from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
+from tests.simulation.settling_tricks import held_on, probe_settling
 
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
@@ -149,6 +150,7 @@ class Judgement:
         client = raw_client(self._world, node)
         await self._wait_for_orphans(client)
         await self._probe_freedom(client)
+        await self._probe_settling(node)
         if self._world.plan.topic_settings:
             # Retention goes on for a moment: what it removes while it is read is nobody's fault.
             await asyncio.sleep(RETENTION_SECONDS)
@@ -191,12 +193,13 @@ class Judgement:
         deadline = self._loop.time() + ORPHAN_SECONDS_MAX
         for topic in self._world.plan.topics:
             while True:
-                description = await client.describe_topic(topic)
-                left = [one for part in description.partitions for one in part.open_txns]
+                left = await held_on(client, topic)
                 if not left:
                     break
                 if self._loop.time() > deadline:
-                    self._history.violation("f", f"{topic} keeps ended transactions open: {left}")
+                    self._history.violation(
+                        "f", f"{topic} keeps ended transactions: {sorted(left)}"
+                    )
                 await asyncio.sleep(0.5)
 
     async def _probe_freedom(self, client: RawClient) -> None:
@@ -235,6 +238,9 @@ class Judgement:
             )
         self._world.provoked["10"] += 1
         await idle.end(idle.end_command(common_pb2.ABORT, wait_finished=True))
+
+    async def _probe_settling(self, node: ClientNode) -> None:
+        await probe_settling(self._world, node)
 
     def _cursors(self, kind: str, topic: str, subscription: str) -> list[Cursor]:
         """Of the clients of a kind, if there were any."""

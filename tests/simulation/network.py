@@ -38,6 +38,7 @@ REPEATABLE = frozenset(
         "end_txn_on_subscription",
         "init_producer",
         "low_watermark",
+        "txns_issued",
         "read",
     }
 )

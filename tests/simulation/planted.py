@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation import planted_groups, planted_keys
+from tests.simulation import planted_groups, planted_keys, planted_settling
 from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
@@ -282,5 +282,6 @@ PLANTED: dict[str, Plant] = {
         nothing_passed_on,
         *planted_groups.PLANTS,
         *planted_keys.PLANTS,
+        *planted_settling.PLANTS,
     )
 }

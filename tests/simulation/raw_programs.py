@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.simulation import ack_tricks, end_tricks, other_tricks
+from tests.simulation import ack_tricks, end_tricks, other_tricks, settling_tricks
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import NoAnswer
 from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
@@ -35,6 +35,7 @@ TRICKS = (
     ack_tricks.seek_back,
     end_tricks.stuck_predecessor,
     end_tricks.passed_on,
+    settling_tricks.made_up,
 )
 
 

@@ -58,6 +58,10 @@ class ShortJudgement(Judgement):
         if self._short.script.flags.get("probe"):
             await super()._probe_freedom(client)  # type: ignore[arg-type]
 
+    async def _probe_settling(self, node: ClientNode) -> None:
+        if self._short.script.flags.get("probe"):
+            await super()._probe_settling(node)
+
     def _check_processed(self, trimmed: bool) -> None:
         in_order: list[Cursor] = []
         for cursor, ordered in self._short.processed.items():

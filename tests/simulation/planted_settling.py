@@ -1,0 +1,23 @@
+"""Planted bugs of TxnIDs that were made up, and of what nobody else would end. See `planted`."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from tests.simulation.planting import replaced
+
+from magnetar_broker.held import Held
+from magnetar_broker.issued import Issued
+
+
+def held_never_asked() -> AbstractContextManager[None]:
+    """The broker waits for the watermark to cover what nobody else will end (rule f)."""
+    return replaced(Held, "to_ask", lambda *_: [])
+
+
+def made_up_taken() -> AbstractContextManager[None]:
+    """The broker does not ask whether a TxnID was issued (rule f)."""
+    return replaced(Issued, "check", lambda *_: None)
+
+
+PLANTS = (held_never_asked, made_up_taken)
