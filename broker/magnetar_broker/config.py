@@ -76,6 +76,9 @@ class BrokerConfig:
     # on the disk until their transactions expire.
     open_txn_bytes_max: int = 16 << 30
     session_open_txn_bytes_max: int = 4 << 30
+    # Memory for plain sends of this broker that wait until the transaction that they follow has
+    # ended. Beyond, such a send gets LogUnavailable, and its client sends it again: order holds.
+    parked_send_bytes_max: int = 64 << 20
 
     # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
     tail_bytes_max: int = 4 * 1024 * 1024
@@ -122,6 +125,7 @@ class BrokerConfig:
             "open_txns_max",
             "open_txn_bytes_max",
             "session_open_txn_bytes_max",
+            "parked_send_bytes_max",
             "dispatch_bytes_max",
             "key_shared_waiting_max",
             "retention_check_interval_ms",

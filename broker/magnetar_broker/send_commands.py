@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from random import Random
 
 from magnetar_broker.environment import Environment
-from magnetar_broker.partition import Accepted
+from magnetar_broker.partition import Accepted, Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.subscription_commands import epoch_of
 from magnetar_broker.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument, MessageTooLarge
+from magnetar_core.errors import InvalidArgument, LogUnavailable, MessageTooLarge
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
+
+# Of memory, besides the batch.
+PARKED_OVERHEAD_BYTES = 1_024
 
 
 class SendCommands:
@@ -27,6 +30,7 @@ class SendCommands:
         self._topics = topics
         self._replies = replies
         self._random = random
+        self._parked_bytes = 0
         self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
 
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
@@ -36,10 +40,6 @@ class SendCommands:
             TxnID.from_wire(command.follows_txn_id) if command.HasField("follows_txn_id") else None
         )
         transactional = command.HasField("txn_id")
-        if not transactional and follows is not None and partition.order.is_unsettled(follows):
-            # Rule k: this plain send comes after that transaction, whose end is under way.
-            partition.order.park(follows, lambda: self._replies.handle(self._send, command, reply))
-            return
         batch = command.batch
         config = self._environment.config
         limit = config.batch_bytes_max
@@ -56,6 +56,9 @@ class SendCommands:
         count = header.count
         if count != command.num_messages:
             raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
+        if not transactional and follows is not None and partition.order.is_unsettled(follows):
+            self._park(partition, follows, command, reply)
+            return
         if transactional:
             accepted = partition.send_in(
                 TxnID.from_wire(command.txn_id),
@@ -72,6 +75,29 @@ class SendCommands:
         else:
             accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
         self._answer_send(reply, accepted, count, len(batch), transactional=transactional)
+
+    def _park(
+        self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
+    ) -> None:
+        """Rule k: this plain send comes after that transaction, whose end is under way."""
+        size = PARKED_OVERHEAD_BYTES + len(command.batch)
+        limit = self._environment.config.parked_send_bytes_max
+        if self._parked_bytes and self._parked_bytes + size > limit:
+            raise LogUnavailable(
+                f"{self._parked_bytes} bytes of plain sends wait for transactions to end, of which"
+                f" {follows} is one: send it again later, or raise parked_send_bytes_max",
+                parked_send_bytes_max=limit,
+            )
+        self._parked_bytes += size
+        # The message as it came would keep all of its frame.
+        parked = wire.CommandSend()
+        parked.CopyFrom(command)
+
+        def go_on() -> None:
+            self._parked_bytes -= size
+            self._replies.handle(self._send, parked, reply)
+
+        partition.order.park(follows, go_on)
 
     def _answer_send(
         self, reply: Reply, accepted: Accepted, count: int, size: int, *, transactional: bool

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from tests.broker.harness import Client, World, ack, end, run, send, subscribe, subscription, txn
 
+from magnetar_broker.send_commands import PARKED_OVERHEAD_BYTES
 from magnetar_core.batch import encode
 from magnetar_core.errors import (
     InvalidArgument,
+    LogUnavailable,
     MagnetarError,
     MessageTooLarge,
     QuotaExceeded,
@@ -169,3 +171,33 @@ def test_bytes_of_open_transactions() -> None:
         await refused(world.client, send(value, in_txn=txn(6)), QuotaExceeded)
 
     run(scenario, open_txn_bytes_max=3 * size, session_open_txn_bytes_max=2 * size)
+
+
+def test_bytes_of_sends_that_wait_for_a_transaction() -> None:
+    """One client's could take all memory until its transaction expires; others go on meanwhile."""
+    size = len(encode([b"x" * 100])) + PARKED_OVERHEAD_BYTES
+
+    async def scenario(world: World) -> None:
+        client = world.client
+        await client.ask(send(b"in it", in_txn=txn(1)))
+        parked = [
+            client.begin(send(b"%d" % number * 100, producer=number, follows=txn(1)))
+            for number in (2, 3)
+        ]
+        beyond = send(b"4" * 100, producer=4, follows=txn(1))
+        error = await refused(client, beyond, LogUnavailable)
+        assert "parked_send_bytes_max" in error.details
+        assert error.retriable
+        await client.ask(send(b"5" * 100, producer=5))
+        await client.ask(end(txn(1), common.ABORT))
+        for one in parked:
+            one.result()
+        await client.ask(beyond)
+        await client.ask(send(b"in it", in_txn=txn(2)))
+        larger = client.begin(send(b"6" * 9_000, producer=6, follows=txn(2)))
+        await refused(client, send(b"x", producer=7, follows=txn(2)), LogUnavailable)
+        assert not larger.done(), "one has room, however large it is"
+        await client.ask(end(txn(2), common.ABORT))
+        larger.result()
+
+    run(scenario, parked_send_bytes_max=2 * size)
