@@ -36,7 +36,11 @@ class Chaos:
         while self._loop.time() < CHAOS_SECONDS_MAX:
             await asyncio.sleep(random.expovariate(1.0 / self._plan.fault_period_s))
             enough = len(self._world.history.transactions) >= self._plan.transactions_min
-            if enough and self._world.crash_count >= self._plan.crashes_min:
+            if (
+                enough
+                and self._world.crash_count >= self._plan.crashes_min
+                and self._world.occurred()
+            ):
                 return
             if any(weights):
                 self._strike(random.choices(faults, weights)[0], random)

@@ -324,4 +324,5 @@ def make_world(rule: str, seed: int, *, out: object = None) -> World:
     name = f"family {rule} {seed}"
     world = World(name, plan=family.plan(Random(name)), out=out)  # type: ignore[arg-type]
     family.prepare(world)
+    world.occurred = lambda: family.occurred(world)
     return world

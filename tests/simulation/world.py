@@ -97,6 +97,8 @@ class World:
             self._subscriptions, self.history.place_of, self.history.violation
         )
         self.provoked: Counter[str] = Counter()
+        # Whether what this run is about has come about: until then it goes on.
+        self.occurred: Callable[[], bool] = lambda: True
         self.places: list[Place] = [
             (topic, number)
             for topic, partition_count in self.plan.topics.items()

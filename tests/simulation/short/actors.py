@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.history import TransactionRecord
 from tests.simulation.nodes import ClientNode
-from tests.simulation.raw import NoAnswer, RawClient
+from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, RawClient
 from tests.simulation.raw_unit import RawUnit, raw_client
 from tests.simulation.sdk_programs import Writer
 from tests.simulation.short.script import Step
@@ -142,10 +142,7 @@ class Actor:
             for step in steps[: self._next[task]]:
                 self.world.done(step)
         await asyncio.gather(*[self._work(task) for task in self._tasks])
-        if self._client is not None:
-            client, self._client = self._client, None
-            await client.close()
-            self._begin_life()
+        await self._end_life()
 
     async def _work(self, task: int) -> None:
         steps = self._tasks[task]
@@ -166,8 +163,15 @@ class Actor:
         self._begin_life()
         for step in self._closing:
             await self._do(step)
+        await self._end_life()
+
+    async def _end_life(self) -> None:
+        if self._raw is not None:
+            for service in (BROKER, COORDINATOR):
+                self._raw.hang_up(service)
         if self._client is not None:
             await self._client.close()
+        self._begin_life()
 
     async def _do(self, step: Step) -> None:
         world = self.world

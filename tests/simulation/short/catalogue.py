@@ -6,9 +6,11 @@ from collections.abc import Callable
 from random import Random
 
 from tests.simulation.short import (
+    acks,
     chains,
     consumers,
     consuming,
+    derived,
     members,
     producers,
     producing,
@@ -29,6 +31,8 @@ VERBS: dict[str, Verb] = {
     **consuming.VERBS,
     **strangers.VERBS,
     **members.VERBS,
+    **derived.VERBS,
+    **acks.VERBS,
     **tricks.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
@@ -46,6 +50,10 @@ SCENARIOS: dict[str, Scenario] = {
     "identities": members.identities,
     "sequences": members.sequences,
     "coordinator away": members.coordinator_away,
+    "large messages": derived.large_messages,
+    "dead letters": derived.dead_letters,
+    "crews": derived.crews,
+    "acks by hand": acks.by_hand,
     "hand made": tricks.hand_made,
 }
 # Costly ones are rarer.

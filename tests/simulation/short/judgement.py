@@ -39,8 +39,6 @@ class ShortJudgement(Judgement):
         for actor in world.actors.values():
             await actor.close_down()
         await world.run_program("janitor", self._wait_for_ends)
-        for question in world.last_questions:
-            question()
 
     def _nothing_more_to_do(self) -> bool:
         return all(actor.finished for actor in self._short.actors.values())
@@ -69,3 +67,5 @@ class ShortJudgement(Judgement):
             if ordered:
                 in_order.append(cursor)
         checks.check_processed_in_order(self._history, in_order)
+        for check in self._short.final_checks:
+            check()

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tests.simulation.history import Cursor
 from tests.simulation.network import REPEATABLE
@@ -18,6 +18,9 @@ from tests.simulation.short.faults import Striker
 from tests.simulation.short.judgement import ShortJudgement
 from tests.simulation.short.script import Script, Step
 from tests.simulation.world import Result, World
+
+if TYPE_CHECKING:
+    from tests.simulation.short.derived import Tally
 
 Verb = Callable[..., Coroutine[Any, Any, None]]
 CLIENT_SETTINGS = {
@@ -79,8 +82,10 @@ class ShortWorld(World):
         self.sequences: dict[str, dict[int, bool]] = {}
         # What scenarios found out, each by the name of what they count.
         self.active: Counter[str] = Counter()
-        # Asked at the very end; each fails the run by itself.
-        self.last_questions: list[Callable[[], None]] = []
+        # Of topics that the history does not know message by message.
+        self.tallies: dict[str, Tally] = {}
+        # Asked when everything has been read; each fails the run by itself.
+        self.final_checks: list[Callable[[], None]] = []
 
     def _delay_random(self, first: str, second: str) -> Random:
         found = self._delays.get((first, second))

@@ -1,0 +1,397 @@
+"""Topics that the history does not know message by message: what a group makes of its inputs, dead
+letters, and messages too large for a batch. Each is read to its end and held against what it may,
+must and must not hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.sdk_programs import Unit
+from tests.simulation.short.actors import Actor
+from tests.simulation.short.consumers import feed, filled, subscription
+from tests.simulation.short.consuming import consumer_of, cursor_of, receive
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.producing import commit
+from tests.simulation.short.script import Step
+
+import magnetar
+from magnetar_core.errors import MagnetarError, TopicExists
+
+# Of these, one in so many is poison: whoever is given it fails.
+POISON_EVERY = 5
+DRAIN_SECONDS_MAX = 60.0
+
+
+@dataclass
+class Tally:
+    """What a topic may hold.
+
+    Attributes:
+        may, must, must_not: values; each may be there once at most.
+        inputs: the message of which a value was made, in the order that outputs keep.
+    """
+
+    may: dict[bytes, None] = field(default_factory=dict)
+    must: dict[bytes, None] = field(default_factory=dict)
+    must_not: dict[bytes, None] = field(default_factory=dict)
+    seen: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+
+def tally(actor: Actor, topic: str) -> Tally:
+    return actor.world.tallies.setdefault(topic, Tally())
+
+
+def is_poison(value: bytes) -> bool:
+    digits = value[1:].partition(b".")[0]
+    return digits.isdigit() and int(digits) % POISON_EVERY == 0
+
+
+def acknowledges_by_itself(actor: Actor, topic: str, subscription: str) -> None:
+    """The SDK acknowledges there in transactions that nobody here knows."""
+    for partition in range(actor.world.plan.topics[topic]):
+        actor.world.history.unchecked_cursors.add((topic, partition, subscription))
+
+
+async def make_topic(actor: Actor, name: str, partitions: int) -> None:
+    client = await actor.client()
+    try:
+        await client.create_topic(name, partitions=partitions)
+    except TopicExists:
+        pass
+
+
+# Messages too large for a batch.
+
+
+async def large(
+    actor: Actor,
+    step: Step,
+    *,
+    topic: str,
+    partition: int,
+    sizes: list[int],
+    end: str,
+    whole_bytes_max: int,
+) -> None:
+    """A transaction of messages that travel in parts, beside those of other tasks."""
+    await make_topic(actor, topic, 2)
+    known = tally(actor, topic)
+    writer = await actor.writer(
+        f"large-{topic}", topic, whole_bytes_max=whole_bytes_max, batch_bytes_max=whole_bytes_max
+    )
+    client = await actor.client()
+    unit = Unit(actor.world, await client.begin_transaction(3.0), actor.name)
+    values = []
+    try:
+        for number, size in enumerate(sizes):
+            text = b"%d.%d.%d/" % (step.number, actor.node.life, number)
+            value = (text * (size // len(text) + 1))[: max(size, len(text))]
+            known.may[value] = None
+            values.append(value)
+            writer.producer.send_nowait(value, partition=partition, txn=unit.txn)
+            await asyncio.sleep(0.0)
+    except MagnetarError:
+        await unit.abort()
+        return
+    if end == "commit" and await commit(actor, unit, attempts=3):
+        known.must.update(dict.fromkeys(values))
+        actor.world.active["large messages"] += len(values)
+    elif end == "abort":
+        await unit.abort()
+        known.must_not.update(dict.fromkeys(values))
+
+
+async def take_large(
+    actor: Actor, step: Step, *, topic: str, settings: dict[str, Any], count: int
+) -> None:
+    """Consume large messages: each comes whole, or not at all."""
+    await make_topic(actor, topic, 2)
+    consumer = await consumer_of(actor, "large", settings)
+    known = tally(actor, topic)
+    for _ in range(count):
+        for message in await consumer.receive_batch(4, timeout_s=0.3):
+            if message.value not in known.may:
+                actor.world.history.violation(
+                    "1", f"{topic}: {message.value[:40]!r} of {len(message.value)} was never sent"
+                )
+            actor.world.active["large messages consumed"] += 1
+            if actor.random(f"{step.number}").random() < 0.3:
+                consumer.nack(message)
+            else:
+                await consumer.ack(message)
+
+
+# Dead letters.
+
+
+async def reject(
+    actor: Actor, step: Step, *, settings: dict[str, Any], dead: str, redeliveries: int, rounds: int
+) -> None:
+    """Consume; poison is given back until it moves to another topic, exactly once."""
+    world = actor.world
+    known = tally(actor, dead)
+    acknowledges_by_itself(actor, settings["topic"], settings["subscription"])
+    policy = magnetar.DeadLetterPolicy(redeliveries_max=redeliveries, topic=dead)
+    consumer = await consumer_of(actor, "rejecting", {**settings, "dead_letter": policy})
+    deadline = world.loop.time() + DRAIN_SECONDS_MAX
+    for _ in range(rounds):
+        messages = await receive(actor, consumer, 8, timeout_s=0.4)
+        for message in messages:
+            known.may[message.value] = None
+            if is_poison(message.value):
+                consumer.nack(message)
+            else:
+                cursor = cursor_of(message, settings["subscription"])
+                world.history.ack(cursor, [message.offset], None)
+                await consumer.ack(message)
+        if world.loop.time() > deadline:
+            break
+        if not messages and step.closing and not await _backlog(actor, settings):
+            break
+    if step.closing:
+        await consumer.close()
+        world.final_checks.append(lambda: _check_poison(actor, settings["topic"], dead))
+        await read_out(actor, dead)
+
+
+def _check_poison(actor: Actor, topic: str, dead: str) -> None:
+    """All poison of a topic lies among the dead letters."""
+    world, known = actor.world, tally(actor, dead)
+    for (name, _), log in world.history.seen.items():
+        for value in log.values() if name == topic else ():
+            # What the probe at the end has sent came too late.
+            late = world.history.sent[value].producer.startswith("probe")
+            if is_poison(value) and not late and value not in known.seen:
+                world.history.violation("6", f"{value!r} of {topic} is no dead letter of {dead}")
+    world.active["dead letters"] += len(known.seen)
+
+
+async def _backlog(actor: Actor, settings: dict[str, Any]) -> int:
+    description = await actor.raw().describe_topic(settings["topic"])
+    return sum(
+        one.backlog + one.pending_ack_count
+        for partition in description.partitions
+        for one in partition.subscriptions
+        if one.subscription == settings["subscription"]
+    )
+
+
+# Groups.
+
+
+async def crew(
+    actor: Actor,
+    step: Step,
+    *,
+    group: str,
+    topic: str,
+    made: str,
+    dead: str,
+    seconds: float,
+    transactional_id: str,
+    batch: int,
+) -> None:
+    """A member of a group that runs magnetar.process() for a while; at the end, until all is done."""
+    world = actor.world
+    client = await actor.client()
+    for name in (made, dead):
+        await make_topic(actor, name, 1)
+    producer = client.transactional_producer(transactional_id or None)
+    stop = asyncio.Event()
+    acknowledges_by_itself(actor, topic, group)
+    outputs, letters = tally(actor, made), tally(actor, dead)
+
+    def transform(message: magnetar.Message) -> list[magnetar.Output]:
+        world.saw(message)
+        if is_poison(message.value):
+            letters.may[message.value] = None
+            raise ValueError("poison")
+        value = b"of:" + message.value
+        outputs.may[value] = None
+        return [magnetar.Output(made, value)]
+
+    async def stop_later() -> None:
+        if not step.closing:
+            await asyncio.sleep(seconds)
+        else:
+            settings = {"topic": topic, "subscription": group}
+            for _ in range(int(DRAIN_SECONDS_MAX / 0.2)):
+                await asyncio.sleep(0.2)
+                if not await _backlog(actor, settings):
+                    break
+        stop.set()
+
+    consumer = await client.consumer_group(
+        group,
+        [topic],
+        session_timeout_s=0.8,
+        rebalance_timeout_s=2.0,
+        initial_position="earliest",
+        receiver_queue_messages=16,
+        nack_delay_ms=20,
+        nack_delay_ms_max=100,
+    )
+    stopping = asyncio.ensure_future(stop_later())
+    try:
+        async with consumer:
+            summary = await magnetar.process(
+                consumer,
+                transform,
+                producer,
+                batch_messages_max=batch,
+                batch_wait_s=0.01,
+                attempts_max=2,
+                dead_letter=dead,
+                stop=stop,
+                handle_signals=False,
+            )
+            world.active["processed"] += summary.messages_in
+            world.active["processed dead letters"] += summary.dead_lettered
+    finally:
+        stopping.cancel()
+        await producer.close()
+    if step.closing:
+        world.final_checks.append(lambda: _check_made(actor, topic, made, dead))
+        await read_out(actor, made)
+        await read_out(actor, dead)
+
+
+def _check_made(actor: Actor, topic: str, made: str, dead: str) -> None:
+    """Each input has one output or one dead letter; outputs keep the order of their inputs."""
+    world = actor.world
+    outputs, letters = tally(actor, made), tally(actor, dead)
+    for (name, partition), log in world.history.seen.items():
+        newest = (-1, -1)
+        for offset in sorted(log) if name == topic else ():
+            value = log[offset]
+            if world.history.sent[value].producer.startswith("probe"):
+                continue
+            among, expected = (letters, value) if is_poison(value) else (outputs, b"of:" + value)
+            place = among.seen.get(expected)
+            if place is None:
+                world.history.violation("6", f"{topic}/{partition} {offset} was never processed")
+            if among is outputs:
+                if place < newest:
+                    world.history.violation(
+                        "group", f"{topic}/{partition} {offset} lies before an earlier one's output"
+                    )
+                newest = place
+
+
+async def read_out(actor: Actor, topic: str) -> None:
+    """Read a topic to its end, and hold it against what it may hold."""
+    known, history = tally(actor, topic), actor.world.history
+    client = await actor.client()
+    description = await client.describe_topic(topic)
+    for partition in range(len(description.partitions)):
+        async for message in client.read(topic, partition):
+            value, place = message.value, (partition, message.offset)
+            if value in known.seen:
+                history.violation(
+                    "4", f"{topic}: {value[:40]!r} is at {known.seen[value]} and at {place}"
+                )
+            if value not in known.may:
+                history.violation("1", f"{topic}: {value[:40]!r} was never sent whole")
+            if value in known.must_not:
+                history.violation("3", f"{topic}: {value[:40]!r} was aborted, and is visible")
+            known.seen[value] = place
+    for value in known.must:
+        if value not in known.seen:
+            history.violation("2", f"{topic}: {value[:40]!r} was committed, and is not there")
+
+
+async def read_large(actor: Actor, step: Step, *, topic: str) -> None:
+    await make_topic(actor, topic, 2)
+    await read_out(actor, topic)
+
+
+def large_messages(draft: Draft) -> None:
+    """Two tasks send messages in parts, on one partition and in transactions of their own."""
+    random = draft.random
+    draft.settings["constants"]["magnetar.partition_sender:PART_BYTES_MAX"] = random.choice(
+        (64, 200)
+    )
+    client, consumer = draft.client("producer"), draft.client("consumer")
+    settings = subscription(
+        draft, "bulk", "large", type=random.choice(("exclusive", "shared", "failover"))
+    )
+    for _ in range(random.randint(4, 8)):
+        draft.step(
+            client,
+            "large",
+            task=random.randrange(2),
+            topic="bulk",
+            partition=random.randrange(2),
+            sizes=[random.choice((10, 300, 700, 1_500)) for _ in range(random.randint(1, 3))],
+            end=random.choice(("commit", "commit", "commit", "abort")),
+            whole_bytes_max=200,
+            pause_s=random.choice((0.0, 0.02)),
+        )
+        draft.step(
+            consumer, "take large", topic="bulk", settings=settings, count=random.randint(1, 3)
+        )
+    draft.step(client, "read large", topic="bulk", closing=True)
+
+
+def dead_letters(draft: Draft) -> None:
+    """Poison moves to a topic of its own, once, whoever crashes."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    settings = subscription(draft, topic, "reject", type=random.choice(("shared", "key_shared")))
+    before = filled(draft, topic, random.randint(8, 20))
+    common: dict[str, Any] = {
+        "settings": settings,
+        "dead": "letters",
+        "redeliveries": random.choice((0, 1, 2)),
+    }
+    for _ in range(random.choice((1, 2))):
+        client = draft.client("consumer")
+        for _ in range(random.randint(1, 3)):
+            draft.step(
+                client,
+                "reject",
+                rounds=random.randint(2, 5),
+                after=(before,),
+                pause_s=random.choice((0.0, 0.1)),
+                **common,
+            )
+    draft.step(client, "reject", rounds=200, closing=True, **common)
+
+
+def crews(draft: Draft) -> None:
+    """Members of a group run process(), come and go; every input counts once and in order."""
+    random = draft.random
+    topic = draft.topic("in", 2)
+    filled(draft, topic, random.randint(6, 16))
+    feed(draft, topic, random.randint(2, 5))
+    common: dict[str, Any] = {
+        "group": "crew",
+        "topic": topic,
+        "made": "made",
+        "dead": "buried",
+        "batch": random.choice((1, 4, 50)),
+    }
+    for _ in range(random.choice((1, 2, 3))):
+        client = draft.client("member")
+        for _ in range(random.choice((1, 1, 2))):
+            draft.step(
+                client,
+                "crew",
+                seconds=random.choice((0.2, 0.6, 1.5)),
+                transactional_id=random.choice(("", client)),
+                pause_s=random.choice((0.0, 0.1)),
+                **common,
+            )
+    draft.step(client, "crew", seconds=0.0, transactional_id="", closing=True, **common)
+
+
+VERBS = {
+    "large": large,
+    "take large": take_large,
+    "read large": read_large,
+    "reject": reject,
+    "crew": crew,
+}
