@@ -51,7 +51,7 @@ FLIGHTS_PER_TRANSACTION_MAX = 150
 # A small input is worked off slowly, or it would be gone before the second kill.
 PROCESS_S_MIN = 6.0
 POLL_S = 0.2
-STALL_S_MAX = 60.0
+STALL_S_MAX = 180.0
 LIVE_STATUSES = (
     TransactionStatus.OPEN,
     TransactionStatus.COMMITTING,
