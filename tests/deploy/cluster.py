@@ -41,6 +41,7 @@ class Cluster:
 
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine = engine
+        self.demo_started_s = 0.0
         self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
         base = engine.base(default("BASE_IMAGE"))
         self.has_grafana = engine.pulled(default("GRAFANA_IMAGE"))

@@ -12,6 +12,8 @@ from typing import Any
 from tests.deploy.queries import DASHBOARD
 
 Answers = Callable[[str], list[dict[str, Any]]]
+# By legend: when, and how much.
+Lines = dict[str, tuple[list[float], list[float]]]
 COLUMNS = 24
 # Grid units to inches.
 ACROSS, DOWN = 0.62, 0.36
@@ -19,8 +21,13 @@ INK, FAINT, PAPER = "#d8d9da", "#3a3d44", "#181b1f"
 COLORS = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#f2495c", "#b877d9", "#8ab8ff")
 
 
-def draw(answers: Answers, path: Path) -> None:
-    """Args: answers: the series of an expression."""
+def draw(answers: Answers, start_s: float, end_s: float, path: Path) -> None:
+    """Draw all panels over one time.
+
+    Args:
+        answers: the series of an expression.
+        start_s, end_s: the time to show, seconds since 1970.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -47,12 +54,16 @@ def draw(answers: Answers, path: Path) -> None:
             facecolor=PAPER,
         )
         axes.set_title(panel["title"], color=INK, size=9, loc="left")
-        (_draw_tile if panel["type"] == "stat" else _draw_lines)(axes, panel, answers)
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        if panel["type"] == "stat":
+            _draw_tile(axes, panel, unit, answers)
+        else:
+            _draw_lines(axes, _points(panel, answers), unit, start_s, end_s)
     figure.savefig(path, dpi=75, facecolor=PAPER)
     pyplot.close(figure)
 
 
-def _points(panel: dict[str, Any], answers: Answers) -> dict[str, tuple[list[float], list[float]]]:
+def _points(panel: dict[str, Any], answers: Answers) -> Lines:
     lines = {}
     for target in panel["targets"]:
         expr = target["expr"].replace("$__rate_interval", "30s")
@@ -68,24 +79,24 @@ def _points(panel: dict[str, Any], answers: Answers) -> dict[str, tuple[list[flo
     return lines
 
 
-def _draw_tile(axes: Any, panel: dict[str, Any], answers: Answers) -> None:
+def _draw_tile(axes: Any, panel: dict[str, Any], unit: str, answers: Answers) -> None:
     values = [line[1][-1] for line in _points(panel, answers).values() if line[1]]
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     value = values[0] if values else math.nan
     is_high = len(steps) > 1 and value >= steps[1]["value"]
-    text = _with_unit(value, panel["fieldConfig"]["defaults"]["unit"])
+    text = _with_unit(value, unit)
     color = COLORS[4] if is_high else COLORS[0]
     axes.text(0.5, 0.45, text, color=color, size=20, ha="center", va="center")
     axes.set_axis_off()
 
 
-def _draw_lines(axes: Any, panel: dict[str, Any], answers: Answers) -> None:
-    unit = panel["fieldConfig"]["defaults"]["unit"]
-    lines = {name: line for name, line in _points(panel, answers).items() if line[0]}
-    start_s = min((line[0][0] for line in lines.values()), default=0.0)
+def _draw_lines(axes: Any, lines: Lines, unit: str, start_s: float, end_s: float) -> None:
+    lines = {name: line for name, line in lines.items() if line[0]}
     for (name, (at_s, values)), color in zip(sorted(lines.items()), COLORS * 3, strict=False):
         axes.plot([one - start_s for one in at_s], values, color=color, label=name, linewidth=1.2)
-    axes.set_ylim(bottom=0)
+    highest = max((max(values) for _, values in lines.values()), default=0.0)
+    axes.set_ylim(0, highest * 1.1 or 1)
+    axes.set_xlim(0, end_s - start_s)
     axes.tick_params(colors=INK, labelsize=7)
     axes.grid(color=FAINT, linewidth=0.5)
     axes.yaxis.set_major_formatter(lambda value, _: _with_unit(value, unit))
