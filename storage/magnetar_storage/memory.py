@@ -13,7 +13,14 @@ from collections.abc import Awaitable, Callable, Collection
 from random import Random
 
 from magnetar_storage.memory_table import Table
-from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
+from magnetar_storage.store import (
+    DELETE,
+    PUT,
+    RowsUnreadable,
+    StoreFailed,
+    StoreInUse,
+    WriteBatch,
+)
 
 # How to take one batch back: in reverse, put these rows back (None: delete the key).
 _Undo = list[tuple[str, bytes, bytes | None]]
@@ -40,6 +47,8 @@ class MemoryDisk:
         self.sync_seconds = 0.0
         self.write_failure_probability = 0.0
         self.sync_failure_probability = 0.0
+        # Rows that cannot be read, by family and key.
+        self.unreadable: set[tuple[str, bytes]] = set()
         self.write_count = 0  # Batches ever written, lost ones included.
         self.sync_count = 0
         self._random = random
@@ -165,7 +174,10 @@ class MemoryStore:
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         self._check()
-        return self._table(family).values.get(key)
+        table = self._table(family)
+        if (family, key) in self._disk.unreadable:
+            raise RowsUnreadable("the row is damaged", family=family)
+        return table.values.get(key)
 
     async def scan(
         self,
@@ -179,13 +191,22 @@ class MemoryStore:
     ) -> list[tuple[bytes, bytes]]:
         self._check()
         table = self._table(family)
-        return table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
+        rows = table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
+        if self._disk.unreadable:
+            for place, (key, _) in enumerate(rows):
+                if (family, key) in self._disk.unreadable:
+                    raise RowsUnreadable("a row is damaged", family=family, rows=rows[:place])
+        return rows
 
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
         self._check()
-        return self._table(family).prefixes(start, end, length=length, count_max=count_max)
+        found = self._table(family).prefixes(start, end, length=length, count_max=count_max)
+        behind = end if found[1] is None else found[1]
+        if any(name == family and start <= key < behind for name, key in self._disk.unreadable):
+            raise RowsUnreadable("a row is damaged", family=family)
+        return found
 
     async def snapshot(self) -> MemorySnapshot:
         self._check()

@@ -9,6 +9,7 @@ views of all families taken in one call show one moment.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import weakref
@@ -17,21 +18,29 @@ from concurrent.futures import ThreadPoolExecutor
 
 import rocksdict
 
-from magnetar_storage.blob_garbage import (
-    AGE_CUTOFF_COLLECTING,
-    AGE_CUTOFF_LEAVING,
-    is_to_collect,
-)
+from magnetar_storage.directory_check import check_directory
+from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_options import (
     database_options,
     payload_family_options,
     row_family_options,
 )
 from magnetar_storage.rocks_prefixes import walk_prefixes
-from magnetar_storage.store import DELETE, PUT, StoreFailed, StoreInUse, WriteBatch
+from magnetar_storage.rocks_reads import RocksSnapshot, get_row, scan_rows
+from magnetar_storage.store import (
+    DELETE,
+    PUT,
+    RowsUnreadable,
+    StoreDamaged,
+    StoreFailed,
+    StoreInUse,
+    WriteBatch,
+)
+from magnetar_storage.store_files import holds_store
+from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
 
-# Looks at the garbage of blob files lie so many syncs apart.
-SYNCS_PER_LOOK = 200
+# What this process has open: closing a file of theirs would release their locks.
+_open_directories: set[str] = set()
 
 
 class RocksStore:
@@ -44,6 +53,7 @@ class RocksStore:
         families: Collection[str],
         *,
         payload_families: Collection[str],
+        mark: MarkWriter,
         unsynced: bool,
     ) -> None:
         self._path = path
@@ -51,10 +61,12 @@ class RocksStore:
         self._families = {name: database.get_column_family(name) for name in families}
         self._handles = {name: database.get_column_family_handle(name) for name in families}
         self._snapshots: weakref.WeakSet[RocksSnapshot] = weakref.WeakSet()
-        self._payload_families = [self._families[name] for name in payload_families]
-        # Those whose compactions collect garbage, by place.
-        self._collecting: set[int] = set()
-        self._sync_count = 0
+        self._background = Background(
+            database,
+            list(self._families.values()),
+            [self._families[name] for name in payload_families],
+        )
+        self._mark = mark
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
         self._unsynced = unsynced
         self._failure: str | None = None
@@ -79,12 +91,21 @@ class RocksStore:
                 the process but not the machine.
         Raises:
             StoreInUse: another process has this directory open.
+            StoreDamaged: not all that was synced is there. Nothing was changed.
             StoreFailed: this directory cannot be opened as a store.
         """
         unknown = set(payload_families) - set(families)
         assert not unknown, f"payload families that are no families: {sorted(unknown)}"
-        directory = os.fspath(path)
-        os.makedirs(directory, exist_ok=True)
+        directory = os.path.realpath(path)
+        make_private(directory)
+        check_unused(directory)
+        try:
+            mark = check_directory(directory)
+        except StoreDamaged as error:
+            raise StoreDamaged(f"{directory}: {error}; {how_to_go_on(directory)}") from error
+        if mark is None or unsynced:
+            mark = Synced()
+            create_mark(directory, mark)
         cache = rocksdict.Cache(block_cache_bytes)
         try:
             # RocksDB insists on opening whatever is there, in use or not.
@@ -98,11 +119,18 @@ class RocksStore:
             database = rocksdict.Rdict(directory, database_options(), options)
         except Exception as error:
             if "LOCK:" in str(error) or "lock file" in str(error):
-                message = f"another process uses this data directory: {directory}"
-                raise StoreInUse(message) from error
-            raise StoreFailed(f"cannot open {directory}: {error}") from error
+                raise StoreInUse(_in_use(directory)) from error
+            raise StoreDamaged(
+                f"cannot open {directory}: {error}; {how_to_go_on(directory)}"
+            ) from error
+        _open_directories.add(directory)
         return cls(
-            directory, database, families, payload_families=payload_families, unsynced=unsynced
+            directory,
+            database,
+            families,
+            payload_families=payload_families,
+            mark=MarkWriter(directory, mark),
+            unsynced=unsynced,
         )
 
     async def write(self, batch: WriteBatch) -> None:
@@ -123,24 +151,19 @@ class RocksStore:
 
     async def sync(self) -> None:
         self._check()
+        loop = asyncio.get_running_loop()
         try:
             if self._unsynced:
-                self._sync()
+                self._database.flush_wal(False)
                 return
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor, self._sync)
+            await loop.run_in_executor(self._executor, self._sync, loop.time())
         except Exception as error:
             raise self._fail("sync", error) from error
         self._check()
 
     async def get(self, family: str, key: bytes) -> bytes | None:
         self._check()
-        rows = self._families[family]
-        try:
-            value: bytes | None = rows.get(key)
-        except Exception as error:
-            raise self._fail("get", error) from error
-        return value
+        return get_row(self._families[family], family, key)
 
     async def scan(
         self,
@@ -154,10 +177,7 @@ class RocksStore:
     ) -> list[tuple[bytes, bytes]]:
         self._check()
         rows = self._families[family]
-        try:
-            return _scan(rows, start, end, rows_max, bytes_max, reverse)
-        except Exception as error:
-            raise self._fail("scan", error) from error
+        return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse)
 
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
@@ -167,7 +187,7 @@ class RocksStore:
         try:
             return walk_prefixes(rows, start, end, length, count_max)
         except Exception as error:
-            raise self._fail("prefixes", error) from error
+            raise RowsUnreadable(str(error), family=family) from error
 
     async def snapshot(self) -> RocksSnapshot:
         self._check()
@@ -177,7 +197,7 @@ class RocksStore:
             views = {name: rows.iter() for name, rows in self._families.items()}
         except Exception as error:
             raise self._fail("snapshot", error) from error
-        snapshot = RocksSnapshot(self, views)
+        snapshot = RocksSnapshot(views, self._check)
         self._snapshots.add(snapshot)
         return snapshot
 
@@ -197,34 +217,28 @@ class RocksStore:
         self._handles.clear()
         families = list(self._families.values())
         self._families.clear()
-        self._payload_families.clear()
+        self._background.close()
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._executor, _close, families, self._database)
+            await loop.run_in_executor(
+                self._executor,
+                _close,
+                families,
+                self._database,
+                self._mark,
+                failed_before or self._unsynced,
+            )
         except Exception as error:
             if not failed_before:
                 raise self._fail("close", error) from error
         finally:
             self._executor.shutdown()
+            _open_directories.discard(self._path)
 
-    def _sync(self) -> None:
-        self._database.flush_wal(not self._unsynced)
-        self._sync_count += 1
-        if self._sync_count % SYNCS_PER_LOOK == 0:
-            self._look_at_garbage()
-
-    def _look_at_garbage(self) -> None:
-        for place, rows in enumerate(list(self._payload_families)):
-            collecting = place in self._collecting
-            wanted = is_to_collect(
-                rows.property_int_value("rocksdb.live-blob-file-size") or 0,
-                rows.property_int_value("rocksdb.live-blob-file-garbage-size") or 0,
-                collecting=collecting,
-            )
-            if wanted != collecting:
-                cutoff = AGE_CUTOFF_COLLECTING if wanted else AGE_CUTOFF_LEAVING
-                rows.set_options({"blob_garbage_collection_age_cutoff": str(cutoff)})
-                self._collecting ^= {place}
+    def _sync(self, now_seconds: float) -> None:
+        self._database.flush_wal(True)
+        self._mark.write(now_seconds)
+        self._background.look(now_seconds)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -235,106 +249,63 @@ class RocksStore:
         return StoreFailed(self._failure)
 
 
-class RocksSnapshot:
-    """A frozen view of every family. It ends with its store."""
-
-    def __init__(self, store: RocksStore, views: dict[str, rocksdict.RdictIter]) -> None:
-        self._store = store
-        self._views: dict[str, rocksdict.RdictIter] | None = views
-
-    async def get(self, family: str, key: bytes) -> bytes | None:
-        rows = await self.scan(family, key, key + b"\x00", rows_max=1)
-        return rows[0][1] if rows else None
-
-    async def scan(
-        self,
-        family: str,
-        start: bytes,
-        end: bytes,
-        *,
-        rows_max: int,
-        bytes_max: int | None = None,
-        reverse: bool = False,
-    ) -> list[tuple[bytes, bytes]]:
-        self._store._check()
-        if self._views is None:
-            raise StoreFailed("the snapshot is closed")
-        iterator = self._views[family]
-        try:
-            return _walk(iterator, start, end, rows_max, bytes_max, reverse)
-        except Exception as error:
-            raise self._store._fail("scan", error) from error
-
-    async def close(self) -> None:
-        self.release()
-
-    def release(self) -> None:
-        self._views = None
-
-
 def _existing_families(directory: str) -> set[str]:
     if not os.path.exists(os.path.join(directory, "CURRENT")):
         return set()
     return set(rocksdict.Rdict.list_cf(directory)) - {"default"}
 
 
-def _close(families: list[rocksdict.Rdict], database: rocksdict.Rdict) -> None:
-    for family in families:
-        family.close()
-    database.close()
+def _close(
+    families: list[rocksdict.Rdict],
+    database: rocksdict.Rdict,
+    mark: MarkWriter,
+    unsure: bool,
+) -> None:
+    try:
+        for family in families:
+            family.close()
+        database.close()
+    except Exception:
+        unsure = True
+        raise
+    finally:
+        if unsure:
+            mark.abandon()
+        else:
+            mark.close()
 
 
-def _scan(
-    family: rocksdict.Rdict,
-    start: bytes,
-    end: bytes,
-    rows_max: int,
-    bytes_max: int | None,
-    reverse: bool,
-) -> list[tuple[bytes, bytes]]:
-    options = rocksdict.ReadOptions()
-    options.set_background_purge_on_iterator_cleanup(True)
-    # The bound spares the walk what was deleted beyond it. No lower bound is set: rocksdict 0.3
-    # hands it to RocksDB as an upper one.
-    if start < end and not reverse:
-        options.set_iterate_upper_bound(end)
-    return _walk(family.iter(options), start, end, rows_max, bytes_max, reverse)
+def make_private(directory: str) -> None:
+    """Make a directory that only its owner may look into."""
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    if holds_store(directory) and os.stat(directory).st_mode & 0o077:
+        os.chmod(directory, 0o700)
 
 
-def _walk(
-    iterator: rocksdict.RdictIter,
-    start: bytes,
-    end: bytes,
-    rows_max: int,
-    bytes_max: int | None,
-    reverse: bool,
-) -> list[tuple[bytes, bytes]]:
-    assert rows_max > 0
-    rows: list[tuple[bytes, bytes]] = []
-    if start >= end:
-        return rows
-    if reverse:
-        iterator.seek_for_prev(end)
-        if iterator.valid() and iterator.key() == end:
-            iterator.prev()
-    else:
-        iterator.seek(start)
-    valid, key_of, value_of = iterator.valid, iterator.key, iterator.value
-    step = iterator.prev if reverse else iterator.next
-    byte_count = 0
-    while valid():
-        key = key_of()
-        if key < start or key >= end:
-            break
-        value = value_of()
-        rows.append((key, value))
-        if len(rows) == rows_max:
-            return rows
-        if bytes_max is not None:
-            byte_count += len(key) + len(value)
-            if byte_count >= bytes_max:
-                return rows
-        step()
-    # An iterator that met an error ends early: without this, rows would go missing.
-    iterator.status()
-    return rows
+def check_unused(directory: str) -> None:
+    """Raises StoreInUse; what another process is writing must not be taken for damage."""
+    if directory in _open_directories:
+        raise StoreInUse(_in_use(directory))
+    try:
+        lock = os.open(os.path.join(directory, "LOCK"), os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise StoreInUse(_in_use(directory)) from error
+    finally:
+        os.close(lock)
+
+
+def how_to_go_on(directory: str) -> str:
+    """What a person can do about a store that is damaged."""
+    return (
+        "put back the file, or a copy of the whole directory that was made while the server was"
+        " stopped; or go on without what was lost, which may tear transactions apart:"
+        f" magnetar storage accept-loss {directory}"
+    )
+
+
+def _in_use(directory: str) -> str:
+    return f"another process uses this data directory: {directory}"

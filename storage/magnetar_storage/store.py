@@ -7,7 +7,7 @@ everything that may take time is awaited, reads too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 PUT: Final = 0
@@ -22,11 +22,40 @@ KEY_END: Final = b"\xff" * 32
 
 
 class StoreFailed(Exception):
-    """The engine cannot go on: a read, write or sync failed, or a crash cut it off.
+    """The engine cannot go on: a write or sync failed, or a crash cut it off.
 
     What was not yet durable may or may not survive. Never retry: memory already ran ahead of the
     rows, so the process must end and start again from what is durable.
     """
+
+
+class StoreDamaged(StoreFailed):
+    """What was durable is not all there, so nothing was opened. A person decides how to go on."""
+
+
+class RowsUnreadable(Exception):
+    """Rows of a range are damaged, or the disk does not give them. The store goes on.
+
+    Attributes:
+        family: where they lie.
+        rows: those of the range that come before them, in the order of the scan.
+    """
+
+    def __init__(
+        self, reason: str, *, family: str = "", rows: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        super().__init__(reason)
+        self.family = family
+        self.rows = rows
+
+
+def cannot_recover(error: RowsUnreadable) -> StoreDamaged:
+    """What a server says that cannot read what it needs to start."""
+    return StoreDamaged(
+        f"rows of {error.family!r} cannot be read, and without them nothing can be served: {error};"
+        " stop the server, and put back a copy of its data directory that was made while it was"
+        " stopped"
+    )
 
 
 class StoreInUse(Exception):
@@ -88,7 +117,8 @@ class Reader(Protocol):
         """The row's value, or None.
 
         Raises:
-            StoreFailed: the row could not be read.
+            RowsUnreadable: the row could not be read.
+            StoreFailed: the store cannot go on, or is closed.
             KeyError: the store was opened without this family.
         """
 
@@ -109,7 +139,8 @@ class Reader(Protocol):
             bytes_max: stop with the row that brings keys and values to this size; a first row is
                 returned whatever its size.
         Raises:
-            StoreFailed: a row could not be read.
+            RowsUnreadable: a row could not be read; those before it come with the error.
+            StoreFailed: the store cannot go on, or is closed.
             KeyError: the store was opened without this family.
 
         To page, start again at the last key + b"\\x00" (reverse: end at the last key) until a page
@@ -158,7 +189,8 @@ class Store(Reader, Protocol):
         Returns:
             At most count_max of them, perhaps none, and where to go on; None: nothing is left.
         Raises:
-            StoreFailed: a key could not be read.
+            RowsUnreadable: a key could not be read.
+            StoreFailed: the store cannot go on, or is closed.
             KeyError: the store was opened without this family.
         """
 
@@ -169,6 +201,28 @@ class Store(Reader, Protocol):
 
     async def close(self) -> None:
         """Release the store. It promises no durability: sync first. Repeating it is harmless."""
+
+
+async def scan_readable(
+    reader: Reader,
+    family: str,
+    start: bytes,
+    end: bytes,
+    *,
+    rows_max: int,
+    bytes_max: int | None = None,
+) -> Sequence[tuple[bytes, bytes]]:
+    """As `Reader.scan`, but rows that come before one that cannot be read are returned.
+
+    Raises:
+        RowsUnreadable: not even one.
+    """
+    try:
+        return await reader.scan(family, start, end, rows_max=rows_max, bytes_max=bytes_max)
+    except RowsUnreadable as error:
+        if not error.rows:
+            raise
+        return error.rows
 
 
 def behind_prefix(prefix: bytes, length: int) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magnetar_storage import blob_garbage, rocks, rocks_options
+from magnetar_storage import blob_garbage, rocks_background, rocks_options
 from magnetar_storage.blob_garbage import is_to_collect
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import WriteBatch
@@ -45,7 +45,7 @@ def store_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(rocks_options, "PAYLOAD_MEMTABLE_BYTES", 1 << 20)
     monkeypatch.setattr(rocks_options, "BLOB_FILE_BYTES", 1 << 20)
     monkeypatch.setattr(blob_garbage, "STORED_BYTES_MIN", 8 << 20)
-    monkeypatch.setattr(rocks, "SYNCS_PER_LOOK", 5)
+    monkeypatch.setattr(rocks_background, "LOOK_INTERVAL_SECONDS", 0.0)
     return tmp_path / "data"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from magnetar_storage.memory import MemoryDisk, MemoryStore
-from magnetar_storage.store import KEY_END, StoreFailed, WriteBatch
+from magnetar_storage.store import KEY_END, RowsUnreadable, StoreFailed, WriteBatch
 
 FAMILIES = ("rows",)
 
@@ -193,5 +193,27 @@ def test_a_crash_ends_what_was_stalled() -> None:
         with pytest.raises(StoreFailed):
             await writing
         assert await keys_of(disk) == []
+
+    run(scenario())
+
+
+def test_a_row_that_cannot_be_read_stops_nothing_else() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        store = MemoryStore(disk, FAMILIES)
+        for number in range(4):
+            await store.write(one_row(number))
+        disk.unreadable.add(("rows", b"002"))
+        with pytest.raises(RowsUnreadable):
+            await store.get("rows", b"002")
+        with pytest.raises(RowsUnreadable) as raised:
+            await store.scan("rows", b"", KEY_END, rows_max=10)
+        assert [key for key, _ in raised.value.rows] == [b"000", b"001"]
+        with pytest.raises(RowsUnreadable):
+            await store.prefixes("rows", b"001", KEY_END, length=3, count_max=10)
+        assert await store.scan("rows", b"", KEY_END, rows_max=2) == list(raised.value.rows)
+        assert [key for key, _ in await store.scan("rows", b"003", KEY_END, rows_max=9)] == [b"003"]
+        await store.write(one_row(9))
+        await store.sync()
 
     run(scenario())

@@ -1,0 +1,175 @@
+"""RocksDB's log format, in which its write-ahead logs and its manifest are written. Pure.
+
+A file is a row of blocks of 32 KiB. A record is cut into pieces that do not cross blocks, each with
+a header: masked CRC-32C of type and content, length, type. In a log a record is a batch, and begins
+with its sequence number and its count; in a manifest it is an edit, made of tagged fields.
+Source: RocksDB wiki, Write Ahead Log File Format; MANIFEST.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Final
+
+import google_crc32c
+
+BLOCK_BYTES: Final = 32 << 10
+_HEADER = struct.Struct("<IHB")
+_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+# Pieces of a file that is never written twice; beyond them lie notes about the file.
+_NOTES_FROM: Final = 9
+_MASK_DELTA: Final = 0xA282EAD8
+_U32: Final = 0xFFFFFFFF
+
+_BATCH = struct.Struct("<QI")
+# What is kept of a record's beginning: enough for what is looked for in it.
+HEAD_BYTES: Final = 512
+
+_LAST_SEQUENCE: Final = 4
+_MIN_LOG_TO_KEEP: Final = 10
+_NUMBERS: Final = frozenset({2, 3, 4, 9, 10, 203})
+_TEXTS: Final = frozenset({1})
+# A tag with this bit is followed by a length, and may be passed over.
+_MAY_BE_IGNORED: Final = 1 << 13
+
+
+@dataclass(slots=True)
+class Walk:
+    """What can be read of a file, from its beginning.
+
+    Attributes:
+        heads: the beginnings of its records.
+        end: where the last whole record ends.
+        damaged_at: a piece that is cut off or damaged; None: everything is whole.
+        goes_on: another record begins behind that piece, so it is not where the writing ended.
+    """
+
+    heads: list[bytes] = field(default_factory=list)
+    end: int = 0
+    damaged_at: int | None = None
+    goes_on: bool = False
+
+
+def walk(data: bytes) -> Walk:
+    """Read a file up to its end, or to its first damaged piece."""
+    found = Walk()
+    at = 0
+    head: bytes | None = None
+    while (at := _next_header(at)) < len(data):
+        piece = _piece(data, at)
+        if piece is None:
+            break
+        kind, begin, end = piece
+        if kind < _NOTES_FROM:
+            begins = kind in (_FULL, _FIRST)
+            if begins != (head is None):
+                found.goes_on = begins
+                break
+            if len(head or b"") < HEAD_BYTES:
+                head = (head or b"") + data[begin : min(end, begin + HEAD_BYTES)]
+            if kind in (_FULL, _LAST):
+                assert head is not None
+                found.heads.append(head)
+                head = None
+        at = end
+        if head is None:
+            found.end = end
+    else:
+        if head is None:
+            return found
+    found.damaged_at = min(at, len(data))
+    found.goes_on = found.goes_on or _begins_again(data, at)
+    return found
+
+
+def sequences_of_batch(head: bytes) -> tuple[int, int]:
+    """The first and the last sequence number of a log's record; of an empty one last < first."""
+    first, count = _BATCH.unpack_from(head.ljust(_BATCH.size, b"\x00"))
+    return first, first + count - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What an edit says of the write-ahead logs; None: nothing."""
+
+    min_log_to_keep: int | None = None
+
+
+def read_edit(head: bytes) -> Edit:
+    """Read the fields that come first in an edit: those that are single numbers."""
+    at = 0
+    min_log: int | None = None
+    while at < len(head):
+        tag, at = _varint(head, at)
+        if tag & _MAY_BE_IGNORED or tag in _TEXTS:
+            length, at = _varint(head, at)
+            at += length
+        elif tag in _NUMBERS:
+            number, at = _varint(head, at)
+            if tag == _MIN_LOG_TO_KEEP:
+                min_log = number
+        else:
+            break
+    return Edit(min_log)
+
+
+def _next_header(at: int) -> int:
+    """A header does not cross blocks: what is too short for one is filled up."""
+    left = BLOCK_BYTES - at % BLOCK_BYTES
+    return at + left if left < _HEADER.size else at
+
+
+def _piece(data: bytes, at: int) -> tuple[int, int, int] | None:
+    """The kind of a piece, and where its content begins and ends; None: it is damaged."""
+    begin = at + _HEADER.size
+    if begin > len(data):
+        return None
+    masked, length, kind = _HEADER.unpack_from(data, at)
+    end = begin + length
+    block_end = at - at % BLOCK_BYTES + BLOCK_BYTES
+    if end > min(len(data), block_end) or not (_FULL <= kind <= _LAST or kind >= _NOTES_FROM):
+        return None
+    checksum = google_crc32c.value(data[begin - 1 : end])
+    if masked != (((checksum >> 15) | (checksum << 17)) + _MASK_DELTA) & _U32:
+        return None
+    return kind, begin, end
+
+
+def _begins_again(data: bytes, at: int) -> bool:
+    """Whether a record begins behind a damaged piece.
+
+    Where the pieces of its block begin is known as far as lengths lead; a block begins with one.
+    """
+    block_end = at - at % BLOCK_BYTES + BLOCK_BYTES
+    if at + _HEADER.size <= len(data):
+        behind = at + _HEADER.size + _HEADER.unpack_from(data, at)[1]
+        if behind < block_end and _record_from(data, behind, block_end):
+            return True
+    return any(
+        _record_from(data, start, start + BLOCK_BYTES)
+        for start in range(block_end, len(data), BLOCK_BYTES)
+    )
+
+
+def _record_from(data: bytes, at: int, block_end: int) -> bool:
+    while at + _HEADER.size <= min(block_end, len(data)):
+        piece = _piece(data, at)
+        if piece is None:
+            return False
+        if piece[0] in (_FULL, _FIRST):
+            return True
+        at = piece[2]
+    return False
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    return 0, len(data)

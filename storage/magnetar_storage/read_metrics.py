@@ -1,0 +1,101 @@
+"""Reads that fail: counted, and logged once for each place."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from magnetar_storage.store import RowsUnreadable, Snapshot, Store, WriteBatch
+
+log = logging.getLogger(__name__)
+
+# Beyond so many places they are only counted.
+_LOGGED_MAX: Final = 1_000
+
+
+class ReadMetrics:
+    """Of one store.
+
+    Args:
+        prefix: of the metrics' names, as "magnetar_broker".
+    """
+
+    def __init__(self, prefix: str, registry: CollectorRegistry) -> None:
+        self._unreadable = Counter(
+            f"{prefix}_unreadable_reads",
+            "Reads that met rows which are damaged, or which the disk does not give; any is too"
+            " many. The log says where.",
+            ["family"],
+            registry=registry,
+        )
+        self._logged: set[tuple[str, bytes]] = set()
+
+    def failed(self, family: str, start: bytes, error: RowsUnreadable) -> None:
+        """A read from a key on has failed."""
+        self._unreadable.labels(family).inc()
+        place = (family, error.rows[-1][0] if error.rows else start)
+        if place in self._logged or len(self._logged) >= _LOGGED_MAX:
+            return
+        self._logged.add(place)
+        log.error("rows of %r cannot be read from key %s on: %s", family, place[1].hex(), error)
+
+
+class CountedReads:
+    """A store whose failed reads are counted; everything goes through to the one behind it."""
+
+    def __init__(self, store: Store, metrics: ReadMetrics) -> None:
+        self._store = store
+        self._metrics = metrics
+
+    async def write(self, batch: WriteBatch) -> None:
+        await self._store.write(batch)
+
+    async def sync(self) -> None:
+        await self._store.sync()
+
+    def free_bytes(self) -> int:
+        return self._store.free_bytes()
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        try:
+            return await self._store.get(family, key)
+        except RowsUnreadable as error:
+            self._metrics.failed(family, key, error)
+            raise
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        try:
+            return await self._store.scan(
+                family, start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse
+            )
+        except RowsUnreadable as error:
+            self._metrics.failed(family, start, error)
+            raise
+
+    async def prefixes(
+        self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
+    ) -> tuple[list[bytes], bytes | None]:
+        try:
+            return await self._store.prefixes(
+                family, start, end, length=length, count_max=count_max
+            )
+        except RowsUnreadable as error:
+            self._metrics.failed(family, start, error)
+            raise
+
+    async def snapshot(self) -> Snapshot:
+        return await self._store.snapshot()
+
+    async def close(self) -> None:
+        await self._store.close()

@@ -1,0 +1,102 @@
+"""What RocksDB does in the background: when it collects garbage, and when it has to leave off.
+
+A compaction that meets a damaged block fails, and is begun again a second later, for ever. So where
+one has failed, all rest for a while: rows then go on being written and read, from more files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import rocksdict
+
+from magnetar_storage.blob_garbage import (
+    AGE_CUTOFF_COLLECTING,
+    AGE_CUTOFF_LEAVING,
+    is_to_collect,
+)
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL_SECONDS: Final = 1.0
+REST_SECONDS: Final = 600.0
+_ERRORS: Final = "rocksdb.background-errors"
+# RocksDB slows down writes, and stops them, when compactions fall behind: not while they rest.
+_RESTING: Final = {
+    "disable_auto_compactions": "true",
+    "level0_slowdown_writes_trigger": "1000000",
+    "level0_stop_writes_trigger": "1000000",
+}
+_WORKING: Final = {"disable_auto_compactions": "false"}
+
+
+class Background:
+    """Looks after one open store. Everything runs on its one worker thread.
+
+    Attributes:
+        error_count: background work that failed since the store was opened.
+    """
+
+    def __init__(
+        self,
+        database: rocksdict.Rdict,
+        families: Sequence[rocksdict.Rdict],
+        payload_families: Sequence[rocksdict.Rdict],
+    ) -> None:
+        self.error_count = 0
+        self._database = database
+        self._families = list(families)
+        self._payload_families = list(payload_families)
+        # Those whose compactions collect garbage, by place.
+        self._collecting: set[int] = set()
+        self._resting_until: float | None = None
+        self._next_look = 0.0
+
+    def look(self, now_seconds: float) -> None:
+        """Look at everything, once in a while."""
+        if now_seconds < self._next_look:
+            return
+        self._next_look = now_seconds + LOOK_INTERVAL_SECONDS
+        self._look_at_errors(now_seconds)
+        self._look_at_garbage()
+
+    def close(self) -> None:
+        """Let go of the families: RocksDB is closed when nobody has them."""
+        self._families.clear()
+        self._payload_families.clear()
+
+    def _look_at_errors(self, now_seconds: float) -> None:
+        count = self._database.property_int_value(_ERRORS) or 0
+        if count > self.error_count:
+            self.error_count = count
+            if self._resting_until is None:
+                log.error(
+                    "a compaction or a flush failed in %s, which RocksDB's LOG there explains:"
+                    " compactions rest for %d s; rows are read and written all the same",
+                    self._database.path(),
+                    REST_SECONDS,
+                )
+                self._set(_RESTING)
+            self._resting_until = now_seconds + REST_SECONDS
+        elif self._resting_until is not None and now_seconds >= self._resting_until:
+            self._resting_until = None
+            self._set(_WORKING)
+
+    def _set(self, options: dict[str, str]) -> None:
+        for rows in self._families:
+            rows.set_options(options)
+
+    def _look_at_garbage(self) -> None:
+        for place, rows in enumerate(self._payload_families):
+            collecting = place in self._collecting
+            wanted = is_to_collect(
+                rows.property_int_value("rocksdb.live-blob-file-size") or 0,
+                rows.property_int_value("rocksdb.live-blob-file-garbage-size") or 0,
+                collecting=collecting,
+            )
+            if wanted != collecting:
+                cutoff = AGE_CUTOFF_COLLECTING if wanted else AGE_CUTOFF_LEAVING
+                rows.set_options({"blob_garbage_collection_age_cutoff": str(cutoff)})
+                self._collecting ^= {place}

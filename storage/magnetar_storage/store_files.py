@@ -1,0 +1,53 @@
+"""The files of a RocksDB directory, by their names."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from magnetar_storage.store import StoreDamaged
+
+LOG: Final = re.compile(r"(\d+)\.log")
+OPTIONS: Final = re.compile(r"OPTIONS-(\d+)")
+_MANIFEST = re.compile(r"MANIFEST-(\d+)")
+_CONTENT = re.compile(r"\d+\.(sst|blob|log)|MANIFEST-\d+")
+
+
+def holds_store(directory: str) -> bool:
+    """Whether anything of a store lies here."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return False
+    return "CURRENT" in names or any(_CONTENT.fullmatch(name) for name in names)
+
+
+def numbered(directory: str, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+    """The files of a kind, by their numbers."""
+    found = [(pattern.fullmatch(name), name) for name in os.listdir(directory)]
+    return sorted((int(one[1]), Path(directory, name)) for one, name in found if one is not None)
+
+
+def log_path(directory: str, number: int) -> Path:
+    """Of a write-ahead log."""
+    return Path(directory, f"{number:06}.log")
+
+
+def current_manifest(directory: str) -> tuple[int, Path]:
+    """The manifest's number and file.
+
+    Raises:
+        StoreDamaged: CURRENT does not name one.
+    """
+    current = Path(directory, "CURRENT")
+    if not current.exists():
+        raise StoreDamaged("the file CURRENT is missing, which names the manifest")
+    named = _MANIFEST.fullmatch(current.read_text("ascii", "replace").removesuffix("\n"))
+    if named is None:
+        raise StoreDamaged("the file CURRENT is damaged: it names no manifest")
+    path = Path(directory, named[0])
+    if not path.exists():
+        raise StoreDamaged(f"{named[0]} is missing, which CURRENT names")
+    return int(named[1]), path

@@ -1,0 +1,144 @@
+"""The synced mark: a small file that says how far a store's own files were synced.
+
+RocksDB cannot miss what was at the end of its newest log: a log that is cut short, or gone, looks
+like one that never was longer. So after each sync the sizes of the newest log and of the manifest
+are noted beside them. The note is written without a sync of its own, and so survives the process;
+once a second it is synced too, so that a loss of power costs it a second at most: an older mark
+asks for less than there was, never for more.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import google_crc32c
+
+from magnetar_storage.store import StoreDamaged
+from magnetar_storage.store_files import LOG, current_manifest, numbered
+
+FILE: Final = "SYNCED"
+# Two places, written in turn: a write that is cut off leaves the other one.
+_SLOT_BYTES: Final = 512
+_MARK = struct.Struct(">8sQQQQQ")
+_CHECKSUM = struct.Struct(">I")
+_MAGIC: Final = b"magnetar"
+SYNC_INTERVAL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """What was synced. Zeros: nothing is known.
+
+    Attributes:
+        number: rises with every mark.
+        manifest: the number of the manifest's file.
+        log: the number of the newest write-ahead log.
+    """
+
+    number: int = 0
+    manifest: int = 0
+    manifest_bytes: int = 0
+    log: int = 0
+    log_bytes: int = 0
+
+
+def read_mark(directory: str) -> Synced | None:
+    """The newest mark; None when the store has none yet.
+
+    Raises:
+        StoreDamaged: neither place holds one.
+    """
+    try:
+        content = Path(directory, FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    marks = [_parse(content[at : at + _SLOT_BYTES]) for at in (0, _SLOT_BYTES)]
+    found = [mark for mark in marks if mark is not None]
+    if not found:
+        raise StoreDamaged(f"{FILE} is damaged, so what was synced is not known")
+    return max(found, key=lambda mark: mark.number)
+
+
+def create_mark(directory: str, mark: Synced) -> None:
+    """Have a mark, whole or not at all."""
+    path = Path(directory, FILE)
+    part = path.with_name(f"{FILE}.part")
+    with open(part, "wb") as file:
+        file.write(_slot(mark) * 2)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+class MarkWriter:
+    """Notes what is synced, in the mark of one open store. The store has just been opened."""
+
+    def __init__(self, directory: str, last: Synced) -> None:
+        self._directory = directory
+        self._last = last
+        self._next_sync = 0.0
+        self._file = os.open(os.path.join(directory, FILE), os.O_WRONLY)
+        self._manifest, self._manifest_path = current_manifest(directory)
+        self._log, self._log_path = self._newest_log()
+
+    def write(self, now_seconds: float) -> None:
+        """All that the files hold now is synced."""
+        try:
+            manifest_bytes = self._manifest_path.stat().st_size
+        except FileNotFoundError:
+            self._manifest, self._manifest_path = current_manifest(self._directory)
+            manifest_bytes = self._manifest_path.stat().st_size
+        log_bytes = self._log_bytes()
+        if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
+            # Nothing came to it: there is a newer one.
+            self._log, self._log_path = self._newest_log()
+            log_bytes = self._log_bytes()
+        number = self._last.number + 1
+        self._last = Synced(number, self._manifest, manifest_bytes, self._log, log_bytes)
+        os.pwrite(self._file, _slot(self._last), number % 2 * _SLOT_BYTES)
+        if now_seconds >= self._next_sync:
+            self._next_sync = now_seconds + SYNC_INTERVAL_SECONDS
+            os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """The store is closed, and so synced."""
+        self._next_sync = 0.0
+        try:
+            self.write(0.0)
+        finally:
+            os.close(self._file)
+
+    def abandon(self) -> None:
+        """The store failed: nothing is known of what its files hold."""
+        os.close(self._file)
+
+    def _log_bytes(self) -> int:
+        try:
+            return self._log_path.stat().st_size
+        except FileNotFoundError:
+            self._log, self._log_path = self._newest_log()
+            return self._log_path.stat().st_size
+
+    def _newest_log(self) -> tuple[int, Path]:
+        return numbered(self._directory, LOG)[-1]
+
+
+def _slot(mark: Synced) -> bytes:
+    body = _MARK.pack(
+        _MAGIC, mark.number, mark.manifest, mark.manifest_bytes, mark.log, mark.log_bytes
+    )
+    return (body + _CHECKSUM.pack(google_crc32c.value(body))).ljust(_SLOT_BYTES, b"\x00")
+
+
+def _parse(slot: bytes) -> Synced | None:
+    if len(slot) < _MARK.size + _CHECKSUM.size:
+        return None
+    body = slot[: _MARK.size]
+    if _CHECKSUM.unpack_from(slot, _MARK.size)[0] != google_crc32c.value(body):
+        return None
+    magic, *numbers = _MARK.unpack(body)
+    return Synced(*numbers) if magic == _MAGIC else None
