@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -36,7 +37,14 @@ from magnetar_core.run_time import RunTime
 from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.store import Store, StoreFailed, WriteBatch
+from magnetar_storage.read_metrics import CountedReads
+from magnetar_storage.store import (
+    RowsUnreadable,
+    Store,
+    StoreFailed,
+    WriteBatch,
+    cannot_recover,
+)
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +70,6 @@ class Broker:
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self._store = store
         self._on_fatal = on_fatal
         self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -70,6 +77,7 @@ class Broker:
         self._closing = False
         self._noted_run_time_ms = 0
         self.metrics = BrokerMetrics(registry)
+        self._store = store = CountedReads(store, self.metrics.reads)
         commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
         commits.before_seal(self._write_deferred_rows)
         watermarks = Watermarks()
@@ -119,8 +127,20 @@ class Broker:
         Raises:
             InvalidConfig: the store belongs to another server, or to a later version.
             ClusterMismatch: the store belongs to another cluster.
-            StoreFailed: it cannot be read or written.
+            StoreDamaged: something that everything depends on cannot be read.
+            StoreFailed: it cannot be written.
         """
+        try:
+            await self._recover()
+        except RowsUnreadable as error:
+            raise cannot_recover(error) from error
+        self._show()
+        await self.environment.commits.start()
+        self._settling.recovered()
+        self.groups.start()
+        self._schedule_retention()
+
+    async def _recover(self) -> None:
         config = self.environment.config
         row = await identity.check_identity(
             self._store,
@@ -146,11 +166,6 @@ class Broker:
         await recovery.run()
         await self.incarnations.recover()
         self.metrics.recovery_seconds.set(loop.time() - began_s)
-        self._show()
-        await self.environment.commits.start()
-        self._settling.recovered()
-        self.groups.start()
-        self._schedule_retention()
 
     async def close(self) -> None:
         """Make everything durable and stop. The store stays open."""
@@ -243,7 +258,9 @@ class Broker:
         run_time_ms = self._note_run_time()
         for topic in self.topics.all():
             for partition in topic.partitions:
-                await trim_partition(self.environment, topic, partition)
+                # What cannot be read stays, and what lies behind it, until it is skipped.
+                with suppress(RowsUnreadable):
+                    await trim_partition(self.environment, topic, partition)
                 partition.forget_idle_producers(
                     run_time_ms - self.environment.config.producer_idle_ms_max
                 )

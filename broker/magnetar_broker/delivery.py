@@ -59,6 +59,7 @@ class Delivery:
 
     Args:
         pending_acks: what is in PENDING_ACK, with the ids of the consumers that acknowledged it.
+        skip: acknowledges a range that an administrator has given up.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Delivery:
         partition_log: PartitionLog,
         reader: LogReader,
         pending_acks: Callable[[], Iterable[tuple[int, Range]]],
+        skip: Callable[[Range], None],
     ) -> None:
         self.dispatcher = dispatcher
         self.closed = False
@@ -77,6 +79,7 @@ class Delivery:
         self._log = partition_log
         self._reader = reader
         self._pending_acks = pending_acks
+        self._skip = skip
         self._attachments: dict[int, Attachment] = {}
         self._attach_epochs: dict[int, int] = {}
         self._read_ahead: deque[StoredBatch] = deque()
@@ -225,6 +228,11 @@ class Delivery:
     async def _pump(self) -> None:
         try:
             while (offset := self._next_offset()) is not None:
+                readable_offset = self._log.readable_from(offset)[0]
+                if readable_offset > offset:
+                    self._skip((offset, readable_offset - 1))
+                    self.dispatcher.pass_over(offset, readable_offset - 1)
+                    continue
                 ahead = self._read_ahead
                 while ahead and not ahead[0].first_offset <= offset < ahead[0].end:
                     ahead.popleft()

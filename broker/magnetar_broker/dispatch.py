@@ -247,6 +247,11 @@ class Dispatcher:
         if first_offset:
             self.acknowledged([(0, first_offset - 1)])
 
+    def pass_over(self, first: int, last: int) -> None:
+        """These are acknowledged, and never read."""
+        if first <= self.read_offset <= last:
+            self.read_offset = last + 1
+
     def next_offset(self, end_offset: int) -> int | None:
         """Where to read next; None when nobody wants anything or nothing is there."""
         if self._next_part is not None:

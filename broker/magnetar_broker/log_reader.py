@@ -7,15 +7,17 @@ Source: PIP-31, Broker Dispatching; docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from magnetar_broker import keys
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, parse_entry
+from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_core.batch import read_header
 from magnetar_core.errors import DataLoss, OutOfRange
-from magnetar_core.ids import TxnID
-from magnetar_storage.store import Store
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 
 ENTRIES_MAX = 512
 
@@ -44,21 +46,23 @@ class StoredBatch:
 class LogReader:
     """Reads one partition's committed messages."""
 
-    def __init__(self, store: Store, log: PartitionLog, topic_id: int, number: int) -> None:
+    def __init__(self, store: Store, log: PartitionLog, name: PartitionName) -> None:
         self._store = store
         self._log = log
-        self._topic_id = topic_id
-        self._number = number
-        self._prefix = keys.partition(topic_id, number)
+        self._name = name
+        self._topic_id = name.topic_id
+        self._number = name.partition
+        self._prefix = keys.partition(name.topic_id, name.partition)
 
     async def read(self, offset: int, *, bytes_max: int) -> list[StoredBatch]:
         """Batches in order from the one that holds `offset`, until bytes_max; at least one.
 
-        Empty at the durable end.
+        Empty at the durable end. What was given up is passed over; what cannot be read ends the
+        batches before it.
 
         Raises:
             OutOfRange: retention has removed the offset, or it lies beyond the end.
-            DataLoss: rows are missing.
+            DataLoss: rows are missing, or cannot be read.
         """
         log = self._log
         if not log.first_offset <= offset <= log.durable_end:
@@ -68,54 +72,111 @@ class LogReader:
                 end_offset=log.durable_end,
             )
         batches: list[StoredBatch] = []
-        gathered = 0
         pin = log.pin(offset)
         try:
-            while offset < log.durable_end:
-                entries = await self._entries_from(offset, bytes_max)
-                for entry in entries:
-                    if isinstance(entry, DataEntry):
-                        batches.append(_plain(entry))
-                        gathered += len(entry.batch)
-                    else:
-                        resolved = await self._resolve(
-                            entry, offset - entry.entry_id, bytes_max - gathered
-                        )
-                        batches += resolved
-                        gathered += sum(len(batch.batch) for batch in resolved)
-                    offset = entry.end
-                    if gathered >= bytes_max:
-                        return batches
+            await self._gather(batches, offset, bytes_max)
+        except (RowsUnreadable, DataLoss) as error:
+            if not batches:
+                at = log.readable_from(offset)[0]
+                raise DataLoss(
+                    f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
+                    " skip-damaged` says how much is lost, and goes on behind it",
+                    offset=at,
+                ) from error
         finally:
             log.unpin(pin)
         return batches
 
+    async def _gather(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> None:
+        """What read() returns; what comes before a failure is in `batches` by then."""
+        log = self._log
+        gathered = 0
+        offset, end = log.readable_from(offset)
+        while offset < end:
+            for entry in await self._entries_from(offset, bytes_max):
+                if entry.entry_id >= end:
+                    break
+                before = len(batches)
+                if isinstance(entry, DataEntry):
+                    batches.append(_plain(entry))
+                else:
+                    await self._resolve(
+                        batches, entry, offset - entry.entry_id, end, bytes_max - gathered
+                    )
+                gathered += sum(len(one.batch) for one in batches[before:])
+                offset = entry.end
+                if gathered >= bytes_max:
+                    return
+            offset, end = log.readable_from(min(offset, end))
+
+    async def damage_from(self, offset: int) -> Range | None:
+        """How much cannot be read from an offset on; None: it can be.
+
+        Steps that double lead out of the damage, and halve back to its end.
+        """
+        if await self._is_readable(offset):
+            return None
+        end = self._log.durable_end
+        last_damaged, step = offset, 1
+        while (at := offset + step) < end and not await self._is_readable(at):
+            last_damaged, step = at, step * 2
+        readable = min(at, end)
+        while readable - last_damaged > 1:
+            middle = (last_damaged + readable) // 2
+            if await self._is_readable(middle):
+                readable = middle
+            else:
+                last_damaged = middle
+        return offset, last_damaged
+
+    async def _is_readable(self, offset: int) -> bool:
+        try:
+            await self.read(offset, bytes_max=1)
+        except DataLoss:
+            return False
+        return True
+
     async def entry_at(self, offset: int) -> Entry | None:
-        """The entry that holds `offset`, or the first one after it."""
+        """The entry that holds `offset`; None at the end.
+
+        Raises:
+            RowsUnreadable, DataLoss: it cannot be read.
+        """
         entries = await self._entries_from(offset, 1) if offset < self._log.durable_end else []
         return entries[0] if entries else None
 
     async def first_offset_at_time(self, append_time_ms: int) -> int:
         """Offset of the first entry appended at or after a time; the durable end if none was.
 
-        Bisects over offsets: append times rise with them, but for jumps of the wall clock.
+        Bisects over offsets: append times rise with them, but for jumps of the wall clock. What
+        cannot be read is as old as what comes behind it.
         """
         low, high = self._log.first_offset, self._log.durable_end
         while low < high:
             middle = (low + high) // 2
-            entry = await self.entry_at(middle)
+            entry = await self._readable_entry_from(middle)
             if entry is None or entry.append_time_ms >= append_time_ms:
                 high = middle if entry is None else min(middle, entry.entry_id)
             else:
                 low = entry.end
         return low
 
+    async def _readable_entry_from(self, offset: int) -> Entry | None:
+        try:
+            return await self.entry_at(offset)
+        except (RowsUnreadable, DataLoss):
+            damage = await self.damage_from(offset)
+            if damage is None:
+                raise
+            return await self._readable_entry_from(damage[1] + 1)
+
     async def _entries_from(self, offset: int, bytes_max: int) -> list[Entry]:
         tail = self._log.tail_from(offset, entries_max=ENTRIES_MAX)
         if tail:
             return tail
         end = keys.in_partition(self._topic_id, self._number, self._log.durable_end)
-        rows = await self._store.scan(
+        rows = await scan_readable(
+            self._store,
             keys.LOG,
             keys.in_partition(self._topic_id, self._number, offset),
             end,
@@ -136,18 +197,28 @@ class LogReader:
             raise DataLoss(f"the log holds no entry for offset {offset}", offset=offset)
         return entries
 
-    async def _resolve(self, marker: MarkerEntry, index: int, bytes_max: int) -> list[StoredBatch]:
-        """The transaction's batches, from the one that holds its `index`-th message."""
-        batches: list[StoredBatch] = []
+    async def _resolve(
+        self,
+        batches: list[StoredBatch],
+        marker: MarkerEntry,
+        index: int,
+        end: int,
+        bytes_max: int,
+    ) -> None:
+        """Adds the transaction's batches, from the one that holds its `index`-th message.
+
+        Args:
+            end: nothing from this offset on.
+        """
         gathered = 0
         base = 0
         for writer in marker.writers:
             place = max(index - base, 0)
-            if place < writer.count and gathered < bytes_max:
-                rows = await self._batches_of(
-                    marker.txn_id, writer.ordinal, place, writer.count, bytes_max - gathered
-                )
-                for start, count, batch in rows:
+            wanted = min(writer.count, end - marker.entry_id - base)
+            if place < wanted and gathered < bytes_max:
+                async for start, count, batch in self._batches_of(
+                    marker.txn_id, writer.ordinal, place, wanted, bytes_max - gathered
+                ):
                     batches.append(
                         StoredBatch(
                             entry_id=marker.entry_id,
@@ -161,11 +232,10 @@ class LogReader:
                     )
                     gathered += len(batch)
             base += writer.count
-        return batches
 
     async def _batches_of(
         self, txn_id: TxnID, ordinal: int, place: int, count: int, bytes_max: int
-    ) -> list[tuple[int, int, bytes]]:
+    ) -> AsyncIterator[tuple[int, int, bytes]]:
         """One producer's batches in a transaction: index of the first message, count, bytes."""
         start = keys.txnlog(self._prefix, txn_id, ordinal, 0)
         end = keys.txnlog(self._prefix, txn_id, ordinal, count)
@@ -182,12 +252,16 @@ class LogReader:
             start, first = before[0]
             if keys.last_u64(start) + read_header(first, verify=False).count <= place:
                 raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-        batches: list[tuple[int, int, bytes]] = []
         gathered = 0
         expected = keys.last_u64(start)
         while expected < count and gathered < bytes_max:
-            rows = await self._store.scan(
-                keys.TXNLOG, start, end, rows_max=ENTRIES_MAX, bytes_max=bytes_max - gathered
+            rows = await scan_readable(
+                self._store,
+                keys.TXNLOG,
+                start,
+                end,
+                rows_max=ENTRIES_MAX,
+                bytes_max=bytes_max - gathered,
             )
             if not rows:
                 raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
@@ -196,10 +270,9 @@ class LogReader:
                 if at != expected:
                     raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
                 expected += read_header(batch, verify=False).count
-                batches.append((at, expected - at, batch))
                 gathered += len(batch)
+                yield at, expected - at, batch
             start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
-        return batches
 
 
 def _plain(entry: DataEntry) -> StoredBatch:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from magnetar_storage.commit_metrics import CommitMetrics
+from magnetar_storage.read_metrics import ReadMetrics
 
 _PREFIX = "magnetar_broker"
 
@@ -43,6 +44,7 @@ class BrokerMetrics:
         registry = registry if registry is not None else CollectorRegistry()
         self.registry = registry
         self.commits = CommitMetrics(_PREFIX, registry)
+        self.reads = ReadMetrics(_PREFIX, registry)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{_PREFIX}_{name}", text, labels, registry=registry)

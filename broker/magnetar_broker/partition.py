@@ -14,6 +14,7 @@ from magnetar_broker import index_rows, keys
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
+from magnetar_broker.offset_set import Range
 from magnetar_broker.order import Order
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producers
@@ -24,10 +25,12 @@ from magnetar_broker.transaction_index import (
     KeptWriter,
     Outcome,
     TransactionIndex,
+    Writer,
 )
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import QuotaExceeded, ResourceInUse
 from magnetar_core.ids import MessageId, PartitionName, TxnID
+from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch, end_of_prefix
 
@@ -63,8 +66,9 @@ class Partition:
             end_offset=row.end_offset,
             retained_bytes=row.retained_bytes,
             tail_bytes_max=environment.config.tail_bytes_max,
+            skipped=[(one.first, one.last) for one in row.skipped],
         )
-        self.reader = LogReader(environment.store, self.log, name.topic_id, name.partition)
+        self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
         self.index: TransactionIndex = environment.new_index(name)
         self.order = Order(self.index, lambda call: environment.spawn(_in_another_turn(call)))
@@ -217,9 +221,7 @@ class Partition:
                 sum(one.writer.stored_bytes for one in kept),
             )
         for one in plan.writers:
-            self._delete_batches(
-                batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=one.kept
-            )
+            self._delete_batches(batch, end.txn_id, one.writer, from_index=one.kept)
         self._record_end(end, plan, marker)
         if marker is not None:
             self._append(marker)
@@ -227,9 +229,7 @@ class Partition:
     def _abort(self, end: End, plan: EndPlan) -> None:
         batch = self._environment.commits.batch
         for one in plan.writers:
-            self._delete_batches(
-                batch, end.txn_id, one.writer.ordinal, one.writer.batch_starts, from_index=0
-            )
+            self._delete_batches(batch, end.txn_id, one.writer, from_index=0)
         self._record_end(end, plan, None)
 
     def _record_end(self, end: End, plan: EndPlan, marker: MarkerEntry | None) -> None:
@@ -248,18 +248,19 @@ class Partition:
         )
 
     def _delete_batches(
-        self, batch: WriteBatch, txn_id: TxnID, ordinal: int, starts: list[int], *, from_index: int
+        self, batch: WriteBatch, txn_id: TxnID, writer: Writer, *, from_index: int
     ) -> None:
-        doomed = [start for start in starts if start >= from_index]
-        if len(doomed) > DELETES_BY_KEY_MAX:
-            batch.delete_range(
-                keys.TXNLOG,
-                keys.txnlog(self._prefix, txn_id, ordinal, doomed[0]),
-                keys.txnlog(self._prefix, txn_id, ordinal, doomed[-1] + 1),
-            )
-            return
-        for start in doomed:
-            batch.delete(keys.TXNLOG, keys.txnlog(self._prefix, txn_id, ordinal, start))
+        def key(index: int) -> bytes:
+            return keys.txnlog(self._prefix, txn_id, writer.ordinal, index)
+
+        doomed = [start for start in writer.batch_starts if start >= from_index]
+        if not writer.are_starts_known:
+            batch.delete_range(keys.TXNLOG, key(from_index), key(writer.next_index))
+        elif len(doomed) > DELETES_BY_KEY_MAX:
+            batch.delete_range(keys.TXNLOG, key(doomed[0]), key(doomed[-1] + 1))
+        else:
+            for start in doomed:
+                batch.delete(keys.TXNLOG, key(start))
 
     # Retention and deletion
 
@@ -301,6 +302,30 @@ class Partition:
             subscription.trimmed(self.log.first_offset)
         self._environment.defer_rows(self)
 
+    def trim_skipped(self, first_offset: int) -> None:
+        """Remove what was given up from the front of the log, up to an offset.
+
+        The messages of a marker that cannot be read stay in the sidecar: nobody knows which.
+        """
+        batch = self._environment.commits.batch
+        place = self.name.topic_id, self.name.partition
+        batch.delete_range(
+            keys.LOG,
+            keys.in_partition(*place, self.log.first_offset),
+            keys.in_partition(*place, first_offset),
+        )
+        self.log.trim(first_offset, 0)
+        for subscription in self.subscriptions:
+            subscription.trimmed(first_offset)
+        self._environment.defer_rows(self)
+
+    def skip_damaged(self, ranges: list[Range]) -> None:
+        """Have everybody go on behind what cannot be read."""
+        self.log.skip(ranges)
+        self._environment.defer_rows(self)
+        for subscription in self.subscriptions:
+            subscription.delivery.wake()
+
     def _delete_messages(self, batch: WriteBatch, marker: MarkerEntry) -> None:
         """By their keys where the marker notes them: each range would slow down every read."""
         if all(writer.batch_starts for writer in marker.writers):
@@ -336,6 +361,9 @@ class Partition:
             end_offset=self.log.end_offset,
             retained_bytes=max(0, self.log.retained_bytes),
             has_txnlog=self.has_txnlog,
+            skipped=[
+                common.OffsetRange(first=first, last=last) for first, last in self.log.skipped
+            ],
         )
         batch.put(keys.PARTITIONS, self._prefix, row.SerializeToString())
         for producer_id in self.producers.dirty:
@@ -392,7 +420,7 @@ def _marker_writer(one: KeptWriter) -> MarkerWriter:
     writer, kept = one.writer, one.kept
     starts = writer.batch_starts
     noted: tuple[int, ...] = ()
-    if len(starts) <= BATCH_STARTS_NOTED_MAX:
+    if writer.are_starts_known and len(starts) <= BATCH_STARTS_NOTED_MAX:
         whole = kept == writer.next_index
         noted = tuple(starts) if whole else tuple([start for start in starts if start < kept])
     return MarkerWriter(writer.ordinal, writer.writer_id, kept, noted)

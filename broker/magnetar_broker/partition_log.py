@@ -7,8 +7,10 @@ shown to anyone.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from magnetar_broker.entries import Entry, MarkerEntry
+from magnetar_broker.offset_set import OffsetSet, Range
 
 # Of memory, besides a batch's own; measured.
 DATA_BYTES = 200
@@ -29,11 +31,14 @@ class PartitionLog:
         end_offset: int = 0,
         retained_bytes: int = 0,
         tail_bytes_max: int,
+        skipped: Iterable[Range] = (),
     ) -> None:
         self.first_offset = first_offset
         self.end_offset = end_offset
         self.durable_end = end_offset
         self.retained_bytes = retained_bytes
+        # What was given up since it cannot be read, ascending; hardly ever anything.
+        self.skipped: list[Range] = list(skipped)
         self._tail_bytes_max = tail_bytes_max
         self._tail: list[Entry] = []
         self._tail_start = 0
@@ -72,6 +77,23 @@ class PartitionLog:
         entries = self._tail[at : at + entries_max]
         return [entry for entry in entries if entry.end <= self.durable_end]
 
+    def readable_from(self, offset: int) -> tuple[int, int]:
+        """The first offset from here on that was not given up, and where what is readable ends."""
+        end = self.durable_end
+        for first, last in self.skipped:
+            if first <= offset <= last:
+                offset = last + 1
+            elif first > offset:
+                end = min(end, first)
+        return offset, max(offset, end)
+
+    def skip(self, ranges: Iterable[Range]) -> None:
+        """Give these up: nobody reads them any more."""
+        whole = OffsetSet(self.skipped)
+        for first, last in ranges:
+            whole.add(first, last)
+        self.skipped = list(whole.ranges())
+
     def pin(self, offset: int) -> int:
         """Somebody reads from here; returns a handle for unpin()."""
         self._next_pin += 1
@@ -89,6 +111,7 @@ class PartitionLog:
         """Retention removed what lies below."""
         self.first_offset = first_offset
         self.retained_bytes -= trimmed_bytes
+        self.skipped = [one for one in self.skipped if one[1] >= first_offset]
 
     @staticmethod
     def _tail_cost(entry: Entry) -> int:

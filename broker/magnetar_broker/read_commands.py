@@ -9,6 +9,7 @@ from magnetar_broker.delivery import delivered_batch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
+from magnetar_broker.skip_damaged import skip_damaged
 from magnetar_broker.stored_transactions import list_stored
 from magnetar_broker.topics import Topics
 from magnetar_broker.uncommitted import peek_uncommitted
@@ -64,6 +65,7 @@ class ReadCommands:
             "describe_producers": self._describe_producers,
             "list_offsets": self._list_offsets,
             "list_stored_txns": self._list_stored_txns,
+            "skip_damaged": self._skip_damaged,
         }
 
     def _read(self, command: wire.CommandRead, reply: Reply) -> None:
@@ -75,7 +77,8 @@ class ReadCommands:
     ) -> wire.CommandReadResponse:
         messages_max = command.messages_max or READ_MESSAGES_DEFAULT
         bytes_max = read_bytes_max(command)
-        start = command.start_offset
+        # What was given up is passed over.
+        start = partition.log.readable_from(command.start_offset)[0]
         try:
             stored = await partition.reader.read(start, bytes_max=bytes_max)
         except DataLoss:
@@ -109,6 +112,10 @@ class ReadCommands:
     def _list_stored_txns(self, command: wire.CommandListStoredTxns, reply: Reply) -> None:
         partition = self._topics.named(command.partition)
         self._replies.answer_later(reply, list_stored(self._store, partition, command))
+
+    def _skip_damaged(self, command: wire.CommandSkipDamaged, reply: Reply) -> None:
+        partition = self._topics.named(command.partition)
+        self._replies.answer_later(reply, skip_damaged(partition, command))
 
     def _list_offsets(self, command: wire.CommandListOffsets, reply: Reply) -> None:
         topic = self._topics.get(command.topic)

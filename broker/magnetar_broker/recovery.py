@@ -7,7 +7,7 @@ Source: docs/architecture.md; PIP-31, Partition Loading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
@@ -17,12 +17,12 @@ from magnetar_broker.partition import Partition
 from magnetar_broker.producers import Producer
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_index import TransactionIndex
+from magnetar_broker.transaction_index import TransactionIndex, Writer
 from magnetar_broker.watermark import Watermark, Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
-from magnetar_storage.store import KEY_END, Store, end_of_prefix
+from magnetar_storage.store import KEY_END, RowsUnreadable, Store, end_of_prefix
 
 PAGE_ROWS = 4_096
 PAGE_BYTES = 4 * 1024 * 1024
@@ -64,7 +64,7 @@ class Recovery:
         self._subscription_indexes: dict[tuple[int, int, int], TransactionIndex] = {}
 
     async def run(self) -> None:
-        """Raises StoreFailed."""
+        """Raises RowsUnreadable, StoreFailed."""
         await self._read_meta()
         await self._read_topics()
         await self._read_producers()
@@ -210,13 +210,22 @@ class Recovery:
             for txn_id, transaction in partition.index.open.items():
                 by_ordinal = {one.ordinal: one for one in transaction.writers.values()}
                 start = prefix + txn_id.to_bytes()
-                async for rows in pages(self._store, keys.TXNLOG, start, end_of_prefix(start)):
-                    for key, value in rows:
-                        _, ordinal, index = keys.txnlog_place(key)
-                        writer = by_ordinal[ordinal]
-                        writer.batch_starts.append(index)
-                        writer.stored_bytes += len(value)
-                        self._open_bytes.take(writer.account, len(value))
+                try:
+                    async for rows in pages(self._store, keys.TXNLOG, start, end_of_prefix(start)):
+                        self._take_batches(by_ordinal, rows)
+                except RowsUnreadable as error:
+                    # It may still be aborted; if it commits, readers are told what is missing.
+                    self._take_batches(by_ordinal, error.rows)
+                    for writer in by_ordinal.values():
+                        writer.are_starts_known = False
+
+    def _take_batches(self, by_ordinal: Mapping[int, Writer], rows: Iterable[Row]) -> None:
+        for key, value in rows:
+            _, ordinal, index = keys.txnlog_place(key)
+            writer = by_ordinal[ordinal]
+            writer.batch_starts.append(index)
+            writer.stored_bytes += len(value)
+            self._open_bytes.take(writer.account, len(value))
 
     async def _read_pending_acks(self) -> None:
         async for rows in pages(self._store, keys.PENDINGACKS, b"", KEY_END):

@@ -8,8 +8,8 @@ from typing import Any
 
 from magnetar_broker.environment import Environment
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InternalError, MagnetarError
-from magnetar_storage.store import StoreFailed
+from magnetar_core.errors import DataLoss, InternalError, MagnetarError
+from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ class Replies:
                 self.answer(reply, await work)
             except StoreFailed:
                 raise  # Nothing can be answered any more: the process ends.
+            except RowsUnreadable as error:
+                self.refuse(DataLoss(f"what is asked for cannot be read: {error}"), reply)
             except Exception as error:
                 self.fail(error, reply)
 

@@ -12,6 +12,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic
 from magnetar_core.wire import topic_pb2 as wire
+from magnetar_storage.store import RowsUnreadable, scan_readable
 
 ENTRIES_AT_ONCE = 1_000
 
@@ -36,20 +37,27 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     record, log = topic.record, partition.log
     if not record.retention_ms and not record.retention_bytes:
         return 0
-    rows = await environment.store.scan(
-        keys.LOG,
-        keys.in_partition(topic.topic_id, partition.name.partition, log.first_offset),
-        keys.in_partition(topic.topic_id, partition.name.partition, log.durable_end),
-        rows_max=ENTRIES_AT_ONCE,
-        bytes_max=16 * 1024 * 1024,
-    )
+    prefix = topic.topic_id, partition.name.partition
+    try:
+        rows = await scan_readable(
+            environment.store,
+            keys.LOG,
+            keys.in_partition(*prefix, log.first_offset),
+            keys.in_partition(*prefix, log.durable_end),
+            rows_max=ENTRIES_AT_ONCE,
+            bytes_max=16 * 1024 * 1024,
+        )
+    except RowsUnreadable:
+        skipped_to = log.readable_from(log.first_offset)[0]
+        if skipped_to == log.first_offset:
+            raise
+        if skipped_to <= _limit(topic, partition):
+            # What was given up goes as soon as it comes first.
+            partition.trim_skipped(skipped_to)
+        return 0
     if partition.deleted:
         return 0
-    limit = log.durable_end
-    if record.retain_unconsumed == wire.YES:
-        limit = min(limit, partition.lowest_needed_offset)
-    if log.lowest_pin is not None:
-        limit = min(limit, log.lowest_pin)
+    limit = _limit(topic, partition)
     oldest_kept_ms = environment.clock.wall_ms() - record.retention_ms
     excess = log.retained_bytes - record.retention_bytes if record.retention_bytes else 0
     doomed: list[Entry] = []
@@ -65,3 +73,14 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     if doomed:
         partition.trim(doomed)
     return len(doomed)
+
+
+def _limit(topic: Topic, partition: Partition) -> int:
+    """Nothing from here on may go."""
+    log = partition.log
+    limit = log.durable_end
+    if topic.record.retain_unconsumed == wire.YES:
+        limit = min(limit, partition.lowest_needed_offset)
+    if log.lowest_pin is not None:
+        limit = min(limit, log.lowest_pin)
+    return limit

@@ -65,6 +65,7 @@ class Subscription:
             partition_log,
             reader,
             self._pending_acks,
+            self._skip,
         )
         self._environment = environment
         self._log = partition_log
@@ -93,6 +94,13 @@ class Subscription:
         if cumulative:
             # What is below the floor is acknowledged already; acknowledge() skips it.
             ranges = [(0, max(last for _, last in ranges))]
+        self._delete(ranges)
+
+    def _skip(self, skipped: Range) -> None:
+        """What cannot be read counts as acknowledged, once somebody comes to it."""
+        self._delete([skipped])
+
+    def _delete(self, ranges: list[Range]) -> None:
         deleted = self.cursor.acknowledge(ranges)
         if deleted:
             settling = self.dispatcher.acknowledged(deleted)

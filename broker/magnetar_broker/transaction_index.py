@@ -43,6 +43,8 @@ class Writer:
     follows: TxnID | None = None
     # Index of the first message of each batch: the keys of its rows.
     batch_starts: list[int] = field(default_factory=list)
+    # Whether these are all: recovery could not read the others.
+    are_starts_known: bool = True
     stored_bytes: int = 0
     # Who is charged for them.
     account: Account = field(default_factory=Account)

@@ -65,7 +65,9 @@ async def _messages(
     """One writer's messages, from its `skip`-th."""
     prefix = keys.partition(partition.name.topic_id, partition.name.partition)
     starts = writer.batch_starts
-    at = starts[bisect_right(starts, max(skip, 0)) - 1]
+    place = bisect_right(starts, max(skip, 0)) - 1
+    # What recovery could not read is not among them; reading it now says so.
+    at = starts[place] if place >= 0 and writer.are_starts_known else 0
     end = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, writer.next_index)
     start = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, at)
     while rows := await store.scan(

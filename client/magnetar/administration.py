@@ -133,6 +133,36 @@ class Administration(GroupAdministration):
             ),
         )
 
+    async def skip_damaged(
+        self, topic: str, partition: int = 0, *, dry_run: bool = False
+    ) -> list[tuple[int, int]]:
+        """Have everybody go on behind what cannot be read of a partition: it is given up.
+
+        Args:
+            dry_run: only look.
+        Returns:
+            First and last offsets of what was damaged and not given up before.
+        Raises:
+            TopicNotFound: no such topic or partition.
+        """
+        route = await self._cluster.route(topic)
+        damaged: list[tuple[int, int]] = []
+        next_offset = 0
+        while True:
+            reply: broker_pb2.CommandSkipDamagedResponse = await route.connection(
+                partition
+            ).request(
+                broker_pb2.CommandSkipDamaged(
+                    partition=route.partition_name(partition).to_wire(),
+                    start_offset=next_offset,
+                    dry_run=dry_run,
+                )
+            )
+            damaged += [(one.first, one.last) for one in reply.damaged]
+            next_offset = reply.next_offset
+            if next_offset >= reply.end_offset:
+                return damaged
+
     async def peek_uncommitted(
         self,
         topic: str,

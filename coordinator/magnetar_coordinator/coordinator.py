@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from enum import Enum, auto
 from functools import partial
 from random import Random
@@ -44,14 +45,15 @@ from magnetar_coordinator.transaction import (
 )
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply
-from magnetar_core.errors import InternalError, MagnetarError
+from magnetar_core.errors import DataLoss, InternalError, MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.store import Store, StoreFailed
+from magnetar_storage.read_metrics import CountedReads
+from magnetar_storage.store import RowsUnreadable, Store, StoreFailed, cannot_recover
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +101,7 @@ class Coordinator:
     ) -> None:
         self.config = config
         self.metrics = CoordinatorMetrics(registry or CollectorRegistry())
-        self._store = store
+        self._store = store = CountedReads(store, self.metrics.reads)
         self._transport = transport
         self._clock = clock
         self._random = random
@@ -149,9 +151,23 @@ class Coordinator:
         Raises:
             InvalidConfig: the store belongs to another coordinator.
             ClusterMismatch: the store belongs to another cluster.
-            StoreFailed: it cannot be read or written.
+            StoreDamaged: something that everything depends on cannot be read.
+            StoreFailed: it cannot be written.
         Source: PIP-31, TC Startup.
         """
+        try:
+            await self._recover()
+        except RowsUnreadable as error:
+            raise cannot_recover(error) from error
+        self._state = _State.SERVING
+        self._finisher.start()
+        self._resume()
+        self._expire()
+        self._advance_watermark()
+        for timer in self._timers:
+            timer.start()
+
+    async def _recover(self) -> None:
         await self._commits.start()
         config = self.config
         provider = TransactionMetadataStoreProvider(
@@ -199,13 +215,6 @@ class Coordinator:
             "recovered %s",
             ", ".join(f"{count} {status.name}" for status, count in counts.items()),
         )
-        self._state = _State.SERVING
-        self._finisher.start()
-        self._resume()
-        self._expire()
-        self._advance_watermark()
-        for timer in self._timers:
-            timer.start()
 
     async def close(self) -> None:
         """Take no more commands, answer what was taken, and persist the run time.
@@ -475,7 +484,9 @@ class Coordinator:
 
     async def _remove_outcomes(self, run_time_ms: int) -> None:
         try:
-            await self._retention.remove(run_time_ms)
+            # What cannot be read stays; it was logged and counted.
+            with suppress(RowsUnreadable):
+                await self._retention.remove(run_time_ms)
         except StoreFailed as error:
             self.fail(error)
         finally:
@@ -565,6 +576,8 @@ class Coordinator:
             self.answer(reply, await work)
         except StoreFailed as error:
             self.fail(error)
+        except RowsUnreadable as error:
+            self.refuse(DataLoss(f"how {txn_id} ended cannot be read: {error}"), reply)
         except MagnetarError as error:
             self.refuse(error, reply)
         except Exception:

@@ -51,7 +51,7 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
 from magnetar_storage import identity
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix
+from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix, scan_readable
 
 # Asks the metadata broker for the incarnation that belongs to (tcid, store token).
 TakeIncarnation = Callable[[int, str], Awaitable[int]]
@@ -230,7 +230,7 @@ class TransactionMetadataStore:
 
     async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
         """Outcomes from a key on, in the order of their TxnIDs, with their keys."""
-        rows = await self._store.scan(OUTCOMES, start, KEY_END, rows_max=rows_max)
+        rows = await scan_readable(self._store, OUTCOMES, start, KEY_END, rows_max=rows_max)
         return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
 
     async def outcomes_before(

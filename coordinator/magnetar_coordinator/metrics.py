@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnStatus
 from magnetar_storage.commit_metrics import CommitMetrics
+from magnetar_storage.read_metrics import ReadMetrics
 
 _FINISHING_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300)
 
@@ -16,6 +17,7 @@ class CoordinatorMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.commits = CommitMetrics("magnetar_coordinator", registry)
+        self.reads = ReadMetrics("magnetar_coordinator", registry)
         self.refusals = Counter(
             "magnetar_coordinator_refusals",
             "Commands refused, by the error's name.",

@@ -26,7 +26,7 @@ class OutcomeRetention:
         """Remove what may go, as far as a few portions reach. Returns how many went.
 
         Raises:
-            StoreFailed: outcomes cannot be read.
+            RowsUnreadable: outcomes cannot be read; those before them may be gone.
         """
         excess = self._metadata.outcome_count - self._config.outcomes_max
         if excess <= 0 and run_time_ms < self._due_run_time_ms:

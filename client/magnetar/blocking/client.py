@@ -287,6 +287,11 @@ class Client(Closing):
     def describe_topic(self, topic: str) -> TopicDescription:
         return self._loop.wait(self.inner.describe_topic(topic))
 
+    def skip_damaged(
+        self, topic: str, partition: int = 0, *, dry_run: bool = False
+    ) -> list[tuple[int, int]]:
+        return self._loop.wait(self.inner.skip_damaged(topic, partition, dry_run=dry_run))
+
     def list_offsets(
         self,
         topic: str,

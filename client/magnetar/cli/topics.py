@@ -1,4 +1,4 @@
-"""`magnetar topics`: create, list, describe, delete."""
+"""`magnetar topics`: create, list, describe, delete, and go on behind what is damaged."""
 
 from __future__ import annotations
 
@@ -114,6 +114,35 @@ def delete(topic: str, force: bool) -> None:
 
     with_client(lambda client: client.delete_topic(topic, force=force))
     print(f"deleted {topic}")
+
+
+@topics.command(name="skip-damaged")
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(0), help="Only this one.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only say what is damaged.")
+def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
+    """Have consumers of TOPIC go on behind what its broker cannot read.
+
+    Reads all of it. What is damaged is lost: readers no longer get DataLoss there, but what comes
+    behind it, and subscriptions count it as acknowledged.
+    """
+    from magnetar.cli.output import print_table
+    from magnetar.cli.session import with_client
+
+    async def work(client: Client) -> list[tuple[int, int, int]]:
+        found = await client.describe_topic(topic)
+        numbers = [one.partition for one in found.partitions] if partition is None else [partition]
+        return [
+            (number, first, last)
+            for number in numbers
+            for first, last in await client.skip_damaged(topic, number, dry_run=dry_run)
+        ]
+
+    print_table(
+        ("PARTITION", "FIRST LOST", "LAST LOST"),
+        with_client(work),
+        empty="everything can be read",
+    )
 
 
 SUBSCRIPTION_COLUMNS = (

@@ -229,6 +229,26 @@ class CommandPeekResponse(_message.Message):
     end_offset: int
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class CommandSkipDamaged(_message.Message):
+    __slots__ = ("partition", "start_offset", "dry_run")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    partition: _common_pb2.Partition
+    start_offset: int
+    dry_run: bool
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class CommandSkipDamagedResponse(_message.Message):
+    __slots__ = ("damaged", "next_offset", "end_offset")
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    damaged: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    next_offset: int
+    end_offset: int
+    def __init__(self, damaged: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+
 class CommandListStoredTxns(_message.Message):
     __slots__ = ("partition", "first_txn_id", "limit", "txn_ids")
     PARTITION_FIELD_NUMBER: _ClassVar[int]

@@ -278,16 +278,18 @@ class ProducerRow(_message.Message):
     def __init__(self, next_sequence_id: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ..., last_run_time_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionRow(_message.Message):
-    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog")
+    __slots__ = ("first_offset", "end_offset", "retained_bytes", "has_txnlog", "skipped")
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
     HAS_TXNLOG_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     first_offset: int
     end_offset: int
     retained_bytes: int
     has_txnlog: bool
-    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ...) -> None: ...
+    skipped: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
+    def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class WatermarkRow(_message.Message):
     __slots__ = ("incarnation", "low_watermark", "live", "orphans", "counter_bound", "next_counter")
@@ -320,15 +322,17 @@ class PendingAckRow(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
-    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash")
+    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
     format: int
     kind: str
     member: str
     membership_version: int
     cluster_hash: str
-    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ...) -> None: ...
+    losses: int
+    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,68 @@
+"""CommandSkipDamaged: an administrator goes on behind what cannot be read of a partition.
+
+Nothing is skipped by itself: whoever reads gets DataLoss until somebody has decided that what is
+there is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from magnetar_broker.offset_set import Range
+from magnetar_broker.partition import Partition
+from magnetar_core.errors import DataLoss, Gone, OutOfRange
+from magnetar_core.wire import broker_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+# What a call looks at.
+LOOKED_AT_BYTES_MAX = 64 << 20
+RANGES_MAX = 100
+_READ_BYTES = 1 << 20
+
+
+async def skip_damaged(
+    partition: Partition, command: wire.CommandSkipDamaged
+) -> wire.CommandSkipDamagedResponse:
+    """Look at a portion. The answer may be told when everything applied so far is durable.
+
+    Raises:
+        Gone: the topic was deleted meanwhile.
+    """
+    end = partition.log.durable_end
+    at = min(max(command.start_offset, partition.log.first_offset), end)
+    damaged: list[Range] = []
+    looked_at = 0
+    while at < end and looked_at < LOOKED_AT_BYTES_MAX and len(damaged) < RANGES_MAX:
+        at, looked = await _look(partition, at, damaged)
+        looked_at += looked
+        # Others have their turn.
+        await asyncio.sleep(0)
+        if partition.deleted:
+            raise Gone(f"{partition.name} was deleted while it was looked at")
+    if damaged and not command.dry_run:
+        log.warning("%s: given up as unreadable: %s", partition.name, damaged)
+        partition.skip_damaged(damaged)
+    response = wire.CommandSkipDamagedResponse(next_offset=at, end_offset=end)
+    for first, last in damaged:
+        response.damaged.add(first=first, last=last)
+    return response
+
+
+async def _look(partition: Partition, at: int, damaged: list[Range]) -> tuple[int, int]:
+    """Look from an offset on. Returns where to go on, and how many bytes were read."""
+    at, end = partition.log.readable_from(at)
+    if at == end:
+        return at, 0
+    try:
+        batches = await partition.reader.read(at, bytes_max=_READ_BYTES)
+    except OutOfRange:
+        return partition.log.first_offset, 0
+    except DataLoss:
+        found = await partition.reader.damage_from(at)
+        if found is None:
+            return at, 0
+        damaged.append(found)
+        return found[1] + 1, _READ_BYTES
+    return batches[-1].end, sum(len(one.batch) for one in batches)

@@ -1,0 +1,280 @@
+"""Rows that cannot be read: DataLoss for what is in them, and everything else goes on."""
+
+from __future__ import annotations
+
+import pytest
+from tests.broker.harness import (
+    World,
+    ack,
+    end,
+    flow,
+    messages_of,
+    partition,
+    run,
+    send,
+    subscribe,
+    subscription,
+    txn,
+    watermark,
+)
+
+from magnetar_broker import keys
+from magnetar_broker.retention import trim_partition
+from magnetar_core.errors import DataLoss, MagnetarError, from_wire
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_storage.store import StoreDamaged
+
+T1 = txn(1)
+
+
+async def damage(world: World, family: str, place: int) -> bytes:
+    """Damage a family's row, counted from the front."""
+    key = (await world.rows(family))[place][0]
+    world.disk.unreadable.add((family, key))
+    return key
+
+
+async def read_from(world: World, start: int) -> tuple[list[bytes], int]:
+    """Values of one answer, and where the next begins."""
+    answer = await world.client.ask(wire.CommandRead(partition=partition(), start_offset=start))
+    return [value for one in answer.batches for _, value in messages_of(one)], answer.next_offset
+
+
+async def skip(world: World, *, dry_run: bool = False) -> list[tuple[int, int]]:
+    answer = await world.client.ask(wire.CommandSkipDamaged(partition=partition(), dry_run=dry_run))
+    assert answer.next_offset == answer.end_offset
+    return [(one.first, one.last) for one in answer.damaged]
+
+
+async def loss_at(world: World, start: int) -> int:
+    with pytest.raises(DataLoss, match="magnetar topics skip-damaged") as raised:
+        await read_from(world, start)
+    return int(raised.value.details["offset"])
+
+
+def unreadable_reads(world: World, family: str) -> float:
+    found = world.broker.metrics.registry.get_sample_value(
+        "magnetar_broker_unreadable_reads_total", {"family": family}
+    )
+    return found or 0.0
+
+
+async def three_entries(world: World) -> None:
+    """Offsets 0, 1 and 2 in the first, 3 and 4 in the second, 5 in the third."""
+    await world.client.ask(send(b"0", b"1", b"2"))
+    await world.client.ask(send(b"3", b"4", sequence=3))
+    await world.client.ask(send(b"5", sequence=5))
+
+
+def test_a_damaged_entry_is_data_loss_for_its_offsets_alone() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await world.client.ask(send(b"other", number=1))
+        await damage(world, keys.LOG, 1)
+        assert await read_from(world, 0) == ([b"0", b"1", b"2"], 3)
+        assert await loss_at(world, 3) == 3
+        assert await loss_at(world, 4) == 4
+        assert await read_from(world, 5) == ([b"5"], 6)
+        assert await world.read(number=1) == [b"other"]
+        assert unreadable_reads(world, keys.LOG) > 0
+        # It goes on writing too.
+        await world.client.ask(send(b"6", sequence=6))
+        assert await read_from(world, 6) == ([b"6"], 7)
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_a_damaged_batch_of_a_transaction_is_data_loss_for_its_messages_alone() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", b"1", in_txn=T1))
+        await world.client.ask(send(b"2", b"3", in_txn=T1, sequence=2))
+        await world.client.ask(send(b"4", in_txn=T1, sequence=4))
+        await world.client.ask(send(b"5", in_txn=T1, producer=2))
+        await world.client.ask(end(T1))
+        await damage(world, keys.TXNLOG, 1)
+        assert await read_from(world, 0) == ([b"0", b"1"], 2)
+        assert await loss_at(world, 2) == 2
+        assert await loss_at(world, 3) == 3
+        assert await read_from(world, 4) == ([b"4", b"5"], 6)
+        assert await skip(world) == [(2, 3)]
+        assert await world.read() == [b"0", b"1", b"4", b"5"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+@pytest.mark.parametrize("kind", [wire.EXCLUSIVE, wire.SHARED, wire.KEY_SHARED])
+def test_a_consumer_gets_what_comes_before_then_data_loss_then_what_comes_behind(
+    kind: int,
+) -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await damage(world, keys.LOG, 1)
+        await world.client.ask(subscribe(consumer=1, kind=kind))
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == [b"0", b"1", b"2"]
+        assert [change.closed for change in world.client.changes] == [True]
+        assert isinstance(from_wire(world.client.changes[0].error), DataLoss)
+        await world.client.ask(ack((0, 2)))
+        assert await skip(world, dry_run=True) == [(3, 4)]
+        assert await loss_at(world, 3) == 3, "a dry run changes nothing"
+        assert await skip(world) == [(3, 4)]
+        assert await skip(world) == [], "once is enough"
+        world.client.delivered.clear()
+        await world.client.ask(subscribe(consumer=1, kind=kind, epoch=2))
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == [b"5"]
+        await world.client.ask(ack((5, 5)))
+        assert world.subscription().backlog == 0, "what was given up counts as acknowledged"
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_what_was_given_up_stays_so_over_a_restart_and_for_who_starts_over() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await damage(world, keys.LOG, 1)
+        await skip(world)
+        await world.restart()
+        assert await world.read() == [b"0", b"1", b"2", b"5"]
+        assert await read_from(world, 4) == ([b"5"], 6)
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == [b"0", b"1", b"2", b"5"]
+        await world.client.ask(wire.CommandSeek(subscription=subscription(), offset=3))
+        world.client.delivered.clear()
+        await world.client.ask(subscribe(consumer=1, epoch=2))
+        world.client.tell(flow())
+        await world.settle()
+        assert world.client.values() == [b"5"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_the_last_entry_may_be_the_damaged_one() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await world.restart()
+        await damage(world, keys.LOG, 2)
+        assert await skip(world) == [(5, 5)]
+        assert await world.read() == [b"0", b"1", b"2", b"3", b"4"]
+        assert await read_from(world, 5) == ([], 6)
+        await world.client.ask(send(b"6", sequence=6))
+        assert await read_from(world, 5) == ([b"6"], 7)
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_a_time_is_found_beside_what_is_damaged() -> None:
+    async def scenario(world: World) -> None:
+        times = []
+        for number in range(9):
+            times.append(world.clock.now_ms)
+            await world.client.ask(send(b"%d" % number, sequence=number))
+            world.clock.advance(1000)
+        await damage(world, keys.LOG, 4)
+        found = [await world.partition().reader.first_offset_at_time(one) for one in times]
+        # Rather too early than too late: the damaged one may be as old as the one behind it.
+        assert found == [0, 1, 2, 3, 4, 4, 6, 7, 8]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_retention_goes_past_what_was_given_up_and_no_further_before() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(topic_wire.CommandDeleteTopic(topic="t"))
+        await ask(topic_wire.CommandCreateTopic(topic="t", retention_ms=500))
+        await three_entries(world)
+        world.clock.advance(1_000)
+        await damage(world, keys.LOG, 1)
+        topic = world.broker.topics.get("t")
+        environment = world.broker.environment
+        assert await trim_partition(environment, topic, topic.partitions[0]) == 1
+        await world.broker._retain()
+        assert world.partition().log.first_offset == 3, "it waits for somebody's decision"
+        await skip(world)
+        for _ in range(3):
+            await world.broker._retain()
+        await world.settle()
+        assert world.partition().log.first_offset == 6
+        assert world.partition().log.skipped == []
+        await world.restart()
+        assert world.partition().log.first_offset == 6
+        await world.client.ask(send(b"6", sequence=6))
+        assert await world.read(6) == [b"6"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_an_open_transaction_that_cannot_be_read_ends_all_the_same(committed: bool) -> None:
+    async def scenario(world: World) -> None:
+        for sequence in range(3):
+            await world.client.ask(send(b"%d" % sequence, in_txn=T1, sequence=sequence))
+        await damage(world, keys.TXNLOG, 1)
+        await world.restart()
+        with pytest.raises(DataLoss):
+            await world.client.ask(wire.CommandPeek(partition=partition(), uncommitted=True))
+        await world.client.ask(end(T1, common.COMMIT if committed else common.ABORT, counts={1: 3}))
+        await world.client.ask(watermark(2))
+        if committed:
+            assert await read_from(world, 0) == ([b"0"], 1)
+            assert await loss_at(world, 1) == 1
+            assert await skip(world) == [(1, 1)]
+            assert await world.read() == [b"0", b"2"]
+        else:
+            world.disk.unreadable.clear()
+            assert await world.rows(keys.TXNLOG) == [], "what was not read goes with the rest"
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_other_commands_answer_with_data_loss_as_well() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", in_txn=T1))
+        await damage(world, keys.TXNLOG, 0)
+        for command in (
+            wire.CommandListStoredTxns(partition=partition()),
+            wire.CommandPeek(partition=partition(), uncommitted=True),
+        ):
+            with pytest.raises(DataLoss):
+                await world.client.ask(command)
+        await world.client.ask(send(b"1", number=1))
+
+    run(scenario, tail_bytes_max=1)
+
+
+@pytest.mark.parametrize("family", [keys.TOPICS, keys.META, keys.PARTITIONS])
+def test_a_broker_that_cannot_read_what_all_depends_on_does_not_start(family: str) -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await damage(world, family, -1)
+        with pytest.raises(StoreDamaged, match="put back a copy of its data directory"):
+            await world.restart()
+        world.disk.unreadable.clear()
+        world.disk.crash()
+        await world._open()
+
+    run(scenario)
+
+
+def test_a_damaged_row_is_no_reason_to_fail() -> None:
+    """The broker's own errors, and no others: nothing ends its process."""
+
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        world.disk.unreadable |= {(keys.LOG, key) for key, _ in await world.rows(keys.LOG)}
+        for start in range(6):
+            with pytest.raises(MagnetarError):
+                await read_from(world, start)
+        assert not world.fatal
+        assert await skip(world) == [(0, 5)]
+        await world.client.ask(send(b"6", sequence=6))
+        assert await world.read() == [b"6"]
+
+    run(scenario, tail_bytes_max=1)
