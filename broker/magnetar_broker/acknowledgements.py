@@ -67,6 +67,12 @@ class Acknowledgements:
         assert not self.pending.intersection(self.deleted)
         assert not self.pending or self.pending.first() >= self.floor
 
+    @property
+    def known_end(self) -> int:
+        """Above every offset that is acknowledged, or pending."""
+        lasts = [last for one in (self.deleted, self.pending) for _, last in one.ranges()]
+        return max([self.floor, *(last + 1 for last in lasts)])
+
     def is_deleted(self, offset: int) -> bool:
         return offset < self.floor or offset in self.deleted
 

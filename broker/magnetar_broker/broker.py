@@ -16,6 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
+from magnetar_broker.accepted_losses import INCARNATION_BITS, go_on_without
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
@@ -163,8 +164,12 @@ class Broker:
             environment.open_bytes,
             environment.run_time,
         )
+        losses = await identity.accepted_losses(self._store, keys.META)
+        self.topics.ledger_id = 1 + losses
+        self.incarnations.raise_floor(losses << INCARNATION_BITS)
         await recovery.run()
         await self.incarnations.recover()
+        await go_on_without(environment, self.topics, losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
 
     async def close(self) -> None:

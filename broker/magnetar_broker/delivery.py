@@ -289,7 +289,7 @@ class Delivery:
                 consumer_id=consumer_id,
                 topic_id=self._name.topic_id,
                 partition=self._name.partition,
-                ledger_id=1,
+                ledger_id=self._log.ledger_id,
                 batches=batches,
             )
         )

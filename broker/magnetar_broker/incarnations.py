@@ -20,6 +20,8 @@ class Incarnations:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._rows: dict[int, records.IncarnationRow] = {}
+        # Of every coordinator; what was given out before a loss may be higher than what is known.
+        self._floor = 0
 
     async def recover(self) -> None:
         """Raises StoreFailed."""
@@ -34,6 +36,10 @@ class Incarnations:
         """Whether a coordinator of that TCID took one."""
         return tcid in self._rows
 
+    def raise_floor(self, floor: int) -> None:
+        """Give out higher ones only, from now on."""
+        self._floor = max(self._floor, floor)
+
     def take(self, tcid: int, store_token: str) -> int:
         """The next one; the same one again for the same store.
 
@@ -46,7 +52,8 @@ class Incarnations:
         if row is not None and row.store_token == store_token:
             return row.incarnation
         taken = records.IncarnationRow(
-            incarnation=(row.incarnation if row is not None else 0) + 1, store_token=store_token
+            incarnation=max(row.incarnation if row is not None else 0, self._floor) + 1,
+            store_token=store_token,
         )
         self._rows[tcid] = taken
         self._environment.commits.batch.put(

@@ -53,6 +53,7 @@ PAYLOAD_FAMILIES = (LOG, TXNLOG)
 
 META_NEXT_TOPIC_ID = b"next_topic_id"
 META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
+META_LOSSES = b"losses"
 META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
 META_RUN_TIME = b"run_time"

@@ -59,6 +59,8 @@ class Partition:
         name: PartitionName,
         row: records.PartitionRow,
         take_subscription_id: Callable[[], int],
+        *,
+        ledger_id: int = 1,
     ) -> None:
         self.name = name
         self.log = PartitionLog(
@@ -67,6 +69,7 @@ class Partition:
             retained_bytes=row.retained_bytes,
             tail_bytes_max=environment.config.tail_bytes_max,
             skipped=[(one.first, one.last) for one in row.skipped],
+            ledger_id=ledger_id,
         )
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
@@ -77,10 +80,13 @@ class Partition:
         )
         # Whether the sidecar txnlog was ever used: until then it does not exist.
         self.has_txnlog = row.has_txnlog
-        self.ledger_id = 1
         self.deleted = False
         self._environment = environment
         self._prefix = keys.partition(name.topic_id, name.partition)
+
+    @property
+    def ledger_id(self) -> int:
+        return self.log.ledger_id
 
     # Sends
 

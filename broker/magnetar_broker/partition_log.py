@@ -22,6 +22,7 @@ class PartitionLog:
 
     Args:
         tail_bytes_max: payload bytes of the newest entries to keep.
+        ledger_id: raised when something that was acknowledged is lost.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class PartitionLog:
         retained_bytes: int = 0,
         tail_bytes_max: int,
         skipped: Iterable[Range] = (),
+        ledger_id: int = 1,
     ) -> None:
+        self.ledger_id = ledger_id
         self.first_offset = first_offset
         self.end_offset = end_offset
         self.durable_end = end_offset
@@ -93,6 +96,12 @@ class PartitionLog:
         for first, last in ranges:
             whole.add(first, last)
         self.skipped = list(whole.ranges())
+
+    def jump(self, end_offset: int) -> None:
+        """Go on behind offsets that were given out and lost: nobody may get them again."""
+        if end_offset > self.end_offset:
+            self.skip([(self.end_offset, end_offset - 1)])
+            self.end_offset = self.durable_end = end_offset
 
     def pin(self, offset: int) -> int:
         """Somebody reads from here; returns a handle for unpin()."""

@@ -222,7 +222,9 @@ class Recovery:
     def _take_batches(self, by_ordinal: Mapping[int, Writer], rows: Iterable[Row]) -> None:
         for key, value in rows:
             _, ordinal, index = keys.txnlog_place(key)
-            writer = by_ordinal[ordinal]
+            writer = by_ordinal.get(ordinal)
+            if writer is None or index >= writer.next_index:
+                continue  # What the index knew of it was lost.
             writer.batch_starts.append(index)
             writer.stored_bytes += len(value)
             self._open_bytes.take(writer.account, len(value))

@@ -45,6 +45,8 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self.next_topic_id = 1
         self.next_subscription_id = 1
+        # Of every topic, at least.
+        self.ledger_id = 1
 
     def all(self) -> list[Topic]:
         return list(self._topics.values())
@@ -128,7 +130,7 @@ class Topics:
             retention_ms=command.retention_ms,
             retention_bytes=command.retention_bytes,
             retain_unconsumed=command.retain_unconsumed,
-            ledger_id=1,
+            ledger_id=self.ledger_id,
             created_at_ms=self._environment.clock.wall_ms(),
         )
         self.next_topic_id += 1
@@ -148,6 +150,7 @@ class Topics:
                 PartitionName(record.topic, number, record.topic_id),
                 rows.get(number, records.PartitionRow()),
                 self._take_subscription_id,
+                ledger_id=max(record.ledger_id, self.ledger_id),
             )
             for number in range(record.partitions)
         )

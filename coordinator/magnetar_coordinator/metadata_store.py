@@ -19,6 +19,7 @@ from magnetar_coordinator.records import (
     META,
     META_COUNTER,
     META_INCARNATION,
+    META_LOSSES,
     META_OUTCOME_COUNT,
     META_PRODUCER_ID,
     META_RUN_TIME,
@@ -283,6 +284,7 @@ class TransactionMetadataStoreProvider:
         """
         await self._check_identity()
         await self._check_tcid(tcid)
+        await self._notice_loss()
         incarnation = await self._get_u64(META_INCARNATION)
         if incarnation is None:
             incarnation = await self._begin_incarnation(tcid)
@@ -307,6 +309,17 @@ class TransactionMetadataStoreProvider:
                 f"this data directory belongs to TCID {stored}, not {tcid}; "
                 "give each coordinator a directory of its own"
             )
+
+    async def _notice_loss(self) -> None:
+        """After an accepted loss it is a new store: TxnIDs that were lost are not issued again."""
+        losses = await identity.accepted_losses(self._store, META)
+        if losses <= (await self._get_u64(META_LOSSES) or 0):
+            return
+        batch = self._commits.batch
+        batch.delete(META, META_STORE_TOKEN)
+        batch.delete(META, META_INCARNATION)
+        batch.put(META, META_LOSSES, u64(losses))
+        await self._commits.durable()
 
     async def _check_identity(self) -> None:
         config = self._config

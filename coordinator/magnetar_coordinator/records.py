@@ -47,6 +47,7 @@ META_RUN_TIME: Final = b"run_time"
 META_INCARNATION: Final = b"incarnation"
 META_STORE_TOKEN: Final = b"store_token"
 META_TCID: Final = b"tcid"
+META_LOSSES: Final = b"losses"
 
 TXN_ID_BYTES: Final = 16
 _SEQUENCE = struct.Struct(">I")

@@ -5,8 +5,8 @@ so never acknowledged. RocksDB goes further: it takes a log that is damaged in i
 for one that ended there, and removes what lies behind.
 
 What is held against what: each log against its checksums; the sequence numbers of the logs, which
-have no gaps; the newest log and the manifest against the mark of what was synced. RocksDB itself
-compares the other logs with its manifest, which lists them.
+have no gaps; the newest log and the manifest against the mark of what was synced; and the other
+logs against the manifest, which lists them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from magnetar_storage import synced_mark
-from magnetar_storage.log_format import Walk, read_edit, sequences_of_batch, walk
+from magnetar_storage.log_format import read_edit, sequences_of_batch, walk
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import (
     LOG,
@@ -33,18 +33,17 @@ TRACKED: Final = "track_and_verify_wals_in_manifest=true"
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """One write-ahead log, as far as it can be read.
+class Damage:
+    """The first place from which on changes are missing.
 
     Attributes:
-        follows: its first record is the next after the last one of the logs before it.
+        number: of the log in which they are, or would be.
+        kept_bytes: of that log, which come before.
     """
 
+    reason: str
     number: int
-    path: Path
-    walk: Walk
-    follows: bool
-    damage: str | None
+    kept_bytes: int = 0
 
 
 def check_directory(directory: str) -> Synced | None:
@@ -57,68 +56,77 @@ def check_directory(directory: str) -> Synced | None:
     """
     if not holds_store(directory):
         return None
-    mark = synced_mark.read_mark(directory)
     number, manifest = current_manifest(directory)
+    mark = synced_mark.read_mark(directory)
     if mark is None and _is_tracked(directory):
-        raise StoreDamaged(f"the file {synced_mark.FILE} is missing, which says what was synced")
-    min_log = _check_manifest(number, manifest, mark or Synced())
-    for log in read_logs(directory, mark or Synced(), min_log):
-        if log.damage is not None:
-            raise StoreDamaged(log.damage)
-    _check_newest_log(directory, mark or Synced(), min_log)
+        raise StoreDamaged(
+            f"the file {synced_mark.FILE} is missing, which says what was synced", in_logs=True
+        )
+    damage = damage_in_logs(directory, check_manifest(number, manifest, mark), mark)
+    if damage is not None:
+        raise StoreDamaged(damage.reason, in_logs=True)
     return mark
 
 
-def read_logs(directory: str, mark: Synced, min_log: int) -> list[Log]:
-    """Every write-ahead log, oldest first, each with the first damage that is found in it."""
-    logs: list[Log] = []
-    last: int | None = None
-    torn: Path | None = None
-    for number, path in numbered(directory, LOG):
-        walked = walk(path.read_bytes())
-        damage: str | None = None
-        follows = True
-        for first, batch_last in map(sequences_of_batch, walked.heads):
-            if last is not None and first > last + 1:
-                follows = False
-                where = f"before {path.name}" if torn is None else f"at the end of {torn.name}"
-                damage = damage or f"{first - last - 1} changes are missing {where}"
-            last = max(last or 0, batch_last)
-        if damage is None and walked.goes_on:
-            damage = f"{path.name} is damaged at byte {walked.damaged_at}, and goes on behind it"
-        is_marked = number == mark.log and number >= min_log
-        if damage is None and is_marked and walked.end < mark.log_bytes:
-            damage = (
-                f"{path.name} can be read up to byte {walked.end}, and was synced up to byte"
-                f" {mark.log_bytes}"
-            )
-        torn = path if walked.damaged_at is not None else None
-        logs.append(Log(number, path, walked, follows, damage))
-    return logs
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a manifest says of the write-ahead logs.
+
+    Attributes:
+        first: those with a lower number are no longer needed.
+        listed: those that were closed and synced.
+    """
+
+    first: int
+    listed: frozenset[int]
 
 
-def _check_manifest(number: int, path: Path, mark: Synced) -> int:
-    """Returns the number of the oldest log that is needed."""
+def check_manifest(number: int, path: Path, mark: Synced | None) -> Needed:
+    """Raises StoreDamaged: it is not whole."""
     walked = walk(path.read_bytes())
-    if number < mark.manifest:
+    if mark is not None and number < mark.manifest:
         raise StoreDamaged(f"CURRENT names {path.name}, but number {mark.manifest} was in use")
     if walked.goes_on:
         raise StoreDamaged(f"{path.name} is damaged at byte {walked.damaged_at}")
-    if number == mark.manifest and walked.end < mark.manifest_bytes:
+    if mark is not None and number == mark.manifest and walked.end < mark.manifest_bytes:
         raise StoreDamaged(
             f"{path.name} can be read up to byte {walked.end}, and was synced up to byte"
             f" {mark.manifest_bytes}"
         )
-    kept = (read_edit(head).min_log_to_keep for head in walked.heads)
-    return max((one for one in kept if one is not None), default=0)
+    edits = [read_edit(head) for head in walked.heads]
+    first = max((one.min_log_to_keep or 0 for one in edits), default=0)
+    first_listed = max([first, *(one.deleted_before for one in edits)])
+    listed = frozenset(one for edit in edits for one in edit.added_logs if one >= first_listed)
+    return Needed(first, listed)
 
 
-def _check_newest_log(directory: str, mark: Synced, min_log: int) -> None:
-    if mark.log < min_log or not mark.log_bytes:
-        return
-    path = log_path(directory, mark.log)
-    if not path.exists():
-        raise StoreDamaged(f"{path.name} is missing, which was synced up to byte {mark.log_bytes}")
+def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damage | None:
+    """The first damage in the write-ahead logs; None: they are whole."""
+    logs = dict(numbered(directory, LOG))
+    expected = set(needed.listed)
+    if mark is not None and mark.log >= needed.first and mark.log_bytes:
+        expected.add(mark.log)
+    last: int | None = None
+    torn: Path | None = None
+    for number in sorted(expected | logs.keys()):
+        name = log_path(directory, number).name
+        if number not in logs:
+            return Damage(f"{name} is missing, which was synced", number)
+        walked = walk(logs[number].read_bytes())
+        for first, batch_last in map(sequences_of_batch, walked.heads):
+            if last is not None and first > last + 1:
+                where = f"before {name}" if torn is None else f"at the end of {torn.name}"
+                return Damage(f"{first - last - 1} changes are missing {where}", number)
+            last = max(last or 0, batch_last)
+        if walked.goes_on:
+            reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
+            return Damage(reason, number, walked.end)
+        synced_bytes = mark.log_bytes if mark is not None and number == mark.log else 0
+        if number in expected and walked.end < synced_bytes:
+            reason = f"{name} can be read up to byte {walked.end}, and was synced up to byte"
+            return Damage(f"{reason} {synced_bytes}", number, walked.end)
+        torn = logs[number] if walked.damaged_at is not None else None
+    return None
 
 
 def _is_tracked(directory: str) -> bool:

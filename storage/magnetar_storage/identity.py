@@ -54,8 +54,16 @@ async def check_identity(
     elif stored is not None:
         identity.membership_version = stored.membership_version
         identity.cluster_hash = stored.cluster_hash
+    if stored is not None:
+        identity.losses = stored.losses
     written = identity.SerializeToString(deterministic=True)
     return None if written == row else written
+
+
+async def accepted_losses(store: Store, family: str) -> int:
+    """How often somebody decided to go on without what the store had lost."""
+    row = await store.get(family, KEY)
+    return StoreIdentity.FromString(row).losses if row is not None else 0
 
 
 def _check_cluster(stored: StoreIdentity, version: int, cluster_hash: str) -> None:

@@ -26,8 +26,11 @@ _BATCH = struct.Struct("<QI")
 # What is kept of a record's beginning: enough for what is looked for in it.
 HEAD_BYTES: Final = 512
 
-_LAST_SEQUENCE: Final = 4
 _MIN_LOG_TO_KEEP: Final = 10
+# A log that was closed and synced, and one before which all are taken off the list; its number
+# comes first.
+_LOG_ADDED: Final = (1 << 13) + 7
+_LOGS_DELETED: Final = (1 << 13) + 8
 _NUMBERS: Final = frozenset({2, 3, 4, 9, 10, 203})
 _TEXTS: Final = frozenset({1})
 # A tag with this bit is followed by a length, and may be passed over.
@@ -94,16 +97,24 @@ class Edit:
     """What an edit says of the write-ahead logs; None: nothing."""
 
     min_log_to_keep: int | None = None
+    added_logs: tuple[int, ...] = ()
+    deleted_before: int = 0
 
 
 def read_edit(head: bytes) -> Edit:
     """Read the fields that come first in an edit: those that are single numbers."""
     at = 0
     min_log: int | None = None
+    added: list[int] = []
+    deleted_before = 0
     while at < len(head):
         tag, at = _varint(head, at)
         if tag & _MAY_BE_IGNORED or tag in _TEXTS:
             length, at = _varint(head, at)
+            if tag == _LOG_ADDED:
+                added.append(_varint(head, at)[0])
+            elif tag == _LOGS_DELETED:
+                deleted_before = _varint(head, at)[0]
             at += length
         elif tag in _NUMBERS:
             number, at = _varint(head, at)
@@ -111,7 +122,7 @@ def read_edit(head: bytes) -> Edit:
                 min_log = number
         else:
             break
-    return Edit(min_log)
+    return Edit(min_log, tuple(added), deleted_before)
 
 
 def _next_header(at: int) -> int:

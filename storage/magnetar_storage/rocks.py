@@ -102,7 +102,10 @@ class RocksStore:
         try:
             mark = check_directory(directory)
         except StoreDamaged as error:
-            raise StoreDamaged(f"{directory}: {error}; {how_to_go_on(directory)}") from error
+            raise StoreDamaged(
+                f"{directory}: {error}; {_how_to_go_on(directory, in_logs=error.in_logs)}",
+                in_logs=error.in_logs,
+            ) from error
         if mark is None or unsynced:
             mark = Synced()
             create_mark(directory, mark)
@@ -121,7 +124,7 @@ class RocksStore:
             if "LOCK:" in str(error) or "lock file" in str(error):
                 raise StoreInUse(_in_use(directory)) from error
             raise StoreDamaged(
-                f"cannot open {directory}: {error}; {how_to_go_on(directory)}"
+                f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
             ) from error
         _open_directories.add(directory)
         return cls(
@@ -298,13 +301,18 @@ def check_unused(directory: str) -> None:
         os.close(lock)
 
 
-def how_to_go_on(directory: str) -> str:
+def _how_to_go_on(directory: str, *, in_logs: bool) -> str:
     """What a person can do about a store that is damaged."""
-    return (
+    advice = (
         "put back the file, or a copy of the whole directory that was made while the server was"
-        " stopped; or go on without what was lost, which may tear transactions apart:"
-        f" magnetar storage accept-loss {directory}"
+        " stopped"
     )
+    if in_logs:
+        advice += (
+            "; or go on without the newest changes, which were acknowledged, and may tear"
+            f" transactions apart: magnetar storage accept-loss {directory}"
+        )
+    return advice
 
 
 def _in_use(directory: str) -> str:

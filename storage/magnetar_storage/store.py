@@ -30,7 +30,16 @@ class StoreFailed(Exception):
 
 
 class StoreDamaged(StoreFailed):
-    """What was durable is not all there, so nothing was opened. A person decides how to go on."""
+    """What was durable is not all there, so nothing was opened. A person decides how to go on.
+
+    Attributes:
+        in_logs: only the newest changes are missing, in the write-ahead logs: what came before them
+            is whole.
+    """
+
+    def __init__(self, reason: str, *, in_logs: bool = False) -> None:
+        super().__init__(reason)
+        self.in_logs = in_logs
 
 
 class RowsUnreadable(Exception):

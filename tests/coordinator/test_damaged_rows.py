@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.fakes import World, end_command, refused, run
 
-from magnetar_coordinator.records import IDENTITIES, META, META_COUNTER, METADATA, OUTCOMES
+from magnetar_coordinator.records import (
+    FAMILIES,
+    IDENTITIES,
+    META,
+    META_COUNTER,
+    METADATA,
+    OUTCOMES,
+)
 from magnetar_core.errors import DataLoss
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
-from magnetar_storage.store import StoreDamaged
+from magnetar_core.wire.record_pb2 import StoreIdentity
+from magnetar_storage import identity
+from magnetar_storage.memory import MemoryStore
+from magnetar_storage.store import StoreDamaged, WriteBatch
 
 
 def test_an_outcome_that_cannot_be_read_is_data_loss_for_its_transaction_alone() -> None:
@@ -55,6 +65,37 @@ def test_a_coordinator_that_cannot_read_what_it_decided_does_not_start(family: s
         world.disk.unreadable.clear()
         await world.start()
         assert await world.client.status(txn_id) == common.OPEN
+        await world.close()
+
+    run(scenario())
+
+
+def test_after_an_accepted_loss_txnids_are_of_a_higher_incarnation() -> None:
+    """Those that were lost are not issued a second time. docs/testing.md, rule n."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        kept = await world.client.new()
+        store = world.coordinator._store
+        row = await store.get(META, identity.KEY)
+        stored = StoreIdentity.FromString(row or b"")
+        stored.losses += 1
+        world.crash()
+        disk = MemoryStore(world.disk, FAMILIES)
+        batch = WriteBatch()
+        batch.put(META, identity.KEY, stored.SerializeToString(deterministic=True))
+        await disk.write(batch)
+        await disk.sync()
+        await disk.close()
+        await world.start()
+        new = await world.client.new()
+        assert new.incarnation > kept.incarnation
+        assert await world.client.end(new, common.ABORT) in (common.ABORTING, common.ABORTED)
+        # What it holds from before is still its own.
+        assert await world.client.status(kept) == common.OPEN
+        assert await world.client.end(kept, common.ABORT) in (common.ABORTING, common.ABORTED)
+        await world.restart()
+        assert (await world.client.new()).incarnation == new.incarnation, "once for each loss"
         await world.close()
 
     run(scenario())

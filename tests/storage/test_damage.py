@@ -15,12 +15,16 @@ from random import Random
 
 import pytest
 
+from magnetar_core.config import InvalidConfig
+from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import rocks_options
+from magnetar_storage.accepted_loss import accept_loss, lost_from
+from magnetar_storage.identity import KEY, accepted_losses
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_files import LOG, numbered
 
-FAMILIES = ("small", "payloads", "idle")
+FAMILIES = ("small", "payloads", "idle", "meta")
 GROUPS = 300
 Rows = dict[tuple[str, bytes], bytes]
 
@@ -115,11 +119,13 @@ def is_whole(path: Path, rows: Rows) -> bool:
     try:
         found, unreadable = asyncio.run(read(path))
     except StoreDamaged as error:
-        refusal = str(error)
+        refusal, in_logs = str(error), error.in_logs
     else:
-        refusal = ""
+        refusal, in_logs = "", False
     if refusal:
-        assert "magnetar storage accept-loss" in refusal
+        assert "put back the file" in refusal
+        # Where only the newest changes are missing, what came before them is whole.
+        assert ("magnetar storage accept-loss" in refusal) is in_logs
         after = {file.name: file.read_bytes() for file in path.iterdir()}
         assert "cannot open" in refusal or after == before, "a refusal changes nothing"
         return False
@@ -312,3 +318,96 @@ def test_the_last_group_counts_even_after_a_second_failure(tmp_path: Path) -> No
     for _ in range(2):
         with pytest.raises(StoreFailed, match="is damaged at byte"):
             opened(tmp_path / "left")
+
+
+def accepted(path: Path) -> Path:
+    """Go on without what is missing."""
+    with pytest.raises(StoreDamaged, match="magnetar storage accept-loss"):
+        opened(path)
+    assert lost_from(str(path)) is not None
+    kept = accept_loss(str(path))
+    assert lost_from(str(path)) is None
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_accepted_is_a_loss_from_one_moment_on(
+    killed: tuple[Path, Rows], tmp_path: Path, seed: int
+) -> None:
+    """Every group before it is there, in all families, and none behind it."""
+    left, rows = killed
+    random = Random(seed)
+    log = random.choice([path for _, path in numbered(str(left), LOG) if path.stat().st_size])
+    size = log.stat().st_size
+
+    def damage(path: Path) -> None:
+        if seed % 3 == 0:
+            (path / log.name).unlink()
+        elif seed % 3 == 1:
+            flip(path / log.name, random.randrange(size))
+        else:
+            os.truncate(path / log.name, random.randrange(size))
+
+    path = damaged(left, tmp_path, damage)
+    before = {file.name: file.read_bytes() for file in path.glob("*.log")}
+    kept = accepted(path)
+    assert {file.name: file.read_bytes() for file in kept.glob("*.log")} == before
+    found, unreadable = asyncio.run(read(path))
+    assert not unreadable
+    groups = [
+        {place: rows[place] for place in rows if number_of(place) == number}
+        for number in range(GROUPS)
+    ]
+    present = [group.items() <= found.items() for group in groups]
+    count = present.index(False) if False in present else GROUPS
+    assert count < GROUPS, "something was lost"
+    # RocksDB had flushed some tables ahead of others: what those hold cannot be taken back.
+    for group in groups[:count]:
+        assert group.items() <= found.items()
+    # And it is not refused again.
+    asyncio.run(read(path))
+
+
+def number_of(place: tuple[str, bytes]) -> int:
+    """Of the group that wrote a row."""
+    return 3 if place[0] == "idle" else int(place[1][:6])
+
+
+def test_a_loss_is_counted_in_the_identity(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = RocksStore.open(tmp_path / "data", ("meta",))
+        batch = WriteBatch()
+        identity = StoreIdentity(format=1, kind="broker", member="broker-0")
+        batch.put("meta", KEY, identity.SerializeToString())
+        await store.write(batch)
+        await store.sync()
+        batch = WriteBatch()
+        batch.put("meta", b"lost", b"")
+        await store.write(batch)
+        await store.sync()
+        shutil.copytree(tmp_path / "data", tmp_path / "left")
+        await store.close()
+        log = numbered(str(tmp_path / "left"), LOG)[-1][1]
+        os.truncate(log, log.stat().st_size - 1)
+        with pytest.raises(StoreDamaged):
+            RocksStore.open(tmp_path / "left", ("meta",))
+        accept_loss(str(tmp_path / "left"))
+        store = RocksStore.open(tmp_path / "left", ("meta",))
+        assert await accepted_losses(store, "meta") == 1
+        assert await store.get("meta", b"lost") is None
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_is_no_loss_of_the_newest_changes_is_not_accepted(
+    killed: tuple[Path, Rows], tmp_path: Path
+) -> None:
+    left, _ = killed
+    with pytest.raises(InvalidConfig, match="holds no store"):
+        lost_from(str(tmp_path))
+    assert lost_from(str(damaged(left, tmp_path, lambda _: None))) is None
+    manifest = next(left.glob("MANIFEST-*")).name
+    path = damaged(left, tmp_path, lambda path: flip(path / manifest, 300))
+    with pytest.raises(StoreDamaged, match="is damaged at byte"):
+        lost_from(str(path))

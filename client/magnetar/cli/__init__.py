@@ -22,6 +22,7 @@ _COMMANDS = {
     "peek": "peek:peek",
     "transactions": "transactions:transactions",
     "pipeline": "pipeline:pipeline",
+    "storage": "storage:storage",
     "config": "configuration:config",
     "demo": "demo:demo",
 }

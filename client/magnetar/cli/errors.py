@@ -26,7 +26,7 @@ def explain(error: Exception) -> click.ClickException:
         return click.ClickException(
             f"{text}; servers need more packages: pip install 'magnetar[server]'"
         )
-    if type(error).__name__ in ("StoreInUse", "StoreFailed"):
+    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreDamaged"):
         return click.ClickException(text)
     return click.ClickException(
         f"{type(error).__name__}: {text}; this is a bug: --debug shows where"

@@ -1,0 +1,56 @@
+"""What a broker does when a person has decided to go on without what its store lost.
+
+Nothing that was given out before may be given out again: ids of topics and subscriptions,
+incarnations of coordinators, and offsets, of which clients and cursors may know more than the log.
+Families of rows reach the disk one by one, so some know more than others.
+Source: docs/testing.md, rules b and n.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from magnetar_broker import keys
+from magnetar_broker.entries import parse_entry
+from magnetar_broker.environment import Environment
+from magnetar_broker.partition import Partition
+from magnetar_broker.topics import Topics
+from magnetar_storage.store import end_of_prefix
+
+log = logging.getLogger(__name__)
+
+# Ids begin anew above all that could have been given out.
+ID_BITS = 32
+INCARNATION_BITS = 16
+
+
+async def go_on_without(environment: Environment, topics: Topics, losses: int) -> None:
+    """Called when all is recovered; it does something after each loss, once.
+
+    Args:
+        losses: how many were accepted so far.
+    """
+    row = await environment.store.get(keys.META, keys.META_LOSSES)
+    if losses <= (keys.read_u64(row) if row is not None else 0):
+        return
+    log.warning("going on without what was lost: ledger %d", topics.ledger_id)
+    topics.next_topic_id = max(topics.next_topic_id, (losses << ID_BITS) + 1)
+    topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)
+    for partition in topics.partitions():
+        partition.log.jump(await _known_end(environment, partition))
+        environment.defer_rows(partition)
+    batch = environment.commits.batch
+    batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(topics.next_topic_id))
+    batch.put(keys.META, keys.META_NEXT_SUBSCRIPTION_ID, keys.u64(topics.next_subscription_id))
+    batch.put(keys.META, keys.META_LOSSES, keys.u64(losses))
+
+
+async def _known_end(environment: Environment, partition: Partition) -> int:
+    """Above every offset of which something is left."""
+    ends = [one.cursor.known_end for one in partition.subscriptions]
+    prefix = keys.partition(partition.name.topic_id, partition.name.partition)
+    newest = await environment.store.scan(
+        keys.LOG, prefix, end_of_prefix(prefix), rows_max=1, reverse=True
+    )
+    ends += [parse_entry(keys.last_u64(key), value).end for key, value in newest]
+    return max(ends, default=0)

@@ -1,0 +1,123 @@
+"""Going on without what was lost from the write-ahead logs: a decision that a person makes.
+
+What is left is what was there before the first change that is missing: everything behind that is
+given up, also where it could still be read, since it rests on what is missing. The files as they
+were found are kept. The server learns from its identity row that something was lost; it then opens
+a higher ledger id, or takes a higher incarnation, so that nobody takes old for new.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import rocksdict
+
+from magnetar_core.config import InvalidConfig
+from magnetar_core.wire.record_pb2 import StoreIdentity
+from magnetar_storage import identity, synced_mark
+from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
+from magnetar_storage.rocks import check_unused
+from magnetar_storage.rocks_options import (
+    database_options,
+    payload_family_options,
+    row_family_options,
+)
+from magnetar_storage.store import StoreDamaged
+from magnetar_storage.store_files import LOG, current_manifest, holds_store, log_path, numbered
+
+# Both servers keep their identity there.
+_FAMILY: Final = "meta"
+_CACHE_BYTES: Final = 8 << 20
+
+
+def lost_from(directory: str) -> str | None:
+    """What is missing from the logs of a data directory; None: nothing.
+
+    Raises:
+        InvalidConfig: no store lies here.
+        StoreInUse: its server is running.
+        StoreDamaged: it is damaged elsewhere, and going on would not help.
+    """
+    directory = os.path.realpath(directory)
+    if not holds_store(directory):
+        raise InvalidConfig(f"{directory} holds no store: name the data directory of one server")
+    check_unused(directory)
+    mark, reason = _read_mark(directory)
+    damage = damage_in_logs(directory, _needed(directory, mark), mark)
+    return damage.reason if damage is not None else reason
+
+
+def accept_loss(directory: str) -> Path:
+    """Give up what is missing, and all that came behind it.
+
+    Returns:
+        Where the files are kept as they were found.
+    Raises:
+        InvalidConfig, StoreInUse, StoreDamaged: as lost_from().
+    """
+    directory = os.path.realpath(directory)
+    assert lost_from(directory) is not None, "nothing is missing"
+    kept = _keep(directory)
+    mark, _ = _read_mark(directory)
+    damage = damage_in_logs(directory, _needed(directory, mark), mark)
+    if damage is not None:
+        for number, path in numbered(directory, LOG):
+            if number > damage.number:
+                path.unlink()
+        path = log_path(directory, damage.number)
+        if path.exists():
+            os.truncate(path, damage.kept_bytes)
+    _count_loss(directory)
+    synced_mark.create_mark(directory, synced_mark.Synced())
+    return kept
+
+
+def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:
+    """The mark, or why there is none."""
+    try:
+        mark = synced_mark.read_mark(directory)
+    except StoreDamaged as error:
+        return None, str(error)
+    return mark, None if mark is not None else f"{synced_mark.FILE} is missing"
+
+
+def _needed(directory: str, mark: synced_mark.Synced | None) -> Needed:
+    return check_manifest(*current_manifest(directory), mark)
+
+
+def _keep(directory: str) -> Path:
+    number = 1
+    while (kept := Path(directory, f"kept-{number}")).exists():
+        number += 1
+    part = kept.with_name(f"{kept.name}.part")
+    part.mkdir(mode=0o700, exist_ok=True)
+    for file in Path(directory).iterdir():
+        if file.suffix == ".log" or file.name.startswith(("MANIFEST-", "CURRENT", "SYNCED")):
+            copy = part / file.name
+            copy.unlink(missing_ok=True)
+            # Logs are cut below, so a second name for the same file would not do.
+            copy.write_bytes(file.read_bytes())
+    return part.replace(kept)
+
+
+def _count_loss(directory: str) -> None:
+    """Open the store as it is now, and note in its identity that something was lost."""
+    cache = rocksdict.Cache(_CACHE_BYTES)
+    names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
+    options = {
+        name: payload_family_options(cache) if "log" in name else row_family_options(cache)
+        for name in sorted(names)
+    }
+    # What the manifest lists is missing for good.
+    database = rocksdict.Rdict(directory, database_options(tracking=False), options)
+    rows = database.get_column_family(_FAMILY)
+    row = rows.get(identity.KEY)
+    if row is not None:
+        stored = StoreIdentity.FromString(row)
+        stored.losses += 1
+        rows.put(identity.KEY, stored.SerializeToString(deterministic=True))
+        database.flush_wal(True)
+    rows.close()
+    database.close()
