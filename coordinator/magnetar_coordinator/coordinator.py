@@ -577,7 +577,7 @@ class Coordinator:
         except StoreFailed as error:
             self.fail(error)
         except RowsUnreadable as error:
-            self.refuse(DataLoss(f"how {txn_id} ended cannot be read: {error}"), reply)
+            self.refuse(DataLoss(f"what is asked for cannot be read: {error}"), reply)
         except MagnetarError as error:
             self.refuse(error, reply)
         except Exception:

@@ -30,16 +30,18 @@ class ReadMetrics:
             ["family"],
             registry=registry,
         )
-        self._logged: set[tuple[str, bytes]] = set()
+        self._logged: set[tuple[str, str]] = set()
 
     def failed(self, family: str, start: bytes, error: RowsUnreadable) -> None:
         """A read from a key on has failed."""
         self._unreadable.labels(family).inc()
-        place = (family, error.rows[-1][0] if error.rows else start)
+        # The engine's message names the file and the place in it.
+        place = (family, str(error))
         if place in self._logged or len(self._logged) >= _LOGGED_MAX:
             return
         self._logged.add(place)
-        log.error("rows of %r cannot be read from key %s on: %s", family, place[1].hex(), error)
+        at = error.rows[-1][0] if error.rows else start
+        log.error("rows of %r cannot be read from key %s on: %s", family, at.hex(), error)
 
 
 class CountedReads:
