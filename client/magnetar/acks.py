@@ -208,10 +208,12 @@ class TransactionAcks:
         on_failed: Callable[[MagnetarError], None],
         on_refused: Callable[[MagnetarError], object],
         on_ended: Callable[[bool], None],
+        on_doubted: Callable[[], None],
     ) -> None:
         """
         Args:
             member: of a group's partition: who acknowledges.
+            on_doubted: told that the broker delivers again what it had confirmed.
             on_refused: told what the broker says, and not what was given up for other reasons.
             on_ended: called once with whether the transaction committed.
         """
@@ -220,6 +222,7 @@ class TransactionAcks:
         # Commands that the broker has confirmed. Counted by CommandEndTxn.
         self.confirmed_count = 0
         self.on_ended = on_ended
+        self.on_doubted = on_doubted
         self.failure: MagnetarError | None = None
         self._runtime = runtime
         self._route = route

@@ -31,10 +31,15 @@ class Holdings:
         self._acked: dict[int, IntervalSet] = {}
         # Of the acked: the broker has confirmed, and delivers again by itself on abort.
         self._confirmed: dict[int, IntervalSet] = {}
+        # Transactions of which the broker has delivered again what it had confirmed.
+        self._doubted: dict[int, None] = {}
 
     def arrive(self, ranges: Iterable[Range]) -> list[Range]:
         """Messages came in; returns those that are new. Copies are noted as dropped."""
         new = IntervalSet(ranges)
+        for transaction, confirmed in self._confirmed.items():
+            if any(confirmed.within(first, last) for first, last in new):
+                self._doubted[transaction] = None
         for known in (self.held, *self._acked.values()):
             copies: list[Range] = []
             for first, last in new:
@@ -115,6 +120,15 @@ class Holdings:
     def ack_in_transaction_confirmed(self, transaction: int, ranges: Sequence[Range]) -> None:
         if transaction in self._acked:
             self._confirmed.setdefault(transaction, IntervalSet()).add_all(ranges)
+
+    def take_doubted(self) -> list[int]:
+        """Transactions that may have been ended elsewhere, since this was asked last.
+
+        What the broker has confirmed it delivers again only when the transaction is aborted, or
+        the cursor has moved.
+        """
+        doubted, self._doubted = self._doubted, {}
+        return [one for one in doubted if one in self._acked]
 
     def end_transaction(self, transaction: int, *, committed: bool) -> list[Range]:
         """A transaction has ended; returns what must be asked for again with a nack.

@@ -408,6 +408,9 @@ class PartitionReceiver:
             return
         if cut:
             self.acks.add(cut)
+        for number in self.holdings.take_doubted():
+            if number in self._transactional:
+                self._transactional[number].on_doubted()
         if self.queue.ready:
             self._on_change()
 
@@ -434,6 +437,7 @@ class PartitionReceiver:
             on_failed=txn.doom,
             on_refused=self._tell_lost,
             on_ended=lambda committed: self._on_transaction_ended(number, committed),
+            on_doubted=txn.doubt,
         )
         self._transactional[number] = acks
         txn.add_acks(acks)

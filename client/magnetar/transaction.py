@@ -63,6 +63,10 @@ class _Phase(Enum):
     ABORTED = auto()
 
 
+# Nobody here has asked for an end.
+UNDECIDED = frozenset({_Phase.OPEN, _Phase.FLUSHING, _Phase.PREPARED})
+
+
 class Begun(NamedTuple):
     """What NewTxn has brought."""
 
@@ -117,6 +121,8 @@ class Transaction:
         self._ending = asyncio.Lock()
         self._settled = False
         self._resolving = False
+        self._doubted = False
+        self._finding_out = False
         self._expiry = 0
 
     def __repr__(self) -> str:
@@ -242,6 +248,8 @@ class Transaction:
             self._failure = error
             log.info("transaction %s failed: %s", self._name, error)
             self._participants.abandon(error)
+            if isinstance(error, InvalidTxnState) and self._phase in UNDECIDED:
+                self.doubt()
 
     async def prepare(self) -> None:
         """Flush, and take nothing more: whatever is confirmed now, a commit makes count.
@@ -555,6 +563,29 @@ class Transaction:
         if self._failure is not None:
             raise InvalidTxnState(f"{self._name} has failed; abort it") from self._failure
 
+    def doubt(self) -> None:
+        """It may have been ended by somebody else: ask at once, so that what it acknowledged is
+        received again now, and not when its time is up."""
+        if self._begun is None or self._settled:
+            return
+        self._doubted = True
+        if not self._finding_out:
+            self._finding_out = True
+            self._runtime.spawn(self._find_out(), f"find out about {self.txn_id}")
+
+    async def _find_out(self) -> None:
+        """Once a period at most, as long as doubts come."""
+        try:
+            while self._doubted and not self._settled:
+                # A copy that comes while this asks may be of an abort after the answer.
+                self._doubted = False
+                if not await self._ask_status():
+                    self._doubted = True
+                if not self._settled:
+                    await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
+        finally:
+            self._finding_out = False
+
     def _resolve_soon(self) -> None:
         if not self._settled and not self._resolving:
             self._resolving = True
@@ -565,25 +596,29 @@ class Transaction:
         try:
             while not self._settled:
                 await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
-                try:
-                    reply = await self._known.coordinator.request(
-                        transaction_pb2.CommandDescribeTxn(txn_id=self.txn_id.to_wire())
-                    )
-                except (TxnNotFound, TxnForgotten):
-                    # Ended long ago, nobody knows how. If it was committed, the broker ignores
-                    # nacks of its acks.
-                    self._release(committed=False)
-                except OutcomeUnknown:
-                    continue
-                except MagnetarError as error:
-                    log.info("cannot find out about %s: %s", self.txn_id, error)
-                else:
-                    status = TransactionStatus(reply.transaction.status)
-                    if status is not TransactionStatus.OPEN and not self._settled:
-                        log.info("transaction %s turned out to be %s", self.txn_id, status.name)
-                        self._settle(status)
+                await self._ask_status()
         finally:
             self._resolving = False
+
+    async def _ask_status(self) -> bool:
+        """Whether there was an answer; if it has ended, that is carried out."""
+        try:
+            reply = await self._known.coordinator.request(
+                transaction_pb2.CommandDescribeTxn(txn_id=self.txn_id.to_wire())
+            )
+        except (TxnNotFound, TxnForgotten):
+            # Ended long ago, nobody knows how. If it was committed, the broker ignores nacks of
+            # its acks.
+            self._release(committed=False)
+        except MagnetarError as error:
+            log.info("cannot find out about %s: %s", self.txn_id, error)
+            return False
+        else:
+            status = TransactionStatus(reply.transaction.status)
+            if status is not TransactionStatus.OPEN and not self._settled:
+                log.info("transaction %s turned out to be %s", self.txn_id, status.name)
+                self._settle(status)
+        return True
 
 
 class TransactionScope:

@@ -553,3 +553,72 @@ def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
         assert again == [b"%d" % number for number in range(10)]
 
     run(test)
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared", "failover", "key_shared"])
+def test_what_somebody_else_aborted_comes_again_at_once(kind: Any) -> None:
+    """An administrator, while this client is idle: no matter how long the transaction may last."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"%d" % number for number in range(10)])
+        consumer = await client.subscribe("flights", "s", type=kind, initial_position="earliest")
+        messages = await consumer.receive_batch(10)
+        txn = await client.begin_transaction(900_000)
+        for message in messages:
+            await consumer.ack(message, txn=txn)
+        cluster.end(txn.txn_id, commit=False)
+        cluster.dispatch()
+        again: list[bytes] = []
+        async with asyncio.timeout(1.0):
+            while len(again) < 10:
+                again += [one.value for one in await consumer.receive_batch(10)]
+        assert again == [b"%d" % number for number in range(10)]
+        assert txn.status is TransactionStatus.ABORTED
+        assert txn.has_been_aborted
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+
+    run(test)
+
+
+def test_a_copy_alone_ends_nothing() -> None:
+    """The cursor may have moved, or the coordinator be away: it is asked, once a second at most."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"0"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        message = await consumer.receive()
+        txn = await client.begin_transaction()
+        await consumer.ack(message, txn=txn)
+        for _ in range(5):
+            txn.doubt()
+            await until(lambda: cluster.commands("describe_txn"))
+        assert len(cluster.commands("describe_txn")) == 1
+        assert txn.status is TransactionStatus.OPEN
+        await txn.commit()
+        assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
+
+    run(test)
+
+
+def test_a_refused_send_tells_that_somebody_else_has_ended_it() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"0"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        message = await consumer.receive()
+        txn = await client.begin_transaction(900_000)
+        cluster.script = lambda name, body: HOLD if name == "ack" else None
+        acking = asyncio.ensure_future(consumer.ack(message, txn=txn))
+        await until(lambda: cluster.held)
+        cluster.end(txn.txn_id, commit=False)
+        cluster.script = lambda name, body: None
+        cluster.release()
+        with pytest.raises(InvalidTxnState):
+            await acking
+        async with asyncio.timeout(1.0):
+            assert (await consumer.receive()).value == b"0"
+
+    run(test)
