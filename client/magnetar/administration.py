@@ -41,6 +41,8 @@ T = TypeVar("T")
 
 # A client names a participant to the coordinator while it writes there already.
 JOINING_MS = 10_000
+# Of who writes in a transaction and names no producer's epoch.
+NO_EPOCH = -1
 # About single transactions, that are on their way at the same time.
 QUESTIONS_MAX = 256
 
@@ -526,8 +528,10 @@ class Administration(GroupAdministration):
             return f"its coordinator does not know it ({type(error).__name__})"
         if known.status in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED):
             return f"its coordinator has ended it: {known.status.name}"
-        if known.identity is not None and known.identity.producer_epoch != producer.producer_epoch:
-            return f"its coordinator has it under epoch {known.identity.producer_epoch}"
+        identity, told_epoch = known.identity, producer.producer_epoch
+        # Who writes by hand need not say an epoch.
+        if identity is not None and told_epoch not in (NO_EPOCH, identity.producer_epoch):
+            return f"its coordinator has it under epoch {identity.producer_epoch}"
         participants: tuple[object, ...] = (*known.partitions, *known.subscriptions)
         if producer.participant not in participants:
             if producer.open_ms(self._wall_ms()) < JOINING_MS:

@@ -12,6 +12,7 @@ from tests.system.processes import COORDINATOR, CommandLine, Servers
 from tests.system.programs import run
 
 import magnetar
+from magnetar_core.wire import broker_pb2
 
 
 def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
@@ -156,6 +157,36 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         command.run("transactions", "force-terminate", "nobody", status=1)
         command.run("transactions", "force-terminate", "app")
         assert command.json("transactions", "list", "--status", "open") == []
+
+    run(program(), 60)
+    servers.stop()
+
+
+def test_what_was_written_by_hand_does_not_hang(tmp_path: Path) -> None:
+    """Who publishes with grpcurl names no epoch: the transaction is its producer's all the same."""
+    servers = Servers(tmp_path)
+    servers.start()
+    command = CommandLine(servers)
+
+    async def program() -> None:
+        async with await magnetar.connect(servers.address) as client:
+            await client.create_topic("t")
+            producer = client.transactional_producer("app")
+            await producer.init()
+            await producer.begin()
+            (open_one,) = await client.list_transactions()
+            route = await client._cluster.route("t")
+            published = broker_pb2.CommandPublish(
+                partition=route.partition_name(0).to_wire(),
+                messages=[broker_pb2.Message(value=b"by hand")],
+                txn_id=open_one.txn_id.to_wire(),
+            )
+            await route.connection(0).request(published)
+            await producer.send("t", b"by the producer")
+            described = await client.describe_producers("t", 0)
+            assert [one.producer_epoch for one in described if one.txn_id] == [-1, -1]
+            assert await asyncio.to_thread(command.json, "transactions", "find-hanging") == []
+            await producer.abort()
 
     run(program(), 60)
     servers.stop()
