@@ -30,6 +30,7 @@ from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
 from magnetar_broker.settling import Settling
+from magnetar_broker.tails import Tails
 from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
@@ -104,6 +105,7 @@ class Broker:
                 total_max=config.open_txn_bytes_max,
                 session_max=config.session_open_txn_bytes_max,
             ),
+            tails=Tails(config.tails_bytes_max),
             # From 1 on: a row's 0 is of an earlier version.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
@@ -186,6 +188,7 @@ class Broker:
 
     def check(self) -> None:
         """Every invariant of every part; for tests."""
+        self.environment.tails.check()
         for group in self.groups.all():
             group.check()
         for partition in self.topics.partitions():

@@ -42,7 +42,7 @@ class BrokerConfig:
     # What a batch may become when it is opened, and how many messages it may have: headers that
     # declare more are refused. Whoever opens one needs so much memory: Peek, KEY_SHARED with mixed
     # keys, consumers.
-    batch_body_bytes_max: int = 16 * 1024 * 1024
+    batch_body_bytes_max: int = 8 * 1024 * 1024
     batch_messages_max: int = 1 << 18
     # Beyond, CreateTopic gets QuotaExceeded; recovery reads them all.
     topics_max: int = 10_000
@@ -72,8 +72,9 @@ class BrokerConfig:
     # Transactions open at one participant.
     open_txns_max: int = 100_000
     # What open transactions may hold in the sidecars of this broker, and what one connection may
-    # have sent of that. Beyond, their sends get QuotaExceeded: it bounds what dead clients leave
-    # on the disk until their transactions expire.
+    # have sent of that; what earlier connections of its machine left open counts too, and unary
+    # calls. Beyond, their sends get QuotaExceeded: it bounds what dead clients leave on the disk
+    # until their transactions expire.
     open_txn_bytes_max: int = 16 << 30
     session_open_txn_bytes_max: int = 4 << 30
     # Memory for plain sends of this broker that wait until the transaction that they follow has
@@ -82,6 +83,8 @@ class BrokerConfig:
 
     # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
     tail_bytes_max: int = 4 * 1024 * 1024
+    # Of all partitions together. Beyond, those that were written to least recently keep less.
+    tails_bytes_max: int = 256 * 1024 * 1024
     # Read from the log at once for one subscription.
     dispatch_bytes_max: int = 1024 * 1024
     # Read ahead for one Key_Shared subscription on one partition, while their keys have to wait for
@@ -152,6 +155,11 @@ class BrokerConfig:
             raise InvalidConfig(
                 "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
             )
-        for name in ("tail_bytes_max", "free_space_floor_bytes", "open_txn_gauges_max"):
+        for name in (
+            "tail_bytes_max",
+            "tails_bytes_max",
+            "free_space_floor_bytes",
+            "open_txn_gauges_max",
+        ):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")

@@ -11,6 +11,7 @@ from magnetar_broker.held import Held, Participant
 from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
+from magnetar_broker.tails import Tails
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
@@ -43,6 +44,7 @@ class Environment:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
     open_bytes: OpenBytes
+    tails: Tails
     run_time: RunTime
 
     def new_index(self, participant: Participant) -> TransactionIndex:

@@ -1,18 +1,52 @@
-"""What open transactions hold in the sidecars: in all, and by the conversation that sent it."""
+"""What open transactions hold in the sidecars: in all, and by the conversation that sent it.
+
+What a conversation leaves open when it ends counts for the machine at its other end, and so does
+what unary calls open: whoever comes again from there does not start with an empty account.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from magnetar_core.errors import QuotaExceeded
 
+if TYPE_CHECKING:
+    from magnetar_core.commands import CommandSession
 
-@dataclass(slots=True)
+
 class Account:
     """One conversation's share. It outlives the conversation, with its transactions."""
 
-    byte_count: int = 0
+    __slots__ = ("__weakref__", "_has_left", "_machine", "_own_bytes")
+
+    def __init__(self, machine: Account | None = None) -> None:
+        self._own_bytes = 0
+        # Of the machine, where conversations leave what they had open.
+        self._machine = machine
+        self._has_left = False
+
+    @property
+    def byte_count(self) -> int:
+        """What is held against the limit: its own, and what its machine has left open."""
+        left = self._machine.byte_count if self._machine is not None else 0
+        return left if self._has_left else self._own_bytes + left
+
+    def add(self, byte_count: int) -> None:
+        """Args: byte_count: negative, when a transaction has ended."""
+        self._own_bytes += byte_count
+        assert self._own_bytes >= 0
+        if self._has_left and self._machine is not None:
+            self._machine.add(byte_count)
+
+    # It listens to its conversation.
+
+    def session_writable(self, writable: bool) -> None: ...
+
+    def session_closed(self) -> None:
+        self._has_left = True
+        if self._machine is not None:
+            self._machine.add(self._own_bytes)
 
 
 class OpenBytes:
@@ -22,23 +56,26 @@ class OpenBytes:
         self.total = 0
         self._total_max = total_max
         self._session_max = session_max
-        self._accounts: WeakKeyDictionary[object, Account] = WeakKeyDictionary()
+        self._accounts: WeakKeyDictionary[CommandSession, Account] = WeakKeyDictionary()
+        self._machines: WeakValueDictionary[str, Account] = WeakValueDictionary()
 
-    def account(self, session: object | None) -> Account:
-        """Whom to charge; unary calls, which have no conversation, each on their own."""
+    def account(self, session: CommandSession | None, origin: str) -> Account:
+        """Whom to charge: a conversation, or the machine for a unary call."""
         if session is None:
-            return Account()
+            return self._machine(origin)
         account = self._accounts.get(session)
         if account is None:
-            account = self._accounts[session] = Account()
+            account = self._accounts[session] = Account(self._machine(origin))
+            session.listen(account)
         return account
 
     def check(self, account: Account, byte_count: int) -> None:
         """Raises: QuotaExceeded, when so much more is too much."""
         if account.byte_count + byte_count > self._session_max:
             raise QuotaExceeded(
-                f"this connection's open transactions hold {account.byte_count} bytes: end some, or"
-                " raise session_open_txn_bytes_max",
+                f"this connection's open transactions, with what earlier ones from there left open,"
+                f" hold {account.byte_count} bytes: end some, or raise"
+                " session_open_txn_bytes_max",
                 session_open_txn_bytes_max=self._session_max,
             )
         if self.total + byte_count > self._total_max:
@@ -49,12 +86,17 @@ class OpenBytes:
             )
 
     def take(self, account: Account, byte_count: int) -> None:
-        account.byte_count += byte_count
+        account.add(byte_count)
         self.total += byte_count
 
     def give_back(self, account: Account, byte_count: int) -> None:
         """Their transaction has ended here."""
-        account.byte_count -= byte_count
+        account.add(-byte_count)
         self.total -= byte_count
-        assert account.byte_count >= 0
         assert self.total >= 0
+
+    def _machine(self, origin: str) -> Account:
+        machine = self._machines.get(origin)
+        if machine is None:
+            machine = self._machines[origin] = Account()
+        return machine

@@ -70,6 +70,7 @@ class Partition:
             tail_bytes_max=environment.config.tail_bytes_max,
             skipped=[(one.first, one.last) for one in row.skipped],
             ledger_id=ledger_id,
+            tails=environment.tails,
         )
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
@@ -125,12 +126,14 @@ class Partition:
         *,
         follows: TxnID | None,
         session: CommandSession | None,
+        origin: str,
         producer_epoch: int,
     ) -> Accepted:
         """Store a batch of an open transaction in the sidecar txnlog.
 
         Args:
             session: on which it came; None: a unary call.
+            origin: the machine that it came from.
             producer_epoch: of the transactional producer; NO_EPOCH without one.
         Raises:
             InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
@@ -150,7 +153,7 @@ class Partition:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
         follows = self.order.to_follow(txn_id, producer_id, follows)
         open_bytes = self._environment.open_bytes
-        account = open_bytes.account(session)
+        account = open_bytes.account(session, origin)
         open_bytes.check(account, len(batch))
         now_ms = self._environment.clock.wall_ms()
         writer, is_new = self.index.record_write(
@@ -283,6 +286,7 @@ class Partition:
     def delete(self) -> None:
         """Remove every row."""
         self.deleted = True
+        self.log.forget_tail()
         batch = self._environment.commits.batch
         self.subscriptions.delete_all()
         end = end_of_prefix(self._prefix)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from magnetar_broker.entries import Entry, MarkerEntry
 from magnetar_broker.offset_set import OffsetSet, Range
+from magnetar_broker.tails import Tails
 
 # Of memory, besides a batch's own; measured.
 DATA_BYTES = 200
@@ -23,6 +24,7 @@ class PartitionLog:
     Args:
         tail_bytes_max: payload bytes of the newest entries to keep.
         ledger_id: raised when something that was acknowledged is lost.
+        tails: those of all partitions, which share a budget too.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class PartitionLog:
         tail_bytes_max: int,
         skipped: Iterable[Range] = (),
         ledger_id: int = 1,
+        tails: Tails | None = None,
     ) -> None:
         self.ledger_id = ledger_id
         self.first_offset = first_offset
@@ -43,6 +46,7 @@ class PartitionLog:
         # What was given up since it cannot be read, ascending; hardly ever anything.
         self.skipped: list[Range] = list(skipped)
         self._tail_bytes_max = tail_bytes_max
+        self._tails = tails if tails is not None else Tails(tail_bytes_max)
         self._tail: list[Entry] = []
         self._tail_start = 0
         self._tail_bytes = 0
@@ -58,15 +62,29 @@ class PartitionLog:
         assert entry.entry_id == self.end_offset
         self.end_offset = entry.end
         self.retained_bytes += entry.retained_bytes
+        cost = self._tail_cost(entry)
         self._tail.append(entry)
-        self._tail_bytes += self._tail_cost(entry)
+        self._tail_bytes += cost
+        self._tails.grew(self, cost)
         while self._tail_bytes > self._tail_bytes_max:
-            self._tail_bytes -= self._tail_cost(self._tail[self._tail_start])
-            self._tail_start += 1
+            self.drop_oldest()
+
+    def drop_oldest(self) -> None:
+        """Keep the oldest entry of the tail no more in memory; there is one."""
+        cost = self._tail_cost(self._tail[self._tail_start])
+        self._tail_bytes -= cost
+        self._tails.shrank(self, cost)
+        self._tail_start += 1
         # What was dropped is held until then: a third of what is kept, at most.
         if self._tail_start * 4 > len(self._tail):
             del self._tail[: self._tail_start]
             self._tail_start = 0
+
+    def forget_tail(self) -> None:
+        """The partition was deleted."""
+        self._tails.forget(self)
+        self._tail.clear()
+        self._tail_start = self._tail_bytes = 0
 
     def advance(self, durable_end: int) -> None:
         """The records up to here are durable."""

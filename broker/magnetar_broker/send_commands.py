@@ -68,6 +68,7 @@ class SendCommands:
                 batch,
                 follows=follows,
                 session=reply.session,
+                origin=reply.origin,
                 producer_epoch=epoch_of(command),
             )
         elif header.part:

@@ -58,15 +58,15 @@ class Watermark:
         if incarnation < self.incarnation:
             return self
         if incarnation > self.incarnation:
-            covered = _clipped(live, 0, low_watermark)
+            covered = clipped(live, 0, low_watermark)
             return Watermark(incarnation, low_watermark, covered, next_counter, counter_bound)
         # After a restart a coordinator may say a lower watermark than before: the rest counts.
         known = self.issuing(next_counter, counter_bound)
         if low_watermark < self.low_watermark:
             return known
         live = sorted(live)
-        still_live = _intersected(_clipped(live, 0, self.low_watermark), self.live)
-        new_live = _clipped(live, self.low_watermark, low_watermark)
+        still_live = intersected(clipped(live, 0, self.low_watermark), self.live)
+        new_live = clipped(live, self.low_watermark, low_watermark)
         return replace(known, low_watermark=low_watermark, live=still_live + new_live)
 
     def issuing(self, next_counter: int | None, counter_bound: int | None = None) -> Watermark:
@@ -84,7 +84,7 @@ def _higher(one: int | None, other: int | None) -> int | None:
     return max(one, other)
 
 
-def _clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:
+def clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:
     """The parts in [start, end), ascending; ranges that overlap or touch become one."""
     parts: list[CounterRange] = []
     for first, last in sorted(ranges):
@@ -98,14 +98,19 @@ def _clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[Coun
     return tuple(parts)
 
 
-def _intersected(
+def intersected(
     one: tuple[CounterRange, ...], other: tuple[CounterRange, ...]
 ) -> tuple[CounterRange, ...]:
+    """What two sets of ranges have in common; each ascends and does not overlap."""
     common = []
+    at = 0
     for first, last in one:
-        for other_first, other_last in other:
-            if other_first <= last and first <= other_last:
-                common.append((max(first, other_first), min(last, other_last)))
+        while at < len(other) and other[at][1] < first:
+            at += 1
+        place = at
+        while place < len(other) and other[place][0] <= last:
+            common.append((max(first, other[place][0]), min(last, other[place][1])))
+            place += 1
     return tuple(common)
 
 

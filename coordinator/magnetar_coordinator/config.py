@@ -44,7 +44,8 @@ class CoordinatorConfig:
     # all. Beyond, NewTxn gets QuotaExceeded.
     live_txns_max: int = 100_000
     # OPEN at once and begun over one connection; beyond, its NewTxn gets QuotaExceeded. It keeps
-    # one client from taking what all of them share.
+    # one client from taking what all of them share, also by connecting again and again: what its
+    # machine's earlier connections left open counts, and so does what its unary calls began.
     session_open_txns_max: int = 20_000
     # Of one transaction: each is a message to a broker at the end.
     participants_max: int = 10_000

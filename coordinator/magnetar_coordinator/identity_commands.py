@@ -183,7 +183,7 @@ class IdentityCommands:
     ) -> Transaction:
         coordinator = self._coordinator
         coordinator.check_free_space()
-        coordinator.session_quota.check(reply.session)
+        coordinator.session_quota.check(reply)
         decision = coordinator.shard.new_txn(
             timeout_ms,
             participants,
@@ -193,7 +193,7 @@ class IdentityCommands:
             expires=expires,
         )
         coordinator.carry_out(decision)
-        coordinator.session_quota.begun(reply.session, decision.txn_id)
+        coordinator.session_quota.begun(reply, decision.txn_id)
         return coordinator.shard.live[decision.txn_id]
 
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:

@@ -147,7 +147,7 @@ class CoordinatorServer:
             self._identity_commands.new_txn(request, participants, reply)
             return
         coordinator.check_free_space()
-        coordinator.session_quota.check(reply.session)
+        coordinator.session_quota.check(reply)
         config = coordinator.config
         timeout_ms = request.txn_timeout_ms or config.txn_timeout_ms_default
         decision = coordinator.shard.new_txn(
@@ -157,7 +157,7 @@ class CoordinatorServer:
             time_ms=coordinator.time_ms(),
         )
         coordinator.carry_out(decision)
-        coordinator.session_quota.begun(reply.session, decision.txn_id)
+        coordinator.session_quota.begun(reply, decision.txn_id)
         response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
         put_txn_id(response.txn_id, decision.txn_id)
         coordinator.answer_opened(reply, response)

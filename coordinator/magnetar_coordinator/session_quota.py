@@ -1,43 +1,90 @@
-"""How many OPEN transactions each conversation has begun."""
+"""How many OPEN transactions each conversation has begun, and what earlier ones left behind."""
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
+
+
+class _Begun:
+    """What a conversation has begun and not ended, or a machine's unary calls and past ones."""
+
+    __slots__ = ("_quota", "is_left", "origin", "txn_ids")
+
+    def __init__(self, quota: SessionQuota, origin: str, *, is_left: bool) -> None:
+        self._quota = quota
+        self.origin = origin
+        self.is_left = is_left
+        self.txn_ids: dict[TxnID, None] = {}
+
+    # It listens to its conversation.
+
+    def session_writable(self, writable: bool) -> None: ...
+
+    def session_closed(self) -> None:
+        self._quota.leave(self)
 
 
 class SessionQuota:
     """Counts what a conversation begins until its outcome is fixed.
 
-    What it leaves open when it ends counts for nobody: it expires.
+    What it leaves open when it ends counts for the machine at its other end, until it expires, and
+    so does what unary calls begin: whoever comes again from there does not start from nothing.
     """
 
     def __init__(self, open_max: int) -> None:
         self._open_max = open_max
-        self._open: WeakKeyDictionary[object, dict[TxnID, None]] = WeakKeyDictionary()
-        self._beginner: dict[TxnID, dict[TxnID, None]] = {}
+        self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
+        # By the machine; none is empty.
+        self._left: dict[str, _Begun] = {}
+        # By the transaction: where it counts.
+        self._counted: dict[TxnID, _Begun] = {}
 
-    def check(self, session: object | None) -> None:
-        """Raises: QuotaExceeded, when it has begun too many. A unary call has no limit."""
-        if session is not None and len(self._open.get(session, ())) >= self._open_max:
+    def check(self, reply: Reply) -> None:
+        """Raises: QuotaExceeded, when whoever asks has begun too many."""
+        own = self._open.get(reply.session) if reply.session is not None else None
+        left = self._left.get(reply.origin)
+        count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
+        if count >= self._open_max:
             raise QuotaExceeded(
-                f"this connection has {self._open_max} transactions open: end some, or raise"
-                " session_open_txns_max",
+                f"this connection, and earlier ones from there, have {count} transactions open: end"
+                " some, wait until they expire, or raise session_open_txns_max",
                 session_open_txns_max=self._open_max,
             )
 
-    def begun(self, session: object | None, txn_id: TxnID) -> None:
-        if session is not None:
-            mine = self._open.get(session)
-            if mine is None:
-                mine = self._open[session] = {}
-            mine[txn_id] = None
-            self._beginner[txn_id] = mine
+    def begun(self, reply: Reply, txn_id: TxnID) -> None:
+        session = reply.session
+        if session is None or session.closed:
+            begun = self._left_of(reply.origin)
+        elif (own := self._open.get(session)) is not None:
+            begun = own
+        else:
+            begun = self._open[session] = _Begun(self, reply.origin, is_left=False)
+            session.listen(begun)
+        begun.txn_ids[txn_id] = None
+        self._counted[txn_id] = begun
+
+    def leave(self, begun: _Begun) -> None:
+        """Its conversation has ended."""
+        if begun.txn_ids:
+            left = self._left_of(begun.origin)
+            left.txn_ids.update(begun.txn_ids)
+            for txn_id in begun.txn_ids:
+                self._counted[txn_id] = left
 
     def fixed(self, txn_id: TxnID) -> None:
         """Its outcome is fixed: it is OPEN no more."""
-        mine = self._beginner.pop(txn_id, None)
-        if mine is not None:
-            del mine[txn_id]
+        begun = self._counted.pop(txn_id, None)
+        if begun is not None:
+            del begun.txn_ids[txn_id]
+            if begun.is_left and not begun.txn_ids:
+                del self._left[begun.origin]
+
+    def _left_of(self, origin: str) -> _Begun:
+        left = self._left.get(origin)
+        if left is None:
+            left = self._left[origin] = _Begun(self, origin, is_left=True)
+        return left

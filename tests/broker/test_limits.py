@@ -9,6 +9,7 @@ from tests.broker.harness import Client, World, ack, end, run, send, subscribe, 
 
 from magnetar_broker.send_commands import PARKED_OVERHEAD_BYTES
 from magnetar_core.batch import encode
+from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
@@ -18,6 +19,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 
 
@@ -201,3 +203,78 @@ def test_bytes_of_sends_that_wait_for_a_transaction() -> None:
         larger.result()
 
     run(scenario, parked_send_bytes_max=2 * size)
+
+
+def test_bytes_that_a_connection_leaves_open_count_for_who_comes_from_there() -> None:
+    size = len(encode([b"x" * 100]))
+
+    async def scenario(world: World) -> None:
+        value = b"x" * 100
+        gone = Client(world)
+        for number in (1, 2):
+            await gone.ask(send(value, in_txn=txn(number)))
+        await gone.close()
+        error = await refused(world.client, send(value, in_txn=txn(3)), QuotaExceeded)
+        assert "session_open_txn_bytes_max" in error.details
+        elsewhere = Client(world)
+        elsewhere._session.origin = "another machine"
+        await elsewhere.ask(send(value, in_txn=txn(4)))
+        await world.client.ask(end(txn(1), common.ABORT))
+        await world.client.ask(send(value, in_txn=txn(3)))
+        await refused(world.client, send(value, in_txn=txn(5)), QuotaExceeded)
+        for number in (2, 3, 4):
+            await world.client.ask(end(txn(number), common.ABORT))
+        for sequence in range(2):
+            await world.client.ask(send(value, in_txn=txn(6), sequence=sequence))
+
+    run(scenario, session_open_txn_bytes_max=2 * size)
+
+
+def test_bytes_that_unary_calls_leave_open_count_together() -> None:
+    size = len(encode([b"x" * 100]))
+
+    async def scenario(world: World) -> None:
+        async def call(number: int) -> Any:
+            answers: list[Any] = []
+            request = service.Command(send=send(b"x" * 100, in_txn=txn(number)))
+            server = world.broker.server
+            reply = Reply(answers.append, None, "there")
+            run_handler(server.handlers, "send", request, reply, server.refuse)
+            await world.settle()
+            return answers[0]
+
+        for number in (1, 2):
+            assert isinstance(await call(number), wire.CommandSendResponse)
+        assert (await call(3)).code == common.QUOTA_EXCEEDED
+        await world.client.ask(end(txn(1), common.ABORT))
+        assert isinstance(await call(3), wire.CommandSendResponse)
+
+    run(scenario, session_open_txn_bytes_max=2 * size)
+
+
+def test_the_tails_of_all_partitions_share_a_budget() -> None:
+    """200 busy partitions kept 4 MiB each."""
+    budget = 20_000
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(topic_wire.CommandCreateTopic(topic="wide", partitions=20))
+        for sequence in range(10):
+            for number in range(20):
+                body = send(bytes(700), number=number, sequence=sequence)
+                body.partition.topic = "wide"
+                await ask(body)
+                assert world.broker.environment.tails.byte_count <= budget
+        partitions = world.broker.topics.get("wide").partitions
+        kept = [len(one.log.tail_from(9, entries_max=10)) for one in partitions]
+        assert sum(kept) == 20, "the newest of each is kept, where all are as busy"
+        # One that is busy alone takes over what the idle ones had.
+        for sequence in range(10, 40):
+            body = send(bytes(700), number=3, sequence=sequence)
+            body.partition.topic = "wide"
+            await ask(body)
+        assert len(partitions[3].log.tail_from(25, entries_max=50)) == 15
+        await ask(topic_wire.CommandDeleteTopic(topic="wide"))
+        assert world.broker.environment.tails.byte_count == 0
+
+    run(scenario, tails_bytes_max=budget, partitions_max=20)

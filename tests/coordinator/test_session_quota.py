@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.coordinator.fakes import FakeClient, World, refused, run
 
+from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 
 
@@ -33,6 +37,71 @@ def test_what_expires_counts_no_more() -> None:
         await refused(world.client.ask(pb.CommandNewTxn()), QuotaExceeded)
         await world.settle(1.0)
         await world.client.new()
+        await world.close()
+
+    run(scenario())
+
+
+def test_what_a_connection_leaves_open_counts_for_who_comes_from_there() -> None:
+    """Whoever connected again and again could take all the transactions that there are."""
+
+    async def scenario() -> None:
+        world = await World(session_open_txns_max=2).start()
+        first = FakeClient(world.coordinator)
+        left = [await first.new() for _ in range(2)]
+        first._session.on_closed()
+        second = FakeClient(world.coordinator)
+        await refused(second.ask(pb.CommandNewTxn()), QuotaExceeded)
+        await second.end(left[0], common.ABORT)
+        await second.new()
+        await refused(second.ask(pb.CommandNewTxn()), QuotaExceeded)
+        elsewhere = FakeClient(world.coordinator)
+        elsewhere._session.origin = "another machine"
+        await elsewhere.new()
+        await second.end(left[1], common.ABORT)
+        await second.new()
+        await world.close()
+
+    run(scenario())
+
+
+def test_unary_calls_of_a_machine_share_a_quota() -> None:
+    async def scenario() -> None:
+        world = await World(session_open_txns_max=2).start()
+
+        async def call(origin: str) -> Any:
+            answers: list[Any] = []
+            request = service_pb2.Command(new_txn=pb.CommandNewTxn())
+            server = world.coordinator.server
+            reply = Reply(answers.append, None, origin)
+            run_handler(server.handlers, "new_txn", request, reply, server.refuse)
+            await world.settle()
+            (answer,) = answers
+            return answer
+
+        for _ in range(2):
+            assert isinstance(await call("one"), pb.CommandNewTxnResponse)
+        for _ in range(2):
+            assert (await call("one")).code == common.QUOTA_EXCEEDED
+        opened = await call("another")
+        assert isinstance(opened, pb.CommandNewTxnResponse)
+        await world.client.new()
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_end_after_its_connection_is_counted_once() -> None:
+    async def scenario() -> None:
+        world = await World(session_open_txns_max=3).start()
+        for _ in range(5):
+            gone = FakeClient(world.coordinator)
+            opened = [await gone.new() for _ in range(3)]
+            gone._session.on_closed()
+            for txn_id in opened:
+                await world.client.end(txn_id, common.ABORT)
+        for _ in range(3):
+            await world.client.new()
         await world.close()
 
     run(scenario())
