@@ -18,6 +18,9 @@ from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 
+# In one command; clients send 10,000 at most.
+RANGES_MAX = 100_000
+
 
 class SubscriptionCommands:
     """Source: PIP-31, Broker - Acknowledgements."""
@@ -90,6 +93,7 @@ class SubscriptionCommands:
         partition = self._topics.named(command.subscription)
         subscription = partition.subscriptions.get(command.subscription.subscription)
         _check_ledger(command, partition.ledger_id)
+        _check_count(len(command.ranges) + len(command.message_ids))
         ranges: list[Range] = [(one.first, one.last) for one in command.ranges]
         for place in command.message_ids:
             offset = place.entry_id + place.index
@@ -125,6 +129,7 @@ class SubscriptionCommands:
 
     def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
         subscription = self._subscription(command.subscription)
+        _check_count(len(command.ranges))
         subscription.delivery.nack(
             command.consumer_id, [(one.first, one.last) for one in command.ranges]
         )
@@ -160,6 +165,12 @@ class SubscriptionCommands:
         name = command.subscription
         self._topics.named(name).subscriptions.delete(name.subscription)
         self._replies.answer(reply, wire.CommandUnsubscribeResponse())
+
+
+def _check_count(count: int) -> None:
+    """Raises: InvalidArgument, when it would hold up everybody else."""
+    if count > RANGES_MAX:
+        raise InvalidArgument(f"{count} ranges are more than {RANGES_MAX}: use several commands")
 
 
 def _check_cumulative(

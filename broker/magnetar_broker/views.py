@@ -173,7 +173,8 @@ class Peeked:
 
     def add(self, message: wire.Message) -> None:
         self.messages.append(message)
-        self._byte_count += message.ByteSize()
+        self._byte_count += len(message.value) + len(message.key)
+        self._byte_count += sum(len(name) + len(text) for name, text in message.properties.items())
 
 
 def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:

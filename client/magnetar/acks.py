@@ -297,6 +297,13 @@ class TransactionAcks:
             if receipt is not None and not receipt.done():
                 receipt.set_exception(copy_error(self.failure))
             return
+        for start in range(0, len(ranges), RANGES_PER_COMMAND_MAX):
+            some = ranges[start : start + RANGES_PER_COMMAND_MAX]
+            is_last = start + len(some) == len(ranges)
+            # If an earlier one fails, so does the transaction, and the last one with it.
+            self._submit(some, receipt if is_last else None)
+
+    def _submit(self, ranges: list[Range], receipt: Receipt | None) -> None:
         command = broker_pb2.CommandAck(
             subscription=self.name.to_wire(),
             consumer_id=self.consumer_id,

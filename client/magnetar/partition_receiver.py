@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from magnetar.acks import PlainAcks, TransactionAcks, ranges_to_wire
+from magnetar.acks import RANGES_PER_COMMAND_MAX, PlainAcks, TransactionAcks, ranges_to_wire
 from magnetar.cluster import TopicRoute
 from magnetar.config import ConsumerConfig
 from magnetar.connection import Connection
@@ -487,6 +487,7 @@ class PartitionReceiver:
         session = self._attached
         if session is None or not ranges:
             return
+        ranges, rest = ranges[:RANGES_PER_COMMAND_MAX], ranges[RANGES_PER_COMMAND_MAX:]
 
         def on_reply(result: Result) -> None:
             if isinstance(result, MagnetarError):
@@ -504,6 +505,7 @@ class PartitionReceiver:
             ),
             on_reply,
         )
+        self._ask_again(rest)
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

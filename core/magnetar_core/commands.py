@@ -58,13 +58,14 @@ class Reply:
             self._respond(_failure().to_wire())
 
 
-def check_answer(answer: Any) -> None:
-    """Raises: QuotaExceeded, when it is more than any client takes."""
-    size = answer.ByteSize()
+def check_answer(answer: Any) -> int:
+    """An answer's size. Raises: QuotaExceeded, when it is more than any client takes."""
+    size: int = answer.ByteSize()
     if size > FRAME_BYTES_MAX:
         raise QuotaExceeded(
             f"the answer has {size} bytes, and a frame {FRAME_BYTES_MAX} at most: ask for less"
         )
+    return size
 
 
 # A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
@@ -164,9 +165,7 @@ class CommandSession:
 
         def respond(body: Any) -> None:
             if not self.closed:
-                if reserved:
-                    check_answer(body)
-                self._writer.send(body, request_id)
+                self._writer.send(body, request_id, check_answer(body) if reserved else 0)
             if reserved:
                 # Behind the writer's flush: from then on the transport counts it.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)

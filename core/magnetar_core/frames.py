@@ -18,8 +18,10 @@ log = logging.getLogger(__name__)
 
 # A frame is closed once it holds this much; gRPC's limit on a message is set above it.
 FRAME_BYTES_SOFT_MAX = 1 << 20
-# Of a command that carries no messages: an end that counts a million writers fits.
-COMMAND_BYTES_MAX = 8 << 20
+# Of a command in a large frame, unless it carries messages or counts many writers.
+COMMAND_BYTES_MAX = 1 << 20
+# Those that may be larger.
+LARGE_COMMANDS = ("send", "publish", "end_txn")
 # A larger frame is read command by command, since what is read takes up to fifty times the memory
 # of what was sent.
 FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
@@ -95,7 +97,7 @@ def _read_command(data: bytes) -> pb.Command:
         head = pb.CommandHead.FromString(data)
     except DecodeError:
         return pb.Command()
-    if len(data) <= COMMAND_BYTES_MAX or head.HasField("send") or head.HasField("publish"):
+    if len(data) <= COMMAND_BYTES_MAX or any(map(head.HasField, LARGE_COMMANDS)):
         try:
             return pb.Command.FromString(data)
         except DecodeError:
@@ -122,9 +124,13 @@ class FrameWriter:
         """About what waits for the end of this turn."""
         return self._gathered_bytes
 
-    def send(self, body: Any, request_id: int = 0) -> None:
-        """Gather a message; its envelope is made in the frame."""
-        command = self._next(body.ByteSize())
+    def send(self, body: Any, request_id: int = 0, byte_count: int = 0) -> None:
+        """Gather a message; its envelope is made in the frame.
+
+        Args:
+            byte_count: its size, from who knows it: to ask for it costs as much as a copy.
+        """
+        command = self._next(byte_count or body.ByteSize())
         command.request_id = request_id
         getattr(command, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 

@@ -31,7 +31,7 @@ from magnetar_core.answers import AnswerBudget
 from magnetar_core.commands import AnswerSizes, Handler, Reply, check_answer, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
-from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, received
+from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS, received
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -199,11 +199,11 @@ class GrpcServer:
         request_class = GetMessageClass(method.input_type)
         # A unary method is named by its request: this is the request's field in the envelope.
         name = FIELD_OF_BODY[request_class]
-        carries_messages = name in ("send", "publish")
+        may_be_large = name in LARGE_COMMANDS
 
         def read(data: bytes) -> Any:
             """The request; None for what cannot be read."""
-            if len(data) > COMMAND_BYTES_MAX and not carries_messages:
+            if len(data) > COMMAND_BYTES_MAX and not may_be_large:
                 return None
             try:
                 return request_class.FromString(data)

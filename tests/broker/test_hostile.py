@@ -12,6 +12,7 @@ from tests.broker.harness import (
     World,
     ack,
     flow,
+    nack,
     partition,
     run,
     send,
@@ -20,6 +21,7 @@ from tests.broker.harness import (
     txn,
 )
 
+from magnetar_broker.subscription_commands import RANGES_MAX
 from magnetar_broker.views import PEEK_BYTES_MAX
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, decode, encode, encode_columns
 from magnetar_core.errors import InvalidArgument, MagnetarError, MessageTooLarge
@@ -58,7 +60,7 @@ def test_a_batch_may_not_declare_more_than_it_can_hold(codec: Codec, in_transact
         for lie in (
             declaring(batch, count=4_000_000),
             declaring(batch, count=3),
-            declaring(batch, body_bytes=15 << 20),
+            declaring(batch, body_bytes=7 << 20),
         ):
             if in_transaction:
                 lie.txn_id.CopyFrom(txn(1).to_wire())
@@ -79,7 +81,7 @@ def test_a_small_batch_that_opens_into_much_is_refused_before_it_is_stored(codec
         assert len(bomb) < 200_000
         body = wire.CommandSend(partition=partition(), producer_id=1, num_messages=1, batch=bomb)
         error = await refused(world.client, body, MessageTooLarge)
-        assert error.details["body_bytes_max"] == str(16 << 20)
+        assert error.details["body_bytes_max"] == str(8 << 20)
         assert world.partition().log.end_offset == 0
 
     run(scenario)
@@ -247,5 +249,25 @@ def test_a_cumulative_ack_of_an_id_in_a_transaction_is_refused() -> None:
         assert not world.subscription().index.open
         await world.client.ask(ack((0, 3), in_txn=txn(1), cumulative=True))
         assert len(world.subscription().cursor.pending) == 4
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["ack", "transactional", "nack"])
+def test_a_command_has_a_bounded_number_of_ranges(kind: str) -> None:
+    """Half a million of them in one command held up everybody for a second."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0"))
+        await world.client.ask(subscribe(consumer=1))
+        for count, fits in ((RANGES_MAX, True), (RANGES_MAX + 1, False)):
+            ranges = [(0, 0)] * count
+            body = nack(*ranges) if kind == "nack" else ack(*ranges)
+            if kind == "transactional":
+                body.txn_id.CopyFrom(txn(1).to_wire())
+            if fits:
+                await world.client.ask(body)
+            else:
+                await refused(world.client, body, InvalidArgument)
 
     run(scenario)

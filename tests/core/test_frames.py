@@ -16,7 +16,13 @@ from magnetar_core.frames import (
     in_turns,
     received,
 )
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
+from magnetar_core.wire import (
+    broker_pb2,
+    common_pb2,
+    service_pb2,
+    topic_pb2,
+    transaction_pb2,
+)
 
 
 def test_one_turn_makes_one_frame() -> None:
@@ -110,11 +116,14 @@ def test_a_large_command_is_read_only_if_it_may_carry_much() -> None:
         command(broker_pb2.CommandAck(ranges=ranges), 2),
     ]
     send = command(broker_pb2.CommandSend(batch=bytes(COMMAND_BYTES_MAX + 1)), 3)
-    data = service_pb2.Frame(commands=[*acks, send]).SerializeToString()
-    first, second, third = commands_of(data)
+    writers = list(range(1 << 40, (1 << 40) + COMMAND_BYTES_MAX // 6))
+    end = command(transaction_pb2.CommandEndTxn(selected_writer_ids=writers), 4)
+    assert end.ByteSize() > COMMAND_BYTES_MAX
+    data = service_pb2.Frame(commands=[*acks, send, end]).SerializeToString()
+    first, second, third, fourth = commands_of(data)
     assert len(first.ack.ranges) == COMMAND_BYTES_MAX // 4
     assert second == service_pb2.Command(request_id=2)
-    assert third == send
+    assert (third, fourth) == (send, end)
 
 
 def test_a_large_frame_of_very_many_commands_is_none() -> None:

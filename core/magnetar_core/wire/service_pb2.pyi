@@ -24,14 +24,16 @@ class SealedFrame(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class CommandHead(_message.Message):
-    __slots__ = ("request_id", "send", "publish")
+    __slots__ = ("request_id", "send", "publish", "end_txn")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SEND_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
+    END_TXN_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     send: bytes
     publish: bytes
-    def __init__(self, request_id: _Optional[int] = ..., send: _Optional[bytes] = ..., publish: _Optional[bytes] = ...) -> None: ...
+    end_txn: bytes
+    def __init__(self, request_id: _Optional[int] = ..., send: _Optional[bytes] = ..., publish: _Optional[bytes] = ..., end_txn: _Optional[bytes] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("request_id", "error", "hello", "hello_response", "send", "send_response", "publish", "read", "read_response", "peek", "peek_response", "subscribe", "subscribe_response", "flow", "deliver", "consumer_change", "ack", "ack_response", "nack", "nack_response", "seek", "seek_response", "close_consumer", "close_consumer_response", "unsubscribe", "unsubscribe_response", "create_topic", "create_topic_response", "list_topics", "list_topics_response", "describe_topic", "describe_topic_response", "delete_topic", "delete_topic_response", "lookup", "lookup_response", "get_cluster_info", "get_cluster_info_response", "take_incarnation", "take_incarnation_response", "new_txn", "new_txn_response", "add_partition_to_txn", "add_partition_to_txn_response", "add_subscription_to_txn", "add_subscription_to_txn_response", "end_txn", "end_txn_response", "describe_txn", "describe_txn_response", "list_txns", "list_txns_response", "accept_txn_loss", "accept_txn_loss_response", "init_producer", "init_producer_response", "describe_transactional_id", "describe_transactional_id_response", "list_transactional_ids", "list_transactional_ids_response", "remove_name", "remove_name_response", "describe_name", "describe_name_response", "abort_hanging_txn", "abort_hanging_txn_response", "describe_producers", "describe_producers_response", "join_group", "join_group_response", "group_heartbeat", "group_heartbeat_response", "leave_group", "leave_group_response", "group_change", "list_groups", "list_groups_response", "describe_group", "describe_group_response", "delete_group", "delete_group_response", "list_offsets", "list_offsets_response", "list_stored_txns", "list_stored_txns_response", "skip_damaged", "skip_damaged_response", "end_txn_on_partition", "end_txn_on_partition_response", "end_txn_on_subscription", "end_txn_on_subscription_response", "low_watermark", "low_watermark_response", "abort_expelled", "txns_issued")
