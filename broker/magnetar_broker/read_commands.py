@@ -36,7 +36,9 @@ def read_bytes_max(command: wire.CommandRead) -> int:
 # Answers that are made only while the client takes them.
 ANSWER_SIZES: AnswerSizes = {
     "read": read_bytes_max,
-    "peek": lambda _: PEEK_BYTES_MAX,
+    # More than half of what a client may have under way: one after the other, since each opens
+    # batches, and copies what may be one large message.
+    "peek": lambda _: 3 * PEEK_BYTES_MAX,
     **{
         name: lambda _: DESCRIPTION_BYTES
         for name in (
@@ -179,9 +181,7 @@ class ReadCommands:
         if messages:
             place = messages[-1].message_id
             next_offset = place.entry_id + place.index + 1
-        return wire.CommandPeekResponse(
-            messages=messages, next_offset=next_offset, end_offset=read.end_offset
-        )
+        return peeked.response(next_offset=next_offset, end_offset=read.end_offset)
 
 
 def _peeked_max(command: wire.CommandPeek) -> int:

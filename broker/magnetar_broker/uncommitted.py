@@ -53,10 +53,7 @@ async def peek_uncommitted(
         base += count
         if peeked.is_full:
             break
-    messages = peeked.messages
-    return wire.CommandPeekResponse(
-        messages=messages, next_offset=skip + len(messages), end_offset=total
-    )
+    return peeked.response(next_offset=skip + len(peeked.messages), end_offset=total)
 
 
 async def _messages(

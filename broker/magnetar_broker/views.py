@@ -176,6 +176,13 @@ class Peeked:
         self._byte_count += len(message.value) + len(message.key)
         self._byte_count += sum(len(name) + len(text) for name, text in message.properties.items())
 
+    def response(self, *, next_offset: int, end_offset: int) -> wire.CommandPeekResponse:
+        """What was looked at, copied once."""
+        response = wire.CommandPeekResponse(next_offset=next_offset, end_offset=end_offset)
+        for message in self.messages:
+            response.messages.add().CopyFrom(message)
+        return response
+
 
 def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
     """The messages of what was read, without those that are excluded.
