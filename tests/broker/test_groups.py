@@ -320,6 +320,64 @@ def test_what_an_expelled_member_left_open_is_aborted_through_its_coordinator() 
     run(scenario)
 
 
+def test_what_departed_members_left_is_asked_for_after_a_restart() -> None:
+    """Whoever is waiting for it would wait until it expires."""
+
+    async def scenario(world: World) -> None:
+        a, b = await two_workers(world)
+        await world.client.ask(send(b"0"))
+        await a.attach(0)
+        await a.ack((0, 0), in_txn=txn(7))
+        # Its coordinator is away when the member is expelled.
+        await pass_time(world, SESSION_MS, b)
+        assert b.numbers() == [0, 1]
+        await world.restart()
+        b.client = Client(world)
+        await b.beat()
+        assert (await b.attach(0)).waiting
+        coordinator = Client(world)
+        await coordinator.ask(watermark(1))
+        await pass_time(world, 1_500, b)
+        assert txn(7) in told_to_abort(coordinator)
+        await coordinator.ask(end(txn(7), common.ABORT, on=GROUP))
+        assert b.client.values() == [b"0"]
+
+    run(scenario)
+
+
+def test_a_new_owner_waits_until_an_abort_is_durable() -> None:
+    """What it brings back lies before what was not read yet; until then it is told to wait."""
+
+    async def scenario(world: World) -> None:
+        a, b = Worker(world, "a"), Worker(world, "b")
+        await a.join()
+        await world.client.ask(send(b"0", b"1", number=1))
+        await a.attach(1)
+        await a.ack((0, 0), number=1, in_txn=txn(1))
+        await b.join()
+        await a.beat_twice()
+        await b.beat()
+        world.stall()
+        ended = end(txn(1), common.ABORT, on=GROUP)
+        ended.subscription.partition = 1
+        world.client.begin(ended)
+        attaching = subscribe(GROUP, consumer=b.consumer, number=1)
+        attaching.member.CopyFrom(b.name(1).to_wire())
+        answer = b.client.begin(attaching)
+        permits = flow(consumer=b.consumer, name=GROUP)
+        permits.subscription.partition = 1
+        b.client.tell(permits)
+        await world.settle()
+        assert b.client.values() == []
+        await world.go_on()
+        assert answer.result().waiting
+        assert b.client.values() == [b"0", b"1"]
+        told = [one for one in b.client.changes if isinstance(one, wire.CommandConsumerChange)]
+        assert [one.waiting for one in told] == [False]
+
+    run(scenario)
+
+
 def test_a_restarted_instance_keeps_its_partitions_and_fences_its_former_self() -> None:
     async def scenario(world: World) -> None:
         old = Worker(world, "a1", "worker-a")

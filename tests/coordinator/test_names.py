@@ -109,6 +109,32 @@ def test_an_abort_or_an_expiry_leaves_the_sequence_to_the_next() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("expires", [False, True])
+def test_an_abort_leaves_what_was_committed_before(expires: bool) -> None:
+    """Were it forgotten, a replay of the committed work would count again."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        await world.client.end(await begin(world, 4), common.COMMIT)
+        aborted = await begin(world, 5, txn_timeout_ms=100)
+        if expires:
+            await world.settle(1.0)
+        else:
+            await world.client.end(aborted, common.ABORT)
+        for _ in range(2):
+            await refused(world.client.ask(asked(4)), SequenceCommitted)
+            await refused(world.client.ask(asked(3)), SequenceTooOld)
+            described = await world.client.ask(pb.CommandDescribeName(name="query"))
+            assert (described.has_committed, described.committed_sequence) == (True, 4)
+            assert not described.HasField("open")
+            await world.restart()
+        await world.client.end(await begin(world, 5), common.COMMIT)
+        await refused(world.client.ask(asked(5)), SequenceCommitted)
+        await world.close()
+
+    run(scenario())
+
+
 def test_names_are_kept_until_they_are_removed_by_hand() -> None:
     async def scenario() -> None:
         world = await World(names_max=1).start()
