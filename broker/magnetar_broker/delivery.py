@@ -82,6 +82,8 @@ class Delivery:
         self._skip = skip
         self._attachments: dict[int, Attachment] = {}
         self._attach_epochs: dict[int, int] = {}
+        # As they were when the cursor was moved last.
+        self._epochs_at_move: dict[int, int] = {}
         self._read_ahead: deque[StoredBatch] = deque()
         self._pumping = False
         # Moves of the cursor that are not durable yet: until then nothing goes out.
@@ -108,13 +110,12 @@ class Delivery:
             QuotaExceeded: too many consumers.
             InvalidArgument: a late copy of an earlier attempt.
         """
-        if attach_epoch < self._attach_epochs.get(consumer_id, 0):
-            raise InvalidArgument("a newer attachment of this consumer exists")
         earlier = self._attachments.get(consumer_id)
         if earlier is not None:
             same_attempt = earlier.consumer.attach_epoch == attach_epoch
             if same_attempt and earlier.session is session:
                 return
+        self.refuse_late(consumer_id, attach_epoch)
         replaced = earlier.consumer if earlier is not None else None
         self.dispatcher.check_attach(subscription_type, replaced=replaced)
         limit = self._environment.config.consumers_max
@@ -134,6 +135,22 @@ class Delivery:
         if earlier is not None:
             # What its earlier self held may go to others.
             self.wake()
+
+    def refuse_late(self, consumer_id: int, attach_epoch: int) -> None:
+        """Raises: InvalidArgument: a late copy of an attempt that was answered before."""
+        if 0 < attach_epoch <= self._attach_epochs.get(consumer_id, 0):
+            raise InvalidArgument(
+                "this consumer was attached with this epoch, or a higher one, before: raise it"
+                " with each attempt"
+            )
+
+    def inherit_epochs(self, earlier: Delivery) -> None:
+        """This subscription takes the place of one of its name, which was deleted."""
+        self._attach_epochs.update(earlier._attach_epochs)
+
+    def is_before_move(self, consumer_id: int, attach_epoch: int) -> bool:
+        """Whether an attachment is one from before the cursor was moved last."""
+        return 0 < attach_epoch <= self._epochs_at_move.get(consumer_id, 0)
 
     def _dispatch_as(self, subscription_type: SubscriptionType) -> None:
         """Have the dispatcher of this type. Those of another type have left."""
@@ -203,6 +220,7 @@ class Delivery:
     def cursor_moved(self) -> None:
         """Deliver from the cursor's new place, once that is durable; nothing until then."""
         self._forget_read()
+        self._epochs_at_move = dict(self._attach_epochs)
         self._moves_under_way += 1
         self._environment.when_durable(self._restart)
         self.close_consumers()

@@ -27,6 +27,10 @@ class Owner(NamedTuple):
     generation: int
 
 
+# Members that have left and are still known.
+PAST_MEMBERS_MAX = 1_000
+
+
 @dataclass(slots=True, kw_only=True)
 class Member:
     """One member, from its first join until it leaves or is expelled."""
@@ -43,6 +47,10 @@ class Member:
     heard_ms: float = 0.0
     # Since when it has something to release; None: nothing.
     asked_back_ms: float | None = None
+    # Raised by the member with each call, to know late copies; not kept over a restart, which
+    # copies do not survive.
+    join_epoch: int = 0
+    heartbeat_number: int = 0
 
     @property
     def deadline_ms(self) -> float:
@@ -94,6 +102,8 @@ class Group:
         self.members: dict[str, Member] = {}
         self.owners: dict[PartitionName, Owner] = {}
         self.target: dict[PartitionName, str] = {}
+        # Who has left, or was replaced, the latest last: to know late copies of what they said.
+        self._past_members: dict[str, Member] = {}
 
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise."""
@@ -150,6 +160,30 @@ class Group:
 
     # Steps
 
+    def refuse_late_join(self, newcomer: Member) -> None:
+        """Raises: UnknownMember: a copy of an earlier call. It has left since, or joined anew."""
+        known = self.members.get(newcomer.member_id)
+        past = self._past_members.get(newcomer.member_id)
+        is_late = (known is not None and 0 < newcomer.join_epoch < known.join_epoch) or (
+            past is not None and 0 < newcomer.join_epoch <= past.join_epoch
+        )
+        if is_late:
+            raise UnknownMember(
+                f"{newcomer.member_id!r} has left the group {self.name!r} since, or joined anew:"
+                " raise join_epoch to join again"
+            )
+
+    def is_late_heartbeat(self, name: MemberName, number: int) -> bool:
+        """Whether it is a copy of an earlier one, which names what was held then.
+
+        Raises: as member().
+        """
+        member = self.member(name)
+        if 0 < number <= member.heartbeat_number:
+            return True
+        member.heartbeat_number = max(number, member.heartbeat_number)
+        return False
+
     def join(self, newcomer: Member, interest: Interest, now_ms: float) -> Change:
         """A member joins, joins again, or takes the place of one with its instance id.
 
@@ -167,9 +201,13 @@ class Group:
                     f"{newcomer.member_id!r} joined with the instance id {known.instance_id!r}"
                 )
             newcomer.asked_back_ms = known.asked_back_ms
+            newcomer.heartbeat_number = known.heartbeat_number
             if (known.topics, known.topic_pattern) == (newcomer.topics, newcomer.topic_pattern):
                 self.members[newcomer.member_id] = newcomer
                 return change
+        past = self._past_members.pop(newcomer.member_id, None)
+        if past is not None:
+            newcomer.heartbeat_number = past.heartbeat_number
         replaced = self._by_instance(newcomer.instance_id) if newcomer.instance_id else None
         if replaced is not None and replaced.member_id != newcomer.member_id:
             self._replace(replaced, newcomer, change)
@@ -294,7 +332,7 @@ class Group:
     def _replace(self, old: Member, new: Member, change: Change) -> None:
         """Same instance, same partitions; a later generation, so that the old one is fenced."""
         self.generation += 1
-        del self.members[old.member_id]
+        self._part_with(old)
         change.gone.append(old.member_id)
         for partition, owner in self.owners.items():
             if owner.member_id == old.member_id:
@@ -305,12 +343,18 @@ class Group:
                 self.target[partition] = new.member_id
 
     def _remove(self, member: Member, change: Change) -> None:
-        del self.members[member.member_id]
+        self._part_with(member)
         change.gone.append(member.member_id)
         for partition, owner in list(self.owners.items()):
             if owner.member_id == member.member_id:
                 del self.owners[partition]
                 change.given[partition] = None
+
+    def _part_with(self, member: Member) -> None:
+        del self.members[member.member_id]
+        self._past_members[member.member_id] = member
+        if len(self._past_members) > PAST_MEMBERS_MAX:
+            del self._past_members[next(iter(self._past_members))]
 
     def _target_of(self, interest: Interest) -> dict[PartitionName, str]:
         owners = {

@@ -56,7 +56,9 @@ class GroupCommands:
     def _heartbeat(self, command: wire.CommandGroupHeartbeat, reply: Reply) -> None:
         name = MemberName(command.member_id, command.instance_id)
         held = {PartitionName.from_wire(one.partition): one.generation for one in command.held}
-        group = self._groups.heartbeat(command.group, name, held, reply.session)
+        group = self._groups.heartbeat(
+            command.group, name, held, command.heartbeat_number, reply.session
+        )
         self._replies.answer(reply, self._state_of(group, group.member(name)))
 
     def _leave(self, command: wire.CommandLeaveGroup, reply: Reply) -> None:
@@ -97,6 +99,7 @@ class GroupCommands:
             client_name=command.client_name,
             topics=frozenset(command.topics),
             topic_pattern=command.topic_pattern,
+            join_epoch=command.join_epoch,
             session_timeout_ms=_timeout(
                 "session_timeout_ms",
                 command.session_timeout_ms or config.group_session_timeout_ms_default,

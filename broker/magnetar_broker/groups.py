@@ -119,6 +119,7 @@ class Groups:
         group = self._groups.get(name)
         if group is None:
             group = self._new_group(name)
+        group.refuse_late_join(newcomer)
         others = [
             one
             for one in group.members.values()
@@ -157,10 +158,16 @@ class Groups:
         name: str,
         member: MemberName,
         held: dict[PartitionName, int],
+        number: int,
         session: CommandSession | None,
     ) -> Group:
         """Raises: GroupNotFound; UnknownMember, FencedInstance as Group.member."""
         group = self.get(name)
+        if group.is_late_heartbeat(member, number):
+            if number == group.member(member).heartbeat_number:
+                # Its answer was lost with its link, perhaps.
+                self._note_session(group, member.member_id, session)
+            return group
         change = group.heartbeat(member, held, self._now_ms())
         self._note_session(group, member.member_id, session)
         if change.given:

@@ -13,6 +13,9 @@ from magnetar_core.ids import TCID_MAX
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
 
+# Stores of one coordinator, before the last one, of which a late copy is still recognised.
+PAST_STORES_MAX = 16
+
 
 class Incarnations:
     """The newest incarnation of each coordinator."""
@@ -49,11 +52,20 @@ class Incarnations:
         if not store_token or tcid > TCID_MAX:
             raise InvalidArgument("a store token and a TCID of 16 bits are needed")
         row = self._rows.get(tcid)
-        if row is not None and row.store_token == store_token:
-            return row.incarnation
+        past: list[records.PastStore] = []
+        if row is not None:
+            if row.store_token == store_token:
+                return row.incarnation
+            for one in row.past:
+                if one.store_token == store_token:
+                    # A late copy takes nothing from the store that came after.
+                    return one.incarnation
+            latest = records.PastStore(incarnation=row.incarnation, store_token=row.store_token)
+            past = [*row.past, latest][-PAST_STORES_MAX:]
         taken = records.IncarnationRow(
             incarnation=max(row.incarnation if row is not None else 0, self._floor) + 1,
             store_token=store_token,
+            past=past,
         )
         self._rows[tcid] = taken
         self._environment.commits.batch.put(

@@ -6,7 +6,7 @@ The few that read the log answer from a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
@@ -26,11 +26,23 @@ from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
+from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
 
 PROTOCOL_VERSION = 1
+# Commands with a call_token.
+TAKING_EFFECT_ONCE = (
+    "create_topic",
+    "delete_topic",
+    "subscribe",
+    "seek",
+    "unsubscribe",
+    "leave_group",
+    "delete_group",
+    "skip_damaged",
+)
 
 
 class BrokerServer:
@@ -52,7 +64,7 @@ class BrokerServer:
         self._incarnations = incarnations
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
-        self.handlers: Mapping[str, Handler] = {
+        self.handlers: dict[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
             "take_incarnation": self._take_incarnation,
@@ -69,6 +81,9 @@ class BrokerServer:
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
         }
+        repeats = Repeats()
+        for name in TAKING_EFFECT_ONCE:
+            self.handlers[name] = repeats.once(self.handlers[name])
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
@@ -144,7 +159,7 @@ class BrokerServer:
         self._replies.answer(reply, describe_topic(topic, self._environment.config.name))
 
     def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
-        self._topics.delete(command.topic)
+        self._topics.delete(command.topic, command.topic_id)
         self._groups.topic_changed(command.topic)
         self._replies.answer(reply, wire.CommandDeleteTopicResponse())
 

@@ -51,6 +51,9 @@ class SubscriptionCommands:
             raise InvalidArgument(f"unknown subscription type {command.type}") from None
         subscription = partition.subscriptions.find(name.subscription)
         if subscription is None:
+            partition.subscriptions.refuse_late(
+                name.subscription, command.consumer_id, command.attach_epoch
+            )
             offset = (
                 partition.log.end_offset
                 if command.initial_position == wire.LATEST
@@ -115,7 +118,9 @@ class SubscriptionCommands:
                 two_phase_commit=command.two_phase_commit,
             )
         else:
-            subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
+            # A late copy would acknowledge what was asked for once more.
+            if not subscription.delivery.is_before_move(command.consumer_id, command.attach_epoch):
+                subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
         response = wire.CommandAckResponse(
             consumer_id=command.consumer_id, txn_id=command.txn_id if transactional else None
         )

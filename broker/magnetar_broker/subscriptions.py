@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements
+from magnetar_broker.delivery import Delivery
 from magnetar_broker.environment import Environment
 from magnetar_broker.log_reader import LogReader
 from magnetar_broker.ownership import Ownership
@@ -24,6 +25,8 @@ from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
 
 NAME_CHARACTERS_MAX = 200
+# Deleted subscriptions whose consumers are still known.
+DELETED_KNOWN_MAX = 16
 
 
 def is_subscription_name(name: str) -> bool:
@@ -60,6 +63,8 @@ class Subscriptions:
         self._take_id = take_id
         self._existing: dict[str, Subscription] = {}
         self._absent: dict[str, Absent] = {}
+        # Who was attached to those that were deleted, to know late copies.
+        self._deleted: dict[str, Delivery] = {}
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._existing.values())
@@ -91,9 +96,18 @@ class Subscriptions:
         absent = self._absent.pop(name, None) or self._new_absent(name)
         created = self.restore(name, absent.subscription_id, Acknowledgements(offset), absent.index)
         self._put_record(name, created.subscription_id, absent=False)
+        deleted = self._deleted.pop(name, None)
+        if deleted is not None:
+            created.delivery.inherit_epochs(deleted)
         created.cursor.mark_new()
         self._environment.defer_rows(created)
         return created
+
+    def refuse_late(self, name: str, consumer_id: int, attach_epoch: int) -> None:
+        """Raises: InvalidArgument: who subscribes has been attached before it was deleted."""
+        deleted = self._deleted.get(name)
+        if deleted is not None:
+            deleted.refuse_late(consumer_id, attach_epoch)
 
     def check_room(self) -> None:
         """Raises QuotaExceeded: too many subscriptions."""
@@ -145,6 +159,9 @@ class Subscriptions:
             doomed.ownership.refuse_deletion()
         doomed.refuse_deletion()
         del self._existing[name]
+        self._deleted[name] = doomed.delivery
+        if len(self._deleted) > DELETED_KNOWN_MAX:
+            del self._deleted[next(iter(self._deleted))]
         self._remove_acknowledgements(doomed)
         if doomed.index.ended:
             self._absent[name] = Absent(doomed.subscription_id, doomed.index)

@@ -158,14 +158,19 @@ class Topics:
         self._topics[record.topic] = topic
         return topic
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, topic_id: int = 0) -> None:
         """Remove a topic and all that it holds.
 
+        Args:
+            topic_id: only this one; 0: whichever has the name.
         Raises:
             TopicNotFound: no such topic.
+            Gone: the name belongs to another one now. No effect.
             ResourceInUse: transactions are open or acks pend there.
         """
         topic = self.get(name)
+        if topic_id not in (0, topic.topic_id):
+            raise Gone(f"topic {name!r} with id {topic_id} was deleted; it has id {topic.topic_id}")
         for partition in topic.partitions:
             partition.refuse_deletion()
         for partition in topic.partitions:

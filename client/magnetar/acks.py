@@ -46,6 +46,7 @@ class PlainAcks:
         *,
         linger_ms: float,
         ledger_id: Callable[[], int],
+        attach_epoch: Callable[[], int],
         member: common_pb2.GroupMember | None,
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[Sequence[Range], MagnetarError], None],
@@ -60,6 +61,7 @@ class PlainAcks:
         self._consumer_id = consumer_id
         self._linger_ms = linger_ms
         self._ledger_id = ledger_id
+        self._attach_epoch = attach_epoch
         self._member = member
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
@@ -171,6 +173,7 @@ class PlainAcks:
                 ack_type=ack_type,
                 ranges=ranges_to_wire(ranges),
                 ledger_id=self._ledger_id(),
+                attach_epoch=self._attach_epoch(),
                 member=self._member,
             )
         )

@@ -72,7 +72,8 @@ class Administration(GroupAdministration):
             retention_ms, retention_bytes: 0 is without limit.
             retain_unconsumed: keep what a subscription still needs, whatever the limits say.
         Raises:
-            TopicExists: there is one of this name. After a broken link it may be this very one.
+            TopicExists: there is one of this name. After a restart of the broker it may be this
+                very one.
         """
         reply = await self._cluster.bootstrap.request(
             topic_pb2.CommandCreateTopic(
@@ -243,16 +244,18 @@ class Administration(GroupAdministration):
         )
         return StoredTransactions.from_wire(name, reply)
 
-    async def delete_topic(self, topic: str, *, force: bool = False) -> None:
+    async def delete_topic(self, topic: str, *, force: bool = False, topic_id: int = 0) -> None:
         """Delete a topic with all its messages and subscriptions.
 
         Args:
             force: abort the transactions that are in the way.
+            topic_id: only this one; 0: whichever has the name.
         Raises:
             TopicNotFound: there is none of this name.
+            Gone: the topic of this name has another id. No effect.
             ResourceInUse: transactions are open or acks pend there. No effect.
         """
-        command = topic_pb2.CommandDeleteTopic(topic=topic)
+        command = topic_pb2.CommandDeleteTopic(topic=topic, topic_id=topic_id)
         await self._unless_in_use(
             lambda: self._cluster.bootstrap.request(command),
             lambda: self._transactions_of(topic, None),
@@ -456,9 +459,7 @@ class Administration(GroupAdministration):
             transaction_pb2.CommandDescribeTransactionalId(transactional_id=transactional_id)
         )
         await coordinator.request(
-            transaction_pb2.CommandInitProducer(
-                transactional_id=transactional_id, call_token=self._cluster.runtime.new_id()
-            )
+            transaction_pb2.CommandInitProducer(transactional_id=transactional_id)
         )
 
     async def describe_producers(self, topic: str, partition: int) -> list[ProducerDescription]:

@@ -230,10 +230,6 @@ class Client(Consuming):
             self, transactional_id, two_phase_commit=two_phase_commit, timeout_s=timeout_s
         )
 
-    def new_id(self) -> int:
-        """Random, and nobody else's; for TransactionalProducer."""
-        return self._runtime.new_id()
-
     async def coordinator_for(self, transactional_id: str) -> Connection:
         """Where a transactional id lives; for TransactionalProducer."""
         return await self._cluster.coordinator_for(transactional_id)
@@ -266,6 +262,7 @@ class Client(Consuming):
     ) -> Begun:
         reply = await coordinator.request(
             transaction_pb2.CommandNewTxn(
+                call_token=0 if named is None else self._runtime.new_id(),
                 txn_timeout_ms=txn_timeout_ms,
                 partitions=[one.to_wire() for one in partitions],
                 subscriptions=[one.to_wire() for one in subscriptions],

@@ -12,7 +12,9 @@ from magnetar.errors import ClientClosed
 from magnetar.link_session import LinkSession, OnReply, Result
 from magnetar.runtime import Runtime
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
 
@@ -25,6 +27,14 @@ _ADDRESSEES: dict[str, Callable[[Any], tuple[object, object]]] = {
     "consumer_change": lambda body: (body.consumer_id, body.partition),
     "group_change": lambda body: (body.group, body.member_id),
 }
+# What takes effect once, however often it is repeated: docs/design/protocol.md, Late copies.
+# CommandNewTxn has a token only where it is of a named sequence.
+TOKEN_BODIES = frozenset(
+    body
+    for body in FIELD_OF_BODY
+    if "call_token" in body.DESCRIPTOR.fields_by_name  # type: ignore[attr-defined]
+    and body is not transaction_pb2.CommandNewTxn
+)
 
 
 class Connection:
@@ -139,6 +149,9 @@ class Connection:
         """
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
+        if type(body) in TOKEN_BODIES:
+            # A call anew, also where its message is not: its repeats, and they alone, bear it.
+            body.call_token = self._runtime.new_id()
         session = self.live_session
         if session is None:
             return await self._insist(body, timeout_ms, timeout_ms, patient, None)

@@ -66,6 +66,7 @@ class GroupMembership:
         self._follow = follow
         self._on_failed = on_failed
         self._interval_ms = 0.0
+        self._heartbeat_count = 0
         self._wake = asyncio.Event()
         self._sleeps_until_ms = math.inf
         self._joined = asyncio.Event()
@@ -196,6 +197,7 @@ class GroupMembership:
     async def _say(self, command: Command) -> None:
         """Send it, and do what the answer wants."""
         if command is Command.JOIN:
+            self._join.join_epoch += 1
             answer = await self._connection.request(self._join)
             self._watch_link()
             instructions = self.member.joined(
@@ -223,7 +225,9 @@ class GroupMembership:
         return state.generation, self._interval_ms, assigned, state.coming
 
     def _heartbeat(self) -> group_pb2.CommandGroupHeartbeat:
+        self._heartbeat_count += 1
         return group_pb2.CommandGroupHeartbeat(
+            heartbeat_number=self._heartbeat_count,
             group=self._join.group,
             member_id=self._join.member_id,
             instance_id=self._join.instance_id,

@@ -109,6 +109,7 @@ class PartitionReceiver:
             consumer_id,
             linger_ms=config.ack_linger_ms,
             ledger_id=lambda: self.ledger_id,
+            attach_epoch=lambda: self._attach_epoch,
             member=self.member,
             on_confirmed=self._on_acked,
             on_failed=self._on_ack_failed,

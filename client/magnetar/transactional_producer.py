@@ -148,7 +148,6 @@ class TransactionalProducer:
                 txn_timeout_ms=int((self._timeout_s or 0) * 1000),
                 enable_2pc=self.two_phase_commit,
                 keep_prepared=keep_prepared,
-                call_token=self.client.new_id(),
             )
         )
         self._identity = ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)

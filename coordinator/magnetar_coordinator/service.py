@@ -43,6 +43,7 @@ from magnetar_core.errors import (
     from_wire,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
@@ -84,6 +85,10 @@ class CoordinatorServer:
         self._identity_commands = IdentityCommands(coordinator)
         for name, handler in self._identity_commands.handlers.items():
             self.handlers[name] = self._serving(handler)
+        # InitProducer keeps its tokens in the store: a copy must take over nothing, ever.
+        repeats = Repeats()
+        for name in ("new_txn", "remove_name"):
+            self.handlers[name] = repeats.once(self.handlers[name])
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
         """A conversation begins."""

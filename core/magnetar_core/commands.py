@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class Reply:
     """One request's answer: send or fail, once. Harmless after the conversation has ended."""
 
-    __slots__ = ("_respond", "answered", "origin", "session")
+    __slots__ = ("_on_answer", "_respond", "answered", "origin", "session")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Reply:
         origin: str = "",
     ) -> None:
         self._respond = respond
+        self._on_answer: Callable[[Any], None] | None = None
         self.answered = False
         # None for a unary call: it cannot be pushed to, and holds nothing.
         self.session = session
@@ -46,16 +47,29 @@ class Reply:
     def fail(self, error: MagnetarError) -> None:
         self._give(error.to_wire())
 
+    def repeat(self, answer: Any) -> None:
+        """Give the answer, or the error, that another copy of the command was given."""
+        self._give(answer)
+
+    def when_answered(self, callback: Callable[[Any], None]) -> None:
+        """Call back with the answer, or the error, when it leaves. For one listener."""
+        assert self._on_answer is None
+        self._on_answer = callback
+
     def _give(self, answer: Any) -> None:
         assert not self.answered, "a command is answered once"
         self.answered = True
         try:
             self._respond(answer)
         except MagnetarError as error:
-            self._respond(error.to_wire())
+            answer = error.to_wire()
+            self._respond(answer)
         except Exception:
             log.exception("an answer could not be written")
-            self._respond(_failure().to_wire())
+            answer = _failure().to_wire()
+            self._respond(answer)
+        if self._on_answer is not None:
+            self._on_answer(answer)
 
 
 def check_answer(answer: Any) -> int:

@@ -24,22 +24,37 @@ from magnetar_core.wire import service_pb2 as pb
 TICK = 1e-7
 
 # Commands of which a second copy may turn up later: a client may repeat them on a new link while
-# the first still travels. The others (administration, flow control, attachment) are not idempotent
-# at a distance, in any system: nobody may repeat them blindly.
+# the first still travels. All but flow control, which belongs to its link.
 REPEATABLE = frozenset(
     {
-        "send",
+        "abort_expelled",
+        "abort_hanging_txn",
+        "accept_txn_loss",
         "ack",
-        "new_txn",
         "add_partition_to_txn",
         "add_subscription_to_txn",
+        "close_consumer",
+        "create_topic",
+        "delete_group",
+        "delete_topic",
         "end_txn",
         "end_txn_on_partition",
         "end_txn_on_subscription",
+        "group_heartbeat",
         "init_producer",
+        "join_group",
+        "leave_group",
         "low_watermark",
-        "txns_issued",
+        "nack",
+        "new_txn",
         "read",
+        "remove_name",
+        "seek",
+        "send",
+        "subscribe",
+        "take_incarnation",
+        "txns_issued",
+        "unsubscribe",
     }
 )
 # Request ids of late copies on a newer link; nobody waits for their replies.

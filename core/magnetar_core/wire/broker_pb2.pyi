@@ -230,14 +230,16 @@ class CommandPeekResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommandSkipDamaged(_message.Message):
-    __slots__ = ("partition", "start_offset", "dry_run")
+    __slots__ = ("partition", "start_offset", "dry_run", "call_token")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     start_offset: int
     dry_run: bool
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    call_token: int
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., start_offset: _Optional[int] = ..., dry_run: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandSkipDamagedResponse(_message.Message):
     __slots__ = ("damaged", "next_offset", "end_offset")
@@ -286,7 +288,7 @@ class StoredTxn(_message.Message):
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., open: _Optional[bool] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandSubscribe(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids")
+    __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +297,7 @@ class CommandSubscribe(_message.Message):
     ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     AFTER_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     type: SubscriptionType
@@ -303,7 +306,8 @@ class CommandSubscribe(_message.Message):
     attach_epoch: int
     member: _common_pb2.GroupMember
     after_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., after_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    call_token: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., initial_position: _Optional[_Union[InitialPosition, str]] = ..., consumer_name: _Optional[str] = ..., attach_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., after_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandSubscribeResponse(_message.Message):
     __slots__ = ("ledger_id", "active", "waiting")
@@ -360,7 +364,7 @@ class CommandConsumerChange(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
 class CommandAck(_message.Message):
-    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit")
+    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit", "attach_epoch")
     class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INDIVIDUAL: _ClassVar[CommandAck.AckType]
@@ -378,6 +382,7 @@ class CommandAck(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     ack_type: CommandAck.AckType
@@ -389,7 +394,8 @@ class CommandAck(_message.Message):
     producer_epoch: int
     member: _common_pb2.GroupMember
     two_phase_commit: bool
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ...) -> None: ...
+    attach_epoch: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., attach_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandAckResponse(_message.Message):
     __slots__ = ("consumer_id", "txn_id")
@@ -414,20 +420,22 @@ class CommandNackResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CommandSeek(_message.Message):
-    __slots__ = ("subscription", "offset", "append_time_ms", "position", "member", "dry_run")
+    __slots__ = ("subscription", "offset", "append_time_ms", "position", "member", "dry_run", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     offset: int
     append_time_ms: int
     position: InitialPosition
     member: _common_pb2.GroupMember
     dry_run: bool
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    call_token: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., position: _Optional[_Union[InitialPosition, str]] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., dry_run: _Optional[bool] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandSeekResponse(_message.Message):
     __slots__ = ("offset",)
@@ -448,10 +456,12 @@ class CommandCloseConsumerResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class CommandUnsubscribe(_message.Message):
-    __slots__ = ("subscription",)
+    __slots__ = ("subscription", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ...) -> None: ...
+    call_token: int
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandUnsubscribeResponse(_message.Message):
     __slots__ = ()

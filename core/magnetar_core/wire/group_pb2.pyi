@@ -19,7 +19,7 @@ GROUP_STABLE: GroupState
 GROUP_REBALANCING: GroupState
 
 class CommandJoinGroup(_message.Message):
-    __slots__ = ("group", "member_id", "instance_id", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms", "initial_position", "client_name", "allow_two_phase_commit")
+    __slots__ = ("group", "member_id", "instance_id", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms", "initial_position", "client_name", "allow_two_phase_commit", "join_epoch")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +30,7 @@ class CommandJoinGroup(_message.Message):
     INITIAL_POSITION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
     ALLOW_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    JOIN_EPOCH_FIELD_NUMBER: _ClassVar[int]
     group: str
     member_id: str
     instance_id: str
@@ -40,7 +41,8 @@ class CommandJoinGroup(_message.Message):
     initial_position: _broker_pb2.InitialPosition
     client_name: str
     allow_two_phase_commit: bool
-    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., initial_position: _Optional[_Union[_broker_pb2.InitialPosition, str]] = ..., client_name: _Optional[str] = ..., allow_two_phase_commit: _Optional[bool] = ...) -> None: ...
+    join_epoch: int
+    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., initial_position: _Optional[_Union[_broker_pb2.InitialPosition, str]] = ..., client_name: _Optional[str] = ..., allow_two_phase_commit: _Optional[bool] = ..., join_epoch: _Optional[int] = ...) -> None: ...
 
 class CommandJoinGroupResponse(_message.Message):
     __slots__ = ("session_timeout_ms", "rebalance_timeout_ms", "state")
@@ -53,16 +55,18 @@ class CommandJoinGroupResponse(_message.Message):
     def __init__(self, session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[CommandGroupHeartbeatResponse, _Mapping]] = ...) -> None: ...
 
 class CommandGroupHeartbeat(_message.Message):
-    __slots__ = ("group", "member_id", "instance_id", "held")
+    __slots__ = ("group", "member_id", "instance_id", "held", "heartbeat_number")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_NUMBER_FIELD_NUMBER: _ClassVar[int]
     group: str
     member_id: str
     instance_id: str
     held: _containers.RepeatedCompositeFieldContainer[AssignedPartition]
-    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., held: _Optional[_Iterable[_Union[AssignedPartition, _Mapping]]] = ...) -> None: ...
+    heartbeat_number: int
+    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., held: _Optional[_Iterable[_Union[AssignedPartition, _Mapping]]] = ..., heartbeat_number: _Optional[int] = ...) -> None: ...
 
 class CommandGroupHeartbeatResponse(_message.Message):
     __slots__ = ("generation", "heartbeat_interval_ms", "assigned", "coming")
@@ -85,14 +89,16 @@ class AssignedPartition(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class CommandLeaveGroup(_message.Message):
-    __slots__ = ("group", "member_id", "instance_id")
+    __slots__ = ("group", "member_id", "instance_id", "call_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group: str
     member_id: str
     instance_id: str
-    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    call_token: int
+    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandLeaveGroupResponse(_message.Message):
     __slots__ = ()
@@ -197,10 +203,12 @@ class GroupPartitionDescription(_message.Message):
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., member_id: _Optional[str] = ..., generation: _Optional[int] = ..., next_member_id: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., lag: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., awaited_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandDeleteGroup(_message.Message):
-    __slots__ = ("group",)
+    __slots__ = ("group", "call_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group: str
-    def __init__(self, group: _Optional[str] = ...) -> None: ...
+    call_token: int
+    def __init__(self, group: _Optional[str] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandDeleteGroupResponse(_message.Message):
     __slots__ = ()

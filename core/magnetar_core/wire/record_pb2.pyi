@@ -308,6 +308,16 @@ class WatermarkRow(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[_transaction_pb2.TxnRange, _Mapping]]] = ..., orphans: _Optional[_Iterable[int]] = ..., counter_bound: _Optional[int] = ..., next_counter: _Optional[int] = ...) -> None: ...
 
 class IncarnationRow(_message.Message):
+    __slots__ = ("incarnation", "store_token", "past")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    store_token: str
+    past: _containers.RepeatedCompositeFieldContainer[PastStore]
+    def __init__(self, incarnation: _Optional[int] = ..., store_token: _Optional[str] = ..., past: _Optional[_Iterable[_Union[PastStore, _Mapping]]] = ...) -> None: ...
+
+class PastStore(_message.Message):
     __slots__ = ("incarnation", "store_token")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]

@@ -25,49 +25,49 @@ _sym_db = _symbol_database.Default()
 from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/topic.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xa0\x01\n\x12\x43ommandCreateTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\".\n\x1a\x43ommandCreateTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"\x13\n\x11\x43ommandListTopics\"F\n\x19\x43ommandListTopicsResponse\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.TopicSummary\"C\n\x0cTopicSummary\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\npartitions\x18\x03 \x01(\r\"%\n\x14\x43ommandDescribeTopic\x12\r\n\x05topic\x18\x01 \x01(\t\"\xdf\x01\n\x1c\x43ommandDescribeTopicResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x35\n\npartitions\x18\x06 \x03(\x0b\x32!.magnetar.v1.PartitionDescription\"\x8b\x02\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x06 \x01(\x08\x12%\n\topen_txns\x18\x07 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12;\n\rsubscriptions\x18\x08 \x03(\x0b\x32$.magnetar.v1.SubscriptionDescription\x12\x16\n\x0eopen_txn_count\x18\t \x01(\x04\"\xe6\x01\n\x17SubscriptionDescription\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x02 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x03 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x04 \x01(\x04\x12(\n\x0cpending_txns\x18\x05 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12\x11\n\tconsumers\x18\x06 \x03(\t\x12\x15\n\runacked_count\x18\x07 \x01(\x04\x12\x19\n\x11pending_txn_count\x18\x08 \x01(\x04\"#\n\x12\x43ommandDeleteTopic\x12\r\n\x05topic\x18\x01 \x01(\t\"\x1c\n\x1a\x43ommandDeleteTopicResponse\"2\n\rCommandLookup\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nreached_at\x18\x02 \x01(\t\"C\n\x15\x43ommandLookupResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x18\n\x10\x62roker_addresses\x18\x02 \x03(\t\"+\n\x15\x43ommandGetClusterInfo\x12\x12\n\nreached_at\x18\x01 \x01(\t\"\xce\x01\n\x1d\x43ommandGetClusterInfoResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\x12membership_version\x18\x02 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12$\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x13.magnetar.v1.Member\x12)\n\x0c\x63oordinators\x18\x05 \x03(\x0b\x32\x13.magnetar.v1.Member\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\"5\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0c\n\x04tcid\x18\x03 \x01(\r\";\n\x16\x43ommandTakeIncarnation\x12\x0c\n\x04tcid\x18\x01 \x01(\r\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"5\n\x1e\x43ommandTakeIncarnationResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04*#\n\x10RetainUnconsumed\x12\x07\n\x03YES\x10\x00\x12\x06\n\x02NO\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/topic.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xb4\x01\n\x12\x43ommandCreateTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x12\n\ncall_token\x18\x06 \x01(\x06\".\n\x1a\x43ommandCreateTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"\x13\n\x11\x43ommandListTopics\"F\n\x19\x43ommandListTopicsResponse\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.TopicSummary\"C\n\x0cTopicSummary\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\npartitions\x18\x03 \x01(\r\"%\n\x14\x43ommandDescribeTopic\x12\r\n\x05topic\x18\x01 \x01(\t\"\xdf\x01\n\x1c\x43ommandDescribeTopicResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x35\n\npartitions\x18\x06 \x03(\x0b\x32!.magnetar.v1.PartitionDescription\"\x8b\x02\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x06 \x01(\x08\x12%\n\topen_txns\x18\x07 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12;\n\rsubscriptions\x18\x08 \x03(\x0b\x32$.magnetar.v1.SubscriptionDescription\x12\x16\n\x0eopen_txn_count\x18\t \x01(\x04\"\xe6\x01\n\x17SubscriptionDescription\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x02 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x03 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x04 \x01(\x04\x12(\n\x0cpending_txns\x18\x05 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12\x11\n\tconsumers\x18\x06 \x03(\t\x12\x15\n\runacked_count\x18\x07 \x01(\x04\x12\x19\n\x11pending_txn_count\x18\x08 \x01(\x04\"I\n\x12\x43ommandDeleteTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\ncall_token\x18\x03 \x01(\x06\"\x1c\n\x1a\x43ommandDeleteTopicResponse\"2\n\rCommandLookup\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nreached_at\x18\x02 \x01(\t\"C\n\x15\x43ommandLookupResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x18\n\x10\x62roker_addresses\x18\x02 \x03(\t\"+\n\x15\x43ommandGetClusterInfo\x12\x12\n\nreached_at\x18\x01 \x01(\t\"\xce\x01\n\x1d\x43ommandGetClusterInfoResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\x12membership_version\x18\x02 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12$\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x13.magnetar.v1.Member\x12)\n\x0c\x63oordinators\x18\x05 \x03(\x0b\x32\x13.magnetar.v1.Member\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\"5\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0c\n\x04tcid\x18\x03 \x01(\r\";\n\x16\x43ommandTakeIncarnation\x12\x0c\n\x04tcid\x18\x01 \x01(\r\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"5\n\x1e\x43ommandTakeIncarnationResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04*#\n\x10RetainUnconsumed\x12\x07\n\x03YES\x10\x00\x12\x06\n\x02NO\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.topic_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RETAINUNCONSUMED']._serialized_start=1820
-  _globals['_RETAINUNCONSUMED']._serialized_end=1855
+  _globals['_RETAINUNCONSUMED']._serialized_start=1878
+  _globals['_RETAINUNCONSUMED']._serialized_end=1913
   _globals['_COMMANDCREATETOPIC']._serialized_start=67
-  _globals['_COMMANDCREATETOPIC']._serialized_end=227
-  _globals['_COMMANDCREATETOPICRESPONSE']._serialized_start=229
-  _globals['_COMMANDCREATETOPICRESPONSE']._serialized_end=275
-  _globals['_COMMANDLISTTOPICS']._serialized_start=277
-  _globals['_COMMANDLISTTOPICS']._serialized_end=296
-  _globals['_COMMANDLISTTOPICSRESPONSE']._serialized_start=298
-  _globals['_COMMANDLISTTOPICSRESPONSE']._serialized_end=368
-  _globals['_TOPICSUMMARY']._serialized_start=370
-  _globals['_TOPICSUMMARY']._serialized_end=437
-  _globals['_COMMANDDESCRIBETOPIC']._serialized_start=439
-  _globals['_COMMANDDESCRIBETOPIC']._serialized_end=476
-  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_start=479
-  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_end=702
-  _globals['_PARTITIONDESCRIPTION']._serialized_start=705
-  _globals['_PARTITIONDESCRIPTION']._serialized_end=972
-  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_start=975
-  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_end=1205
-  _globals['_COMMANDDELETETOPIC']._serialized_start=1207
-  _globals['_COMMANDDELETETOPIC']._serialized_end=1242
-  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_start=1244
-  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_end=1272
-  _globals['_COMMANDLOOKUP']._serialized_start=1274
-  _globals['_COMMANDLOOKUP']._serialized_end=1324
-  _globals['_COMMANDLOOKUPRESPONSE']._serialized_start=1326
-  _globals['_COMMANDLOOKUPRESPONSE']._serialized_end=1393
-  _globals['_COMMANDGETCLUSTERINFO']._serialized_start=1395
-  _globals['_COMMANDGETCLUSTERINFO']._serialized_end=1438
-  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_start=1441
-  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_end=1647
-  _globals['_MEMBER']._serialized_start=1649
-  _globals['_MEMBER']._serialized_end=1702
-  _globals['_COMMANDTAKEINCARNATION']._serialized_start=1704
-  _globals['_COMMANDTAKEINCARNATION']._serialized_end=1763
-  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_start=1765
-  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_end=1818
+  _globals['_COMMANDCREATETOPIC']._serialized_end=247
+  _globals['_COMMANDCREATETOPICRESPONSE']._serialized_start=249
+  _globals['_COMMANDCREATETOPICRESPONSE']._serialized_end=295
+  _globals['_COMMANDLISTTOPICS']._serialized_start=297
+  _globals['_COMMANDLISTTOPICS']._serialized_end=316
+  _globals['_COMMANDLISTTOPICSRESPONSE']._serialized_start=318
+  _globals['_COMMANDLISTTOPICSRESPONSE']._serialized_end=388
+  _globals['_TOPICSUMMARY']._serialized_start=390
+  _globals['_TOPICSUMMARY']._serialized_end=457
+  _globals['_COMMANDDESCRIBETOPIC']._serialized_start=459
+  _globals['_COMMANDDESCRIBETOPIC']._serialized_end=496
+  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_start=499
+  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_end=722
+  _globals['_PARTITIONDESCRIPTION']._serialized_start=725
+  _globals['_PARTITIONDESCRIPTION']._serialized_end=992
+  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_start=995
+  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_end=1225
+  _globals['_COMMANDDELETETOPIC']._serialized_start=1227
+  _globals['_COMMANDDELETETOPIC']._serialized_end=1300
+  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_start=1302
+  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_end=1330
+  _globals['_COMMANDLOOKUP']._serialized_start=1332
+  _globals['_COMMANDLOOKUP']._serialized_end=1382
+  _globals['_COMMANDLOOKUPRESPONSE']._serialized_start=1384
+  _globals['_COMMANDLOOKUPRESPONSE']._serialized_end=1451
+  _globals['_COMMANDGETCLUSTERINFO']._serialized_start=1453
+  _globals['_COMMANDGETCLUSTERINFO']._serialized_end=1496
+  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_start=1499
+  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_end=1705
+  _globals['_MEMBER']._serialized_start=1707
+  _globals['_MEMBER']._serialized_end=1760
+  _globals['_COMMANDTAKEINCARNATION']._serialized_start=1762
+  _globals['_COMMANDTAKEINCARNATION']._serialized_end=1821
+  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_start=1823
+  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_end=1876
 # @@protoc_insertion_point(module_scope)

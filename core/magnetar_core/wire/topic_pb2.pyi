@@ -16,18 +16,20 @@ YES: RetainUnconsumed
 NO: RetainUnconsumed
 
 class CommandCreateTopic(_message.Message):
-    __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed")
+    __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "call_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
     retention_ms: int
     retention_bytes: int
     retain_unconsumed: RetainUnconsumed
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ...) -> None: ...
+    call_token: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandCreateTopicResponse(_message.Message):
     __slots__ = ("topic_id",)
@@ -120,10 +122,14 @@ class SubscriptionDescription(_message.Message):
     def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ..., pending_txn_count: _Optional[int] = ...) -> None: ...
 
 class CommandDeleteTopic(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "topic_id", "call_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    topic_id: int
+    call_token: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandDeleteTopicResponse(_message.Message):
     __slots__ = ()

@@ -68,18 +68,20 @@ class NamedSequence(_message.Message):
     def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandNewTxn(_message.Message):
-    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence")
+    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     txn_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
     identity: _common_pb2.ProducerIdentity
     named_sequence: NamedSequence
-    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ...) -> None: ...
+    call_token: int
+    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandNewTxnResponse(_message.Message):
     __slots__ = ("txn_id", "txn_timeout_ms")
@@ -232,10 +234,12 @@ class TransactionalIdDescription(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ..., state: _Optional[_Union[TransactionalState, str]] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., two_phase_commit: _Optional[bool] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandRemoveName(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "call_token")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    call_token: int
+    def __init__(self, name: _Optional[str] = ..., call_token: _Optional[int] = ...) -> None: ...
 
 class CommandRemoveNameResponse(_message.Message):
     __slots__ = ()

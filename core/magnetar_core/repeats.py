@@ -1,0 +1,75 @@
+"""Copies of commands that take effect once: a copy gets the first one's answer, and does nothing.
+
+A client repeats a call whose link broke, and the first copy of it may arrive after the call was
+answered, and after others have acted upon that: a late copy of a deletion would delete what was
+made anew. So such commands bear a random `call_token`, the same in all copies of a call.
+
+Tokens are kept in memory. A copy travels on a link to this process, and does not outlive it; what
+was asked again after a restart has had no answer yet.
+Source: docs/design/protocol.md, Late copies. Pure.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import from_wire
+from magnetar_core.wire import common_pb2
+
+# Answers that are kept, the latest ones; they are small.
+ANSWERS_MAX = 10_000
+ANSWERS_BYTES_MAX = 16 << 20
+
+Key = tuple[type, int]
+
+
+class Repeats:
+    """The calls that one server has answered lately, or is about to answer."""
+
+    def __init__(
+        self, *, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX
+    ) -> None:
+        self._answers_max = answers_max
+        self._bytes_max = bytes_max
+        # In the order in which they left.
+        self._answers: dict[Key, Any] = {}
+        self._bytes = 0
+        # Copies that came before the answer left.
+        self._waiting: dict[Key, list[Reply]] = {}
+
+    def once(self, handler: Handler) -> Handler:
+        """A handler of a command with a call_token that is called once a call.
+
+        A refusal that asks to be asked again is forgotten: the next copy is a new attempt.
+        """
+
+        def handle(command: Any, reply: Reply) -> None:
+            if not command.call_token:
+                handler(command, reply)
+                return
+            key = (type(command), command.call_token)
+            if key in self._answers:
+                reply.repeat(self._answers[key])
+            elif key in self._waiting:
+                self._waiting[key].append(reply)
+            else:
+                self._waiting[key] = []
+                reply.when_answered(partial(self._answered, key))
+                handler(command, reply)
+
+        return handle
+
+    def _answered(self, key: Key, answer: Any) -> None:
+        copies = self._waiting.pop(key)
+        if not (isinstance(answer, common_pb2.ServerError) and from_wire(answer).retriable):
+            self._keep(key, answer)
+        for copy in copies:
+            copy.repeat(answer)
+
+    def _keep(self, key: Key, answer: Any) -> None:
+        self._answers[key] = answer
+        self._bytes += answer.ByteSize()
+        while len(self._answers) > self._answers_max or self._bytes > self._bytes_max:
+            self._bytes -= self._answers.pop(next(iter(self._answers))).ByteSize()

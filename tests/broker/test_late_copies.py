@@ -1,0 +1,458 @@
+"""Copies of a broker's commands that arrive after what came next.
+
+docs/design/protocol.md, Late copies, has a row for each of these tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.harness import (
+    Client,
+    World,
+    ack,
+    end,
+    flow,
+    partition,
+    run,
+    send,
+    subscribe,
+    subscription,
+    txn,
+    watermark,
+)
+from tests.broker.test_damaged_rows import loss_at, three_entries
+from tests.broker.test_groups import join
+
+from magnetar_broker import keys
+from magnetar_core.errors import (
+    Gone,
+    InvalidArgument,
+    InvalidTxnState,
+    LogUnavailable,
+    SubscriptionNotFound,
+    TopicNotFound,
+    TxnNotFound,
+    UnknownMember,
+)
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import group_pb2 as group_wire
+from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+GROUP = "s"
+
+
+def named(topic: str) -> topic_wire.CommandDescribeTopic:
+    return topic_wire.CommandDescribeTopic(topic=topic)
+
+
+def seek(offset: int, token: int) -> wire.CommandSeek:
+    return wire.CommandSeek(subscription=subscription(), offset=offset, call_token=token)
+
+
+def test_create_topic() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        create = topic_wire.CommandCreateTopic(topic="u", call_token=1)
+        made = await ask(create)
+        await ask(topic_wire.CommandDeleteTopic(topic="u", call_token=2))
+        assert await Client(world).ask(create) == made
+        with pytest.raises(TopicNotFound):
+            await ask(named("u"))
+
+    run(scenario)
+
+
+def test_delete_topic() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        old_id = (await ask(named("t"))).topic_id
+        delete = topic_wire.CommandDeleteTopic(topic="t", call_token=1)
+        await ask(delete)
+        await ask(topic_wire.CommandCreateTopic(topic="t", call_token=2))
+        await ask(send(b"0"))
+        await Client(world).ask(delete)
+        assert await world.read() == [b"0"]
+        # After a restart, by the id that was meant.
+        await world.restart()
+        with pytest.raises(Gone):
+            await world.client.ask(topic_wire.CommandDeleteTopic(topic="t", topic_id=old_id))
+        assert await world.read() == [b"0"]
+
+    run(scenario)
+
+
+def test_send() -> None:
+    async def scenario(world: World) -> None:
+        first, second = send(b"0"), send(b"1", sequence=1)
+        await world.client.ask(first)
+        await world.client.ask(second)
+        assert (await Client(world).ask(first)).duplicate
+        assert await world.read() == [b"0", b"1"]
+
+    run(scenario)
+
+
+def test_send_in_a_transaction() -> None:
+    async def scenario(world: World) -> None:
+        first = send(b"0", in_txn=txn(1))
+        await world.client.ask(first)
+        assert (await Client(world).ask(first)).message_id.index == 0
+        await world.client.ask(end(txn(1)))
+        for _ in range(2):
+            with pytest.raises(InvalidTxnState):
+                await Client(world).ask(first)
+            # Also when its end is forgotten.
+            await world.client.ask(watermark(2))
+        assert await world.read() == [b"0"]
+
+    run(scenario)
+
+
+def test_subscribe_after_its_consumer_has_gone() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        first = subscribe(consumer=1, epoch=3)
+        await ask(first)
+        await ask(wire.CommandCloseConsumer(subscription=subscription(), consumer_id=1))
+        with pytest.raises(InvalidArgument):
+            await Client(world).ask(first)
+        # It would be in the way of the next one.
+        await ask(subscribe(consumer=2))
+
+    run(scenario)
+
+
+def test_subscribe_that_was_answered_on_another_link() -> None:
+    """The client listens where it was answered; messages went to the copy's link."""
+
+    async def scenario(world: World) -> None:
+        attempt = subscribe(consumer=1, epoch=3)
+        await world.client.ask(attempt)
+        world.client.tell(flow())
+        with pytest.raises(InvalidArgument):
+            await Client(world).ask(attempt)
+        await world.client.ask(send(b"0"))
+        await world.settle()
+        assert world.client.values() == [b"0"]
+
+    run(scenario)
+
+
+def test_subscribe_after_unsubscribe() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        attach, create = subscribe(consumer=1, epoch=1), subscribe()
+        create.call_token = 7
+        await ask(create)
+        await ask(attach)
+        await ask(wire.CommandUnsubscribe(subscription=subscription(), call_token=8))
+        with pytest.raises(InvalidArgument):
+            await Client(world).ask(attach)
+        await Client(world).ask(create)
+        with pytest.raises(SubscriptionNotFound):
+            world.subscription()
+        # Made anew by somebody else, it refuses what was attached to the old one.
+        await ask(subscribe())
+        with pytest.raises(InvalidArgument):
+            await Client(world).ask(attach)
+
+    run(scenario)
+
+
+def test_flow() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow(permits=1))
+        late = Client(world)
+        late.tell(flow(permits=1))
+        await world.client.ask(send(b"0"))
+        await world.client.ask(send(b"1", sequence=1))
+        await world.settle()
+        assert world.client.values() == [b"0"]
+
+    run(scenario)
+
+
+def test_ack_after_a_seek() -> None:
+    """What was asked for once more would be gone."""
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe(consumer=1, epoch=1))
+        world.client.tell(flow())
+        await ask(send(b"0", b"1"))
+        first = ack((0, 1))
+        first.attach_epoch = 1
+        await ask(first)
+        await ask(seek(0, token=1))
+        await Client(world).ask(first)
+        assert world.subscription().backlog == 2
+        await ask(subscribe(consumer=1, epoch=2))
+        again = ack((0, 0))
+        again.attach_epoch = 2
+        await ask(again)
+        await Client(world).ask(first)
+        assert world.subscription().backlog == 1
+
+    run(scenario)
+
+
+def test_ack_in_a_transaction() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await ask(send(b"0"))
+        first = ack((0, 0), in_txn=txn(1))
+        await ask(first)
+        await Client(world).ask(first)
+        await ask(end(txn(1), common.ABORT, on="s"))
+        with pytest.raises(InvalidTxnState):
+            await Client(world).ask(first)
+        assert world.subscription().backlog == 1
+
+    run(scenario)
+
+
+def test_nack() -> None:
+    """What was settled stays settled; what the consumer holds it gets again."""
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await ask(send(b"0"))
+        nack = wire.CommandNack(
+            subscription=subscription(),
+            consumer_id=1,
+            ranges=[common.OffsetRange(first=0, last=0)],
+        )
+        await ask(nack)
+        await world.settle()
+        await ask(ack((0, 0)))
+        await Client(world).ask(nack)
+        await world.settle()
+        assert world.client.values() == [b"0", b"0"]
+
+    run(scenario)
+
+
+def test_seek() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe(consumer=1))
+        await ask(send(b"0", b"1"))
+        back, on = seek(0, token=1), seek(2, token=2)
+        await ask(back)
+        await ask(on)
+        await Client(world).ask(back)
+        assert world.subscription().backlog == 0
+        await ask(seek(0, token=3))
+        await Client(world).ask(on)
+        assert world.subscription().backlog == 2
+
+    run(scenario)
+
+
+def test_close_consumer() -> None:
+    async def scenario(world: World) -> None:
+        old = Client(world)
+        await old.ask(subscribe(consumer=1, epoch=1))
+        await world.client.ask(subscribe(consumer=1, epoch=2))
+        close = wire.CommandCloseConsumer(subscription=subscription(), consumer_id=1)
+        await old.ask(close)
+        world.client.tell(flow())
+        await world.client.ask(send(b"0"))
+        await world.settle()
+        assert world.client.values() == [b"0"]
+
+    run(scenario)
+
+
+def test_unsubscribe() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe())
+        unsubscribe = wire.CommandUnsubscribe(subscription=subscription(), call_token=1)
+        await ask(unsubscribe)
+        await ask(subscribe())
+        await Client(world).ask(unsubscribe)
+        assert world.subscription().backlog == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("action", [common.COMMIT, common.ABORT])
+@pytest.mark.parametrize("on", ["", "s"])
+def test_ends(action: Any, on: str) -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(subscribe(consumer=1))
+        await ask(send(b"0", in_txn=txn(1)))
+        first = end(txn(1), action, on=on)
+        await ask(first)
+        before = await world.read()
+        await Client(world).ask(first)
+        await ask(watermark(2))
+        await Client(world).ask(first)
+        assert await world.read() == before
+
+    run(scenario)
+
+
+def test_low_watermark() -> None:
+    async def scenario(world: World) -> None:
+        early, later = watermark(2), watermark(5)
+        await world.client.ask(early)
+        await world.client.ask(later)
+        await Client(world).ask(early)
+        with pytest.raises(InvalidTxnState):
+            await world.client.ask(send(b"0", in_txn=txn(4)))
+
+    run(scenario)
+
+
+def test_skip_damaged() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        (first, _), (second, _), _ = await world.rows(keys.LOG)
+        world.disk.unreadable.add((keys.LOG, first))
+        skip = wire.CommandSkipDamaged(partition=partition(), call_token=1)
+        accepted = await world.client.ask(skip)
+        assert [(one.first, one.last) for one in accepted.damaged] == [(0, 2)]
+        world.disk.unreadable.add((keys.LOG, second))
+        assert await Client(world).ask(skip) == accepted
+        assert await loss_at(world, 3) == 3
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_txns_issued() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(watermark(0, tcid=3, bound=1))
+
+        def issued(next_counter: int) -> txn_wire.CommandTxnsIssued:
+            return txn_wire.CommandTxnsIssued(tcid=3, incarnation=1, next_counter=next_counter)
+
+        world.client.tell(issued(3))
+        world.client.tell(issued(9))
+        Client(world).tell(issued(3))
+        await world.client.ask(send(b"0", in_txn=txn(8, tcid=3)))
+        with pytest.raises((TxnNotFound, LogUnavailable)):
+            await world.client.ask(send(b"0", in_txn=txn(9, tcid=3)))
+
+    run(scenario)
+
+
+def test_take_incarnation() -> None:
+    async def scenario(world: World) -> None:
+        async def take(token: str) -> int:
+            command = topic_wire.CommandTakeIncarnation(tcid=1, store_token=token)
+            return int((await world.client.ask(command)).incarnation)
+
+        assert [await take(token) for token in ("a", "b", "c")] == [1, 2, 3]
+        await world.restart()
+        # It took a number that no store has, above the one that is in use.
+        assert [await take(token) for token in ("a", "b", "c", "d")] == [1, 2, 3, 4]
+
+    run(scenario)
+
+
+def joined(world: World) -> list[str]:
+    return sorted(world.broker.groups.get(GROUP).members)
+
+
+def heartbeat(number: int, *held: group_wire.AssignedPartition) -> group_wire.CommandGroupHeartbeat:
+    return group_wire.CommandGroupHeartbeat(
+        group=GROUP, member_id="a", held=held, heartbeat_number=number
+    )
+
+
+def test_join_group() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        first = join("a", join_epoch=1)
+        answer = await ask(first)
+        assert await Client(world).ask(first) == answer, "it was repeated: its answer was lost"
+        await ask(group_wire.CommandLeaveGroup(group=GROUP, member_id="a", call_token=1))
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert joined(world) == []
+        await ask(join("a", join_epoch=2))
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert joined(world) == ["a"]
+
+    run(scenario)
+
+
+def test_join_group_of_an_instance_that_was_replaced() -> None:
+    """A copy of the old one's call took the place of the new one, and fenced it."""
+
+    async def scenario(world: World) -> None:
+        first = join("a", instance="i", join_epoch=1)
+        await world.client.ask(first)
+        await world.client.ask(join("b", instance="i", join_epoch=1))
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert joined(world) == ["b"]
+
+    run(scenario)
+
+
+def test_group_heartbeat() -> None:
+    """It names what was held when it was written: what came since was given away."""
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        empty = heartbeat(1)
+        await ask(join("a", join_epoch=1))
+        await ask(empty)
+        state = await ask(heartbeat(2))
+        held = list(state.assigned)
+        assert len(held) == 2
+        await ask(heartbeat(3, *held))
+        await Client(world).ask(join("b", join_epoch=1))
+        group = world.broker.groups.get(GROUP)
+        assert len(group.asked_back("a")) == 1
+        await Client(world).ask(empty)
+        assert len(group.asked_back("a")) == 1, "it is still at work there"
+        kept = (await ask(heartbeat(4, *held))).assigned
+        await ask(heartbeat(5, *kept))
+        assert group.asked_back("a") == []
+
+    run(scenario)
+
+
+def test_leave_group() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        leave = group_wire.CommandLeaveGroup(group=GROUP, member_id="a", call_token=1)
+        await ask(join("a", join_epoch=1))
+        await ask(leave)
+        await ask(join("a", join_epoch=2))
+        await Client(world).ask(leave)
+        assert joined(world) == ["a"]
+
+    run(scenario)
+
+
+def test_delete_group() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        delete = group_wire.CommandDeleteGroup(group=GROUP, call_token=1)
+        leave = group_wire.CommandLeaveGroup(group=GROUP, member_id="a")
+        await ask(join("a", join_epoch=1))
+        await ask(leave)
+        await ask(delete)
+        await ask(send(b"0"))
+        await ask(join("a", join_epoch=2))
+        await ask(leave)
+        await Client(world).ask(delete)
+        assert world.subscription().backlog == 1
+
+    run(scenario)
