@@ -152,6 +152,8 @@ class Dispatcher:
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise."""
         seen = self.replay.copy()
+        assert not seen.intersection(self.withheld)
+        seen.update(self.withheld)
         for consumer in self.consumers:
             assert not seen.intersection(consumer.held)
             seen.update(consumer.held)
