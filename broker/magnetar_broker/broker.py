@@ -246,7 +246,7 @@ class Broker:
             late_ms=config.late_txn_ms,
             partitions_shown_max=config.open_txn_gauges_max,
         )
-        self.metrics.show(shown, free_bytes=self._store.free_bytes())
+        self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:
         """Persist it while producers' ages depend on it; one row a minute."""

@@ -458,6 +458,7 @@ class Coordinator:
     # Time.
 
     def _note_time(self) -> None:
+        self._disk_reserve.look()
         run_time_ms = self.run_time_ms()
         checks_idle = len(self.identities) > 0 and run_time_ms >= self._next_idle_check_ms
         if self.shard.live or checks_idle:

@@ -15,6 +15,7 @@ import shutil
 import weakref
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import rocksdict
 
@@ -281,8 +282,12 @@ def _close(
 def make_private(directory: str) -> None:
     """Make a directory that only its owner may look into."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    if holds_store(directory) and os.stat(directory).st_mode & 0o077:
-        os.chmod(directory, 0o700)
+    # One that holds other things is not ours alone.
+    is_ours = not os.listdir(directory) or holds_store(directory)
+    if is_ours and os.stat(directory).st_mode & 0o077:
+        # A mounted volume may belong to another user.
+        with suppress(PermissionError):
+            os.chmod(directory, 0o700)
 
 
 def check_unused(directory: str) -> None:

@@ -253,7 +253,7 @@ def _cluster_id(data_dir: Path) -> str:
     """
     file = data_dir / "cluster-id"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not file.exists():
             part = file.with_name("cluster-id.part")
             part.write_text(f"standalone-{Random().getrandbits(64):016x}\n")
