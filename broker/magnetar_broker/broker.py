@@ -25,6 +25,7 @@ from magnetar_broker.held import Held
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
+from magnetar_broker.newcomer import Newcomer
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
@@ -114,6 +115,7 @@ class Broker:
         self.coordinators = CoordinatorSessions()
         self._settling = Settling(self.environment, self.topics)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
+        self._newcomer = Newcomer(config, self.incarnations)
         self.server = BrokerServer(
             self.environment,
             self.topics,
@@ -121,6 +123,7 @@ class Broker:
             self.incarnations,
             self.coordinators,
             self._settling,
+            self._newcomer,
             random,
         )
 
@@ -172,6 +175,8 @@ class Broker:
         await recovery.run()
         await self.incarnations.recover()
         await go_on_without(environment, self.topics, losses)
+        is_new = not self.topics.all() and self.topics.next_topic_id == 1
+        self._newcomer.recovered(is_empty=is_new and not losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
 
     async def close(self) -> None:

@@ -15,6 +15,7 @@ from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.member_addresses import broker_address, coordinator_address
+from magnetar_broker.newcomer import Newcomer
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
@@ -56,15 +57,17 @@ class BrokerServer:
         incarnations: Incarnations,
         coordinators: CoordinatorSessions,
         settling: Settling,
+        newcomer: Newcomer,
         random: Random,
     ) -> None:
+        self._newcomer = newcomer
         self._environment = environment
         self._topics = topics
         self._groups = groups
         self._incarnations = incarnations
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
-        self.handlers: dict[str, Handler] = {
+        self._handlers: dict[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
             "take_incarnation": self._take_incarnation,
@@ -83,7 +86,13 @@ class BrokerServer:
         }
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
-            self.handlers[name] = repeats.once(self.handlers[name])
+            self._handlers[name] = repeats.once(self._handlers[name])
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        if self._newcomer.is_waiting:
+            return self._newcomer.guarded(self._handlers)
+        return self._handlers
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)

@@ -30,6 +30,8 @@ from magnetar_storage.store_files import LOG, current_manifest, holds_store, log
 # Both servers keep their identity there.
 _FAMILY: Final = "meta"
 _CACHE_BYTES: Final = 8 << 20
+# More than the store that is gone can have had: nobody knows how many.
+LOSSES_OF_EVERYTHING: Final = 1_000
 
 
 def lost_from(directory: str) -> str | None:
@@ -69,9 +71,23 @@ def accept_loss(directory: str) -> Path:
         path = log_path(directory, damage.number)
         if path.exists():
             os.truncate(path, damage.kept_bytes)
-    _count_loss(directory)
+    _count_loss(directory, 1)
     synced_mark.create_mark(directory, synced_mark.Synced())
     return kept
+
+
+def accept_loss_of_everything(directory: str) -> None:
+    """An empty store takes the place of one that is gone.
+
+    Raises:
+        StoreInUse, StoreDamaged: as lost_from().
+        InvalidConfig: no store lies here.
+    """
+    directory = os.path.realpath(directory)
+    reason = lost_from(directory)
+    if reason is not None:
+        raise StoreDamaged(f"{directory}: {reason}; accept that first")
+    _count_loss(directory, LOSSES_OF_EVERYTHING)
 
 
 def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:
@@ -102,7 +118,7 @@ def _keep(directory: str) -> Path:
     return part.replace(kept)
 
 
-def _count_loss(directory: str) -> None:
+def _count_loss(directory: str, losses: int) -> None:
     """Open the store as it is now, and note in its identity that something was lost."""
     cache = rocksdict.Cache(_CACHE_BYTES)
     names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
@@ -116,7 +132,7 @@ def _count_loss(directory: str) -> None:
     row = rows.get(identity.KEY)
     if row is not None:
         stored = StoreIdentity.FromString(row)
-        stored.losses += 1
+        stored.losses += losses
         rows.put(identity.KEY, stored.SerializeToString(deterministic=True))
         database.flush_wal(True)
     rows.close()

@@ -15,7 +15,10 @@ def storage() -> None:
 @storage.command(name="accept-loss")
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only say what is missing.")
-def accept_loss(data_dir: Path, dry_run: bool) -> None:
+@click.option(
+    "--everything", is_flag=True, help="This empty store takes the place of one that is gone."
+)
+def accept_loss(data_dir: Path, dry_run: bool, everything: bool) -> None:
     """Go on without what DATA_DIR, of one server, lost of its newest changes.
 
     They were acknowledged: messages, acks and decisions may be among them, and transactions that
@@ -24,6 +27,10 @@ def accept_loss(data_dir: Path, dry_run: bool) -> None:
     """
     from magnetar_storage import accepted_loss
 
+    if everything:
+        accepted_loss.accept_loss_of_everything(str(data_dir))
+        print("all that the store before this one had is given up")
+        return
     reason = accepted_loss.lost_from(str(data_dir))
     if reason is None:
         print("nothing is missing: start the server")

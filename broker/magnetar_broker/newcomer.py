@@ -1,0 +1,80 @@
+"""A broker with an empty store waits for its coordinators before it serves anybody.
+
+Each coordinator of a new cluster takes an incarnation from it first. Those of an old one took
+theirs long ago, from a store that has vanished: would an empty one serve in its place, they would
+hear that what they are committing is gone, and take that for done.
+Source: docs/testing.md, rule n.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.incarnations import Incarnations
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import LogUnavailable
+
+log = logging.getLogger(__name__)
+
+# What coordinators need to begin, and what changes nothing.
+_ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation"})
+
+
+class Newcomer:
+    """Whether this broker may serve."""
+
+    def __init__(self, config: BrokerConfig, incarnations: Incarnations) -> None:
+        self._config = config
+        self._incarnations = incarnations
+        self._is_empty = False
+        self._has_complained = False
+
+    def recovered(self, *, is_empty: bool) -> None:
+        """Args: is_empty: the store holds nothing, and nobody has accepted that."""
+        # Without a list of members nobody is to be waited for.
+        self._is_empty = is_empty and bool(self._config.cluster_hash)
+
+    @property
+    def is_waiting(self) -> bool:
+        if self._is_empty and not self._missing():
+            self._is_empty = False
+        return self._is_empty
+
+    def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
+        """Handlers that refuse while this broker waits."""
+        return {
+            name: handler if name in _ALWAYS else partial(self._handle, name, handler)
+            for name, handler in handlers.items()
+        }
+
+    def _handle(self, name: str, handler: Handler, command: Any, reply: Reply) -> None:
+        if not self.is_waiting:
+            handler(command, reply)
+            return
+        if name == "low_watermark":
+            self._complain(command.tcid)
+        raise LogUnavailable(
+            f"this broker's store is empty, and it waits for {', '.join(self._missing())} to begin"
+            " with it; its log says more"
+        )
+
+    def _missing(self) -> list[str]:
+        return [
+            one.name for one in self._config.coordinators if not self._incarnations.has(one.tcid)
+        ]
+
+    def _complain(self, tcid: int) -> None:
+        if self._has_complained or self._incarnations.has(tcid):
+            return
+        self._has_complained = True
+        log.critical(
+            "coordinator %d knows this broker with another store, so nobody is served from this"
+            " one, which is empty: its data directory vanished, or it was started on another one."
+            " Stop it, and put the directory back; or go on with nothing, which may tear"
+            " transactions apart: magnetar storage accept-loss --everything DATA_DIR",
+            tcid,
+        )
