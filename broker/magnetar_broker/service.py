@@ -6,7 +6,7 @@ The few that read the log answer from a task.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from magnetar_broker.coordinator_sessions import CoordinatorSessions

@@ -55,6 +55,7 @@ class BrokerWorld(brokers.World):
         )
         await self.broker.start()
         self.client = brokers.Client(self)
+        await self.ask(brokers.watermark(0, bound=brokers.COUNTER_BOUND))
 
     async def ask(self, body: Any) -> Any:
         """A sync runs on a thread: there is no telling after how many turns it is done."""
