@@ -26,9 +26,9 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    from magnetar_spark import MagnetarDataSource
+    from magnetar_spark import register
 
-    spark.dataSource.register(MagnetarDataSource)
+    register(spark)
     for job in told["jobs"]:
         print(json.dumps({"name": job["name"], **measured(spark, job, told)}), flush=True)
     spark.stop()

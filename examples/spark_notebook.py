@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming import StreamingQuery
 
 from magnetar import MagnetarError, blocking
-from magnetar_spark import MagnetarDataSource
+from magnetar_spark import register
 
 BROKER = os.environ.get("MAGNETAR_BROKER", "127.0.0.1:6650")
 RUN = int(time.time())
@@ -50,7 +50,7 @@ spark = (
 # One failure below is planned, and Spark would print all that it knows about it.
 spark.sparkContext.setLogLevel("OFF")
 # Spark finds the format by itself, except in an editable install.
-spark.dataSource.register(MagnetarDataSource)
+register(spark)
 
 # %% [markdown]
 # ## Orders, in transactions

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, field
 
 from magnetar import blocking
 from magnetar.model import TopicOffsets
@@ -15,11 +16,22 @@ from magnetar_spark.options import Bound, BoundOption, TopicChoice
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the partitions of a query begin and end at one moment."""
+    """Where the partitions of a query begin and end at one moment.
+
+    Attributes:
+        missing: topics that the query names and that are not there, and what was said of them.
+    """
 
     first: Places
     end: Places
     topic_ids: dict[str, int]
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def require_topics(self, *, except_for: Container[str] = ()) -> None:
+        """Raises: OptionError, when a topic is missing that is not one of these."""
+        for topic, error in self.missing.items():
+            if topic not in except_for:
+                raise OptionError(f"cannot read topic {topic!r}: {error}")
 
 
 class Catalog:
@@ -30,19 +42,15 @@ class Catalog:
         self._topics = topics
 
     def extent(self) -> Extent:
-        """The query's partitions as they are now.
-
-        Raises:
-            OptionError: a topic that the query names is not there.
-        """
+        """The query's partitions as they are now."""
         extent = Extent({}, {}, {})
         for topic, partitions in self._chosen():
             try:
                 found = self._client.list_offsets(topic, partitions=partitions)
             except TopicNotFound as error:
-                if self._topics.pattern:
-                    continue  # It was deleted just now.
-                raise OptionError(f"cannot read topic {topic!r}: {error}") from error
+                if not self._topics.pattern:  # Of a pattern, it was deleted just now.
+                    extent.missing[topic] = str(error)
+                continue
             _add(extent, topic, found)
         return extent
 

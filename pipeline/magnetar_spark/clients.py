@@ -85,7 +85,10 @@ def close_all() -> None:
 
 
 def exit_on_sigterm() -> None:
-    """Spark ends a stream reader's process by SIGTERM: exit in order, so that stop() is called."""
+    """Spark ends a stream reader's process by SIGTERM: exit in order, so that stop() is called.
+
+    Where it was somebody else, what the query fails with says so.
+    """
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
@@ -93,4 +96,7 @@ def exit_on_sigterm() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    sys.exit(0)
+    sys.exit(
+        "the process of the query's source was told to end (SIGTERM), by Spark or by somebody else."
+        " Nothing is lost: start the query again on its checkpoint"
+    )

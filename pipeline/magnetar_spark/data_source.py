@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from magnetar_spark.errors import OptionError
+from magnetar_spark.errors import OptionError, said_first
 from magnetar_spark.options import schema_options, sink_options, source_options
 from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
 from magnetar_spark.sink import BatchWriter, StreamWriter
@@ -19,10 +19,12 @@ class MagnetarDataSource(DataSource):
     def name(cls) -> str:
         return "magnetar"
 
+    @said_first()
     def schema(self) -> StructType:
         include_headers, columns = schema_options(self.options)
         return source_schema(include_headers=include_headers, columns=columns)
 
+    @said_first()
     def reader(self, schema: StructType) -> BatchReader:
         options = source_options(self.options, streaming=False)
         check_source_schema(
@@ -30,6 +32,7 @@ class MagnetarDataSource(DataSource):
         )
         return BatchReader(options)
 
+    @said_first()
     def streamReader(self, schema: StructType) -> StreamReader:
         options = source_options(self.options, streaming=True)
         check_source_schema(
@@ -37,6 +40,7 @@ class MagnetarDataSource(DataSource):
         )
         return StreamReader(options)
 
+    @said_first()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         options = sink_options(self.options, streaming=False)
         if overwrite:
@@ -44,6 +48,7 @@ class MagnetarDataSource(DataSource):
         check_sink_schema(schema, options.topic)
         return BatchWriter(options, schema)
 
+    @said_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         options = sink_options(self.options, streaming=True)
         if overwrite:

@@ -1,5 +1,14 @@
 """What goes wrong on Spark's side. Spark shows the text of an error, so each says what to do."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Spark's own switch: its workers look for it when they tell the JVM what was raised, and exit then.
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+
 
 class OptionError(ValueError):
     """An option, a column or a mode that this source or sink does not take. Nothing was done."""
@@ -11,3 +20,16 @@ class SinkError(RuntimeError):
 
 class OffsetsLost(RuntimeError):
     """Offsets that are to be read are not there any more. Nothing was skipped."""
+
+
+@contextmanager
+def said_first() -> Iterator[None]:
+    """Has Spark show what is wrong with an option, instead of its worker's trace that ends with it.
+
+    For what Spark calls in a process of its own, which ends with the error.
+    """
+    try:
+        yield
+    except OptionError:
+        os.environ[_HIDE_TRACEBACK] = "1"
+        raise

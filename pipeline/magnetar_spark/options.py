@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from magnetar_spark.errors import OptionError
+from magnetar_spark.kafka_options import require_none_of_kafka
 from magnetar_spark.offsets import EARLIEST, LATEST, METADATA, Places, to_places
 
 SERVERS = "magnetar.bootstrap.servers"
@@ -30,13 +31,21 @@ _SOURCE_BOTH = (
     "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
+    "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
     "columns",
 )
 _SOURCE_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SOURCE_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_SINK_BOTH = (SERVERS, "topic", "includeHeaders", "transactionTimeout", "compression")
+_SINK_BOTH = (
+    SERVERS,
+    "topic",
+    "includeHeaders",
+    "transactionTimeout",
+    "compression",
+    "failOnReplayMismatch",
+)
 _SINK_BATCH = ("txnAppId", "txnVersion")
 # Spark's own, which it hands to every sink.
 _SPARKS = ("checkpointLocation", "queryName", "path")
@@ -91,6 +100,7 @@ class SourceOptions:
     """Of a query; plain values, since Spark sends it to executors.
 
     Attributes:
+        max_records: of a task; 0: as many as it gets.
         columns: only these; all when none is named.
     """
 
@@ -99,6 +109,7 @@ class SourceOptions:
     starting: BoundOption
     ending: BoundOption
     min_partitions: int
+    max_records: int
     fail_on_data_loss: bool
     include_headers: bool
     columns: tuple[str, ...]
@@ -112,6 +123,8 @@ class SinkOptions:
     """Of a query or of a write.
 
     Attributes:
+        include_headers: write the column 'headers', if it is there.
+        fail_on_replay_mismatch: what is committed with other rows is an error when it comes again.
         app_id, app_version: name and sequence of a batch write that counts once; None without.
     """
 
@@ -120,6 +133,7 @@ class SinkOptions:
     include_headers: bool
     timeout_ms: int
     codec: str
+    fail_on_replay_mismatch: bool
     app_id: str | None
     app_version: int
 
@@ -166,6 +180,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         starting=starting,
         ending=ending,
         min_partitions=options.count("minPartitions"),
+        max_records=options.count("maxRecordsPerPartition"),
         fail_on_data_loss=options.flag("failOnDataLoss", default=True),
         include_headers=options.flag("includeHeaders", default=False),
         columns=options.names("columns"),
@@ -204,9 +219,10 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     return SinkOptions(
         servers=options.servers(),
         topic=options.text("topic"),
-        include_headers=options.flag("includeHeaders", default=False),
+        include_headers=options.flag("includeHeaders", default=True),
         timeout_ms=timeout_ms,
         codec=codec,
+        fail_on_replay_mismatch=options.flag("failOnReplayMismatch", default=True),
         app_id=app_id,
         app_version=0 if version is None else options.whole("txnVersion", version),
     )
@@ -225,6 +241,7 @@ class _Options:
             if name in others:
                 raise OptionError(f"{others[name]} {why}")
             if name not in names:
+                require_none_of_kafka(name)
                 raise OptionError(
                     f"unknown option {name!r}; there are: {', '.join(sorted(names.values()))}"
                 )
@@ -236,7 +253,11 @@ class _Options:
         text = self.text(SERVERS) or ""
         servers = tuple(one.strip() for one in text.split(",") if one.strip())
         if not servers:
-            raise OptionError(f"option {SERVERS!r} is missing: the broker's 'host:port'")
+            raise OptionError(
+                f"option {SERVERS!r} is missing: the broker's 'host:port'. If it was given to"
+                " CREATE TABLE ... USING magnetar, Spark does not hand it on: CREATE TEMPORARY VIEW"
+                " ... USING magnetar OPTIONS (...) does"
+            )
         for one in servers:
             host, _, port = one.rpartition(":")
             if not host or not port.isdigit():

@@ -50,15 +50,22 @@ def limited(
     return places
 
 
-def split(ranges: Sequence[Range], min_partitions: int) -> list[Range]:
-    """At least so many pieces, if there are as many offsets: the largest ranges are cut."""
+def split(
+    ranges: Sequence[Range], min_partitions: int, records_max: int | None = None
+) -> list[Range]:
+    """At least so many pieces, if there are as many offsets: the largest ranges are cut.
+
+    Args:
+        records_max: of each piece; None: as many as there are.
+    """
     some = [one for one in ranges if one.count > 0]
-    if len(some) >= min_partitions:
-        return some
-    total = sum(one.count for one in some)
+    counts = [1 if records_max is None else -(-one.count // records_max) for one in some]
+    if sum(counts) < min_partitions:
+        total = sum(one.count for one in some)
+        shares = [min(one.count, -(-one.count * min_partitions // total)) for one in some]
+        counts = [max(pair) for pair in zip(counts, shares, strict=True)]
     pieces: list[Range] = []
-    for one in some:
-        count = min(one.count, max(1, -(-one.count * min_partitions // total)))
+    for one, count in zip(some, counts, strict=True):
         cuts = [one.start + one.count * number // count for number in range(count + 1)]
         pieces += [
             Range(one.topic, one.topic_id, one.partition, first, last)

@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from magnetar_core.clock import SystemClock
-from magnetar_core.errors import DataLoss, Gone, OutOfRange
+from magnetar_core.errors import DataLoss, Gone, OutOfRange, TopicNotFound
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.catalog import Catalog, Extent
 from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
-from magnetar_spark.errors import OffsetsLost
+from magnetar_spark.errors import OffsetsLost, said_first
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.planning import Range, limited, new_count, split
@@ -67,7 +67,7 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
                     start = columns.last_offset + 1
                     yield batches.of(columns)
             return
-        except (DataLoss, Gone, OutOfRange) as error:
+        except (DataLoss, Gone, OutOfRange, TopicNotFound) as error:
             report_loss(options, f"{wanted.topic} partition {wanted.partition}: {error}", error)
             first = int(error.details.get("first_offset", 0))
             if not isinstance(error, OutOfRange) or first <= start:
@@ -85,23 +85,30 @@ def report_loss(options: SourceOptions, what: str, error: Exception | None = Non
     log.warning("%s: going on with what is there, since failOnDataLoss is off", what)
 
 
+def _input_partitions(options: SourceOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+    pieces = split(ranges, options.min_partitions, options.max_records or None)
+    return [RangePartition(one) for one in pieces]
+
+
 class BatchReader(DataSourceReader):
     """From one offset to another, both settled when the query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @said_first()
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
         catalog = Catalog(client_of(options.servers), options.topics)
         extent = catalog.extent()
+        extent.require_topics()
         begin = catalog.resolve(options.starting, extent)
         end = catalog.resolve(options.ending, extent)
         ranges = [
             Range(topic, extent.topic_ids[topic], partition, first, end[topic][partition])
             for topic, partition, first in each(begin)
         ]
-        return [RangePartition(one) for one in split(ranges, options.min_partitions)]
+        return _input_partitions(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self._options, partition)
@@ -137,15 +144,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._look()
 
+    @said_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         extent = self._look() if self._target is None else self._target
         self._extent = extent
         if not start:
+            extent.require_topics()
             begin = self._catalog().resolve(self._options.starting, extent)
             end = self._limited(begin, extent.end, limit, settled=False)
             self._planned = end
             return StreamOffset(end, extent.topic_ids, start=begin).to_json()
         before = StreamOffset.from_json(start)
+        if self._options.fail_on_data_loss:
+            # What was read before is lost, which says more of it.
+            extent.require_topics(except_for=before.places)
         begin, available = self._continued(before, extent)
         end = self._limited(begin, available, limit, settled=True)
         self._planned = end
@@ -185,7 +197,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A partition that was not there begins where every partition does.
             first = begin.get(topic, {}).get(partition, 0)
             ranges.append(Range(topic, topic_id, partition, first, stop))
-        return [RangePartition(one) for one in split(ranges, self._options.min_partitions)]
+        return _input_partitions(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(self._options, partition)

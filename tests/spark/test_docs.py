@@ -27,5 +27,7 @@ def test_the_quick_start(java: None, servers: Servers, tmp_path: Path) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr[-4000:]
+    # Of a registration, by Spark's log.
+    assert "replaced" not in done.stderr
     assert "HELLO" in done.stdout
     assert "WORLD" in done.stdout

@@ -102,6 +102,7 @@ def test_durations(text: str, expected_ms: int) -> None:
         ({**SOURCE, "startingOffsetsByTimestamp": '{"flights": {"0": -1}}'}, "milliseconds"),
         ({**SOURCE, "startingOffsetsByTimestampStrategy": "skip"}, "'error' or 'latest'"),
         ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "above 0"),
+        ({**SOURCE, "maxRecordsPerPartition": "0"}, "above 0"),
         ({**SOURCE, "maxOffsetsPerTrigger": "1e3"}, "whole number"),
         ({**SOURCE, "maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "6"}, "exceeds"),
         ({**SOURCE, "minPartitions": "-1"}, "whole number"),
@@ -113,6 +114,30 @@ def test_durations(text: str, expected_ms: int) -> None:
 def test_a_bad_streaming_source(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(OptionError, match=complaint):
         source_options(given, streaming=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("groupIdPrefix", "belongs to no consumer group"),
+        ("KAFKA.group.id", "belongs to no consumer group"),
+        ("fetchOffset.numRetries", "asked for again by themselves"),
+        ("fetchOffset.retryIntervalMs", "asked for again by themselves"),
+        ("fetchOffset.other", "no Kafka client"),
+        ("kafkaConsumer.pollTimeoutMs", "'maxRecordsPerPartition'"),
+        ("kafka.max.poll.records", "'maxOffsetsPerTrigger'"),
+        ("kafka.bootstrap.servers", "'magnetar.bootstrap.servers'"),
+        ("kafka.security.protocol", "no Kafka client"),
+        ("kafka.compression.type", "'compression'"),
+        ("kafka.transactional.id", "'txnAppId'"),
+        ("kafka.acks", "on disk"),
+    ],
+)
+def test_options_of_kafka_are_told_what_stands_in_their_place(name: str, advice: str) -> None:
+    with pytest.raises(OptionError, match=f"is of Kafka's source or sink: .*{advice}"):
+        source_options({**SOURCE, name: "1"}, streaming=True)
+    with pytest.raises(OptionError, match=advice):
+        sink_options({**SINK, name: "1"}, streaming=True)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,13 @@ def test_a_limit_is_kept_and_moves_on(sizes: list[int], count_max: int) -> None:
     assert taken > 0 or sum(sizes) == 0
 
 
-@given(SIZES, st.integers(0, 50))
-def test_pieces_are_the_whole(sizes: list[int], min_partitions: int) -> None:
+@given(SIZES, st.integers(0, 50), st.none() | st.integers(1, 500))
+def test_pieces_are_the_whole(
+    sizes: list[int], min_partitions: int, records_max: int | None
+) -> None:
     ranges = [Range("a", 1, number, 10, 10 + size) for number, size in enumerate(sizes)]
-    pieces = split(ranges, min_partitions)
+    pieces = split(ranges, min_partitions, records_max)
+    assert records_max is None or all(one.count <= records_max for one in pieces)
     assert len(pieces) >= min(min_partitions, sum(sizes))
     assert all(one.count > 0 for one in pieces)
     for one in ranges:

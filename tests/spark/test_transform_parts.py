@@ -63,6 +63,10 @@ def test_a_sum_of_late_rows_is_known_only_when_all_are() -> None:
             "tests.spark.faults.Planted: on purpose\n",
             "Planted: on purpose",
         ),
+        (
+            "[X] Failed to create a writer: magnetar_spark.errors.OptionError: unknown 'a'\n",
+            "OptionError: unknown 'a'",
+        ),
         ("[A_CLASS] what Spark says\n  at a.b(c.scala:1)\n", "[A_CLASS] what Spark says"),
         ("", "it failed without a word"),
     ],

@@ -6,7 +6,7 @@ import re
 
 # What Spark writes before an exception of Python: where it is defined, and its name.
 _RAISED = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)+([A-Z]\w*): (.+)$")
-_OURS = re.compile(r"^\s*magnetar\w*\.(?:\w+\.)*([A-Z]\w*): (.+)$")
+_OURS = re.compile(r"(?:^|\s)magnetar\w*\.(?:\w+\.)*([A-Z]\w*): (.+)$")
 _FRAME = re.compile(r"^\s+at \S+\(.*\)$")
 # Spark's classes that wrap what happened, and say nothing of it.
 _WRAPPERS = {"StreamingQueryException", "PythonException", "SparkException", "PySparkRuntimeError"}
@@ -26,7 +26,7 @@ def one_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip() and not _FRAME.match(line)]
     for pattern in (_OURS, _RAISED):
         for line in reversed(lines):
-            found = pattern.match(line)
+            found = pattern.search(line)
             if found is not None and found[1] not in _WRAPPERS:
                 return _short(f"{found[1]}: {found[2]}")
     return _short(lines[0] if lines else "it failed without a word")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from magnetar.cli.pipeline.needs import missing_java
-from magnetar_spark.data_source import MagnetarDataSource
+from magnetar_spark.registration import register
 
 # Of Spark's launcher: spark-submit has said where to run.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -69,5 +69,5 @@ def session(name: str, master: str | None) -> SparkSession:
         builder = builder.master(master)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel(log_level)
-    made.dataSource.register(MagnetarDataSource)
+    register(made)
     return made

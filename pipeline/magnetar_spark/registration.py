@@ -1,0 +1,27 @@
+"""Makes the format known to sessions."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from magnetar_spark.data_source import MagnetarDataSource
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, unless Spark has found it by itself.
+
+    It looks along the path for modules that begin with pyspark_; in an editable install, and in a
+    session that is older than the package, it finds nothing. To register what it has found makes
+    it warn of a data source that was replaced.
+    """
+    if not _is_known(spark):
+        spark.dataSource.register(MagnetarDataSource)
+
+
+def _is_known(spark: SparkSession) -> bool:
+    try:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()
+    except (AttributeError, PySparkException):
+        return False  # Over Spark Connect, the server alone knows.
+    return bool(manager.dataSourceExists(MagnetarDataSource.name()))
