@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.column_batch import BytesColumn, ColumnBatch
+from magnetar_spark.content import Content, binary_offsets, content_of
 from magnetar_spark.errors import SinkError
 
 BATCH_BYTES_MAX = 256 << 10
@@ -33,10 +34,6 @@ class LargeMessage:
     key: bytes | None
     event_time_ms: int | None
     properties: Mapping[str, str] | None
-
-
-# Whom it goes to: topic, and a partition or None for whichever comes next.
-Addressed = tuple[str, int | None, ColumnBatch | LargeMessage]
 
 
 def gathered(batches: Iterator[pa.RecordBatch], bytes_min: int) -> Iterator[pa.RecordBatch]:
@@ -64,24 +61,26 @@ def _joined(some: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Router:
-    """Cuts rows into batches, each for one topic and partition.
+    """Sorts rows by topic.
 
     Args:
         topic: of all rows; otherwise the column says.
-        partition_count_of: of a topic. Messages with a key go where its CRC-32C says, as every
-            client's do; others wherever the producer likes.
     """
 
     def __init__(self, topic: str | None, *, include_headers: bool) -> None:
         self._topic = topic
         self._include_headers = include_headers
 
-    def topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows by topic, each in their order.
+    def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows]]:
+        """The rows by topic, each topic's in their order.
 
         Raises:
-            SinkError: a row names no topic.
+            SinkError: a row names no topic, or has something that a message cannot keep.
         """
+        for topic, some in self._by_topic(batch):
+            yield topic, Rows(some, include_headers=self._include_headers)
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if self._topic is not None:
             yield self._topic, batch
             return
@@ -94,61 +93,6 @@ class Router:
             return
         for name in names:
             yield name, batch.filter(pc.equal(column, name))
-
-    def batches(
-        self, topic: str, partition_count: int, batch: pa.RecordBatch
-    ) -> Iterator[Addressed]:
-        """One topic's rows as what is to be sent, each partition's in order.
-
-        Raises:
-            SinkError: a value is null, a partition is not there, or headers cannot be kept.
-        """
-        rows = _Rows(batch, include_headers=self._include_headers)
-        partitions = _partitions(topic, partition_count, batch, rows)
-        if partitions is None:
-            for one in rows.cut():
-                yield topic, None, one
-            return
-        if (partitions == partitions[0]).all():
-            numbers, bounds = partitions[:1], [0, len(partitions)]
-        else:
-            order = np.argsort(partitions, kind="stable")
-            ordered = partitions[order]
-            starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-            numbers, bounds = ordered[starts], [*starts.tolist(), len(ordered)]
-            rows = rows.taken(pa.array(order))
-        for place, number in enumerate(numbers.tolist()):
-            partition = None if number == ANY_PARTITION else number
-            for one in rows.cut(bounds[place], bounds[place + 1]):
-                yield topic, partition, one
-
-
-def _partitions(
-    topic: str, partition_count: int, batch: pa.RecordBatch, rows: _Rows
-) -> np.ndarray | None:
-    """Of each row; None when all go wherever the producer likes."""
-    given = batch.column("partition") if "partition" in batch.schema.names else None
-    if given is not None and given.null_count == len(given):
-        given = None
-    if partition_count == 1 and given is None:
-        return None
-    if rows.keys is None or partition_count == 1:
-        partitions = np.full(batch.num_rows, ANY_PARTITION, dtype=np.int32)
-    else:
-        partitions = _partitions_of_keys(batch.column("key"), partition_count)
-    if given is not None:
-        named = given.fill_null(ANY_PARTITION).to_numpy()
-        absent = given.is_null().to_numpy(zero_copy_only=False)
-        wrong = ~absent & ((named < 0) | (named >= partition_count))
-        if wrong.any():
-            raise SinkError(
-                f"a row's column 'partition' says {named[wrong][0]}, and {topic} has partitions 0"
-                f" to {partition_count - 1}"
-            )
-        partitions = np.where(absent, partitions, named)
-    if (partitions == ANY_PARTITION).all():
-        return None
-    return partitions
 
 
 def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
@@ -165,31 +109,96 @@ def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
     return found
 
 
-class _Rows:
-    """The columns that are sent, of one topic."""
+class Rows:
+    """The columns that are sent, of one topic.
+
+    Raises:
+        SinkError: something cannot be kept as it is.
+    """
 
     def __init__(self, batch: pa.RecordBatch, *, include_headers: bool) -> None:
         names = batch.schema.names
         values = batch.column("value")
         if values.null_count:
             raise SinkError(
-                "a row's column 'value' is null: a message has a value, if an empty one"
+                "a row's column 'value' is null: a message has a value, if an empty one. Topics are"
+                " not compacted, so there is nothing that a tombstone would delete: leave such rows"
+                " out, or say coalesce(value, '')"
             )
-        keys = batch.column("key") if "key" in names else None
-        if keys is not None and keys.null_count == len(keys):
-            keys = None
         headers = batch.column("headers") if include_headers and "headers" in names else None
         if headers is not None and not len(headers.flatten()):
             headers = None
         self.values = _binary(values)
-        # An empty key counts as none.
-        self.keys = None if keys is None else _binary(keys).fill_null(b"")
-        self.times_ms = _times_ms(batch)
+        # With nulls, as they were given.
+        self._given_keys = batch.column("key") if "key" in names else None
+        self.keys = _keys(self._given_keys)
+        self.partitions = _where_given(batch, "partition")
+        self.times_ms = times_ms(batch)
         self.properties = None if headers is None else _properties(headers)
 
-    def taken(self, order: pa.Array) -> _Rows:
-        """The same rows in another order."""
-        rows = _Rows.__new__(_Rows)
+    def content(self, topic: str) -> Content:
+        """What the rows consist of."""
+        return content_of(
+            topic, self.values, self.keys, self.partitions, self.times_ms, self.properties
+        )
+
+    def batches(
+        self, topic: str, partition_count: int
+    ) -> Iterator[tuple[int | None, ColumnBatch | LargeMessage]]:
+        """What is to be sent: a partition, or None for whichever comes next; in order for each.
+
+        Messages with a key go where its CRC-32C says, as every client's do; others wherever the
+        producer likes.
+
+        Raises:
+            SinkError: a partition is not there.
+        """
+        partitions = self._partitions(topic, partition_count)
+        if partitions is None:
+            for one in self.cut():
+                yield None, one
+            return
+        rows = self
+        if (partitions == partitions[0]).all():
+            numbers, bounds = partitions[:1], [0, len(partitions)]
+        else:
+            order = np.argsort(partitions, kind="stable")
+            ordered = partitions[order]
+            starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+            numbers, bounds = ordered[starts], [*starts.tolist(), len(ordered)]
+            rows = self._taken(pa.array(order))
+        for place, number in enumerate(numbers.tolist()):
+            partition = None if number == ANY_PARTITION else number
+            for one in rows.cut(bounds[place], bounds[place + 1]):
+                yield partition, one
+
+    def _partitions(self, topic: str, count: int) -> np.ndarray | None:
+        """Of each row; None when all go wherever the producer likes."""
+        given = self.partitions
+        if count == 1 and given is None:
+            return None
+        if self.keys is None or count == 1:
+            partitions = np.full(len(self.values), ANY_PARTITION, dtype=np.int32)
+        else:
+            assert self._given_keys is not None
+            partitions = _partitions_of_keys(self._given_keys, count)
+        if given is not None:
+            named = given.fill_null(ANY_PARTITION).to_numpy()
+            absent = given.is_null().to_numpy(zero_copy_only=False)
+            wrong = ~absent & ((named < 0) | (named >= count))
+            if wrong.any():
+                raise SinkError(
+                    f"a row's column 'partition' says {named[wrong][0]}, and {topic} has partitions"
+                    f" 0 to {count - 1}"
+                )
+            partitions = np.where(absent, partitions, named)
+        if (partitions == ANY_PARTITION).all():
+            return None
+        return partitions
+
+    def _taken(self, order: pa.Array) -> Rows:
+        """The same rows in another order, to be cut."""
+        rows = Rows.__new__(Rows)
         for name in ("values", "keys", "times_ms", "properties"):
             column = getattr(self, name)
             setattr(rows, name, None if column is None else column.take(order))
@@ -201,7 +210,7 @@ class _Rows:
         columns = [one for one in (self.values, self.keys, self.properties) if one is not None]
         ends = MESSAGE_OVERHEAD_BYTES * np.arange(stop - start + 1, dtype=np.int64)
         for column in columns:
-            ends += _offsets(column)[start : stop + 1]
+            ends += binary_offsets(column)[start : stop + 1]
         count = stop - start
         at = 0
         while at < count:
@@ -244,43 +253,70 @@ def _binary(array: pa.Array) -> pa.Array:
     return array.cast(pa.binary())
 
 
-def _offsets(array: pa.Array) -> np.ndarray:
-    """Of a binary array: count + 1 of them."""
-    buffer = array.buffers()[1]
-    if buffer is None or len(array) == 0:
-        return np.zeros(len(array) + 1, dtype=np.int32)
-    whole = np.frombuffer(buffer, dtype=np.int32)
-    found: np.ndarray = whole[array.offset : array.offset + len(array) + 1]
-    return found
-
-
 def _bytes_column(array: pa.Array, start: int, stop: int) -> BytesColumn:
-    offsets = _offsets(array)[start : stop + 1]
+    offsets = binary_offsets(array)[start : stop + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     buffer = array.buffers()[2]
     data = memoryview(b"") if buffer is None else memoryview(buffer)[first:last]
     return BytesColumn((offsets - offsets[0]).tobytes(), data)
 
 
-def _times_ms(batch: pa.RecordBatch) -> pa.Array | None:
-    """Milliseconds; 0 for none."""
-    found = [
-        batch.column(name) for name in ("event_time", "timestamp") if name in batch.schema.names
-    ]
-    found = [one for one in found if one.null_count < len(one)]
-    if not found:
+def _where_given(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    """A column that says something of some row."""
+    if name not in batch.schema.names:
         return None
-    times = found[0] if len(found) == 1 else pc.coalesce(*found)
-    # Microseconds since 1970: rounded towards the past, as a clock that shows milliseconds.
-    us = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64()).fill_null(0)
-    return pa.array(us.to_numpy() // 1000)
+    column = batch.column(name)
+    return None if column.null_count == len(column) else column
+
+
+def _keys(given: pa.Array | None) -> pa.Array | None:
+    """Without nulls: in a batch, an empty key says that there is none.
+
+    Raises:
+        SinkError: so an empty one cannot be told from it.
+    """
+    if given is None or given.null_count == len(given):
+        return None
+    keys = _binary(given)
+    if pc.any(pc.equal(pc.binary_length(keys), 0)).as_py():
+        raise SinkError(
+            "a row's column 'key' is empty: a message has a key of at least one byte, or none. Say"
+            " nullif(key, '') for none"
+        )
+    return keys.fill_null(b"")
+
+
+def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
+    """Event times in milliseconds; 0 for none.
+
+    Raises:
+        SinkError: one cannot be kept as it is.
+    """
+    found = [_where_given(batch, name) for name in ("event_time", "timestamp")]
+    given = [one for one in found if one is not None]
+    if not given:
+        return None
+    times = given[0] if len(given) == 1 else pc.coalesce(*given)
+    us = times.cast(pa.timestamp("us", times.type.tz)).view(pa.int64())
+    numbers = us.fill_null(0).to_numpy()
+    if (numbers % 1000).any():
+        raise SinkError(
+            "a row's event time has microseconds, and a message keeps milliseconds: say"
+            " date_trunc('millisecond', event_time), or of 'timestamp' where that is the column"
+        )
+    if us.null_count < np.count_nonzero(numbers == 0):
+        raise SinkError(
+            "a row's event time is 1970-01-01 00:00:00 UTC, which says of a message that it has"
+            " none: make it null, or another time"
+        )
+    return pa.array(numbers // 1000)
 
 
 def _properties(headers: pa.Array) -> pa.Array:
     """As JSON: the one column that takes a loop, where there are headers.
 
     Raises:
-        SinkError: a header has no name, comes twice, or is no text.
+        SinkError: a header has no name or value, comes twice, or is no text.
     """
     texts = []
     for row in headers.to_pylist():
@@ -289,15 +325,18 @@ def _properties(headers: pa.Array) -> pa.Array:
             continue
         named: dict[str, str] = {}
         for one in row:
-            if one is None or one["key"] is None:
-                raise SinkError("a row's column 'headers' has one without a key")
+            if one is None or one["key"] is None or one["value"] is None:
+                raise SinkError(
+                    "a row's column 'headers' has one without a key or without a value: give it an"
+                    " empty one, or leave it out"
+                )
             if one["key"] in named:
                 raise SinkError(
                     f"a row's column 'headers' has {one['key']!r} twice: a message's properties"
                     " have one text for each name"
                 )
             try:
-                named[one["key"]] = (one["value"] or b"").decode()
+                named[one["key"]] = one["value"].decode()
             except UnicodeDecodeError as error:
                 raise SinkError(
                     f"the header {one['key']!r} is no UTF-8: a message's properties are texts"

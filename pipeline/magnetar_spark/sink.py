@@ -34,10 +34,20 @@ from magnetar_core.errors import (
     TxnForgotten,
 )
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_spark.arrow_in import LargeMessage, Router, gathered
+from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
 from magnetar_spark.clients import client_of
+from magnetar_spark.content import Content
 from magnetar_spark.errors import SinkError
 from magnetar_spark.options import SinkOptions
+from magnetar_spark.work import (
+    Work,
+    begin,
+    name_of_query,
+    require_same,
+    too_old,
+    total,
+    work_of_app,
+)
 
 log = logging.getLogger("magnetar.spark")
 
@@ -49,33 +59,21 @@ GATHER_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Work:
-    """A piece of work that counts once.
-
-    Attributes:
-        run_token: of this attempt at it, the same for all its tasks.
-    """
-
-    name: str
-    sequence: int
-    run_token: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.sequence}"
-
-
-@dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
     """What an attempt at a task has done; plain values.
 
     Attributes:
         txn_id: None: the work had been committed before, and nothing was written.
+        content: of the task's rows, written or not.
+        committed: what the work consists of that had been committed; None: unknown.
         producers: topic, partition, topic id, producer id and count of messages.
     """
 
     name: str
     sequence: int
     txn_id: str | None
+    content: Content
+    committed: str | None = None
     producers: tuple[tuple[str, int, int, int, int], ...] = ()
 
     def part(self) -> TransactionPart:
@@ -102,25 +100,22 @@ def write_task(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatc
             attempt learns that it came too late.
     """
     client = client_of(options.servers)
+    router = Router(options.topic, include_headers=options.include_headers)
+    rows = _Counted(router, gathered(batches, GATHER_BYTES))
     try:
-        txn = client.begin_named_transaction(
-            work.name, work.sequence, work.run_token, timeout_s=options.timeout_ms / 1000
-        )
-    except SequenceCommitted:
-        log.info("%s is committed already: nothing is written", work)
-        for _ in batches:
-            pass  # What feeds it keeps its state only when it was read to its end.
-        return TaskMessage(work.name, work.sequence, None)
+        txn = begin(client, work, timeout_ms=options.timeout_ms)
+    except SequenceCommitted as error:
+        # Whether these are the rows that were committed, all tasks together can tell. And what
+        # feeds this one keeps its state only when it was read to its end.
+        for _ in rows:
+            pass
+        return TaskMessage(work.name, work.sequence, None, rows.content, error.fingerprint)
     except SequenceTooOld as error:
-        raise SinkError(
-            f"{error}. This batch was written before, and later ones too: the checkpoint is older"
-            " than the topic, as when a copy of it was put back. Go on with the newer checkpoint,"
-            " or begin with a new one, which writes everything that it reads again"
-        ) from error
+        raise too_old(work, error) from error
     try:
         with _Producers(client, options, txn) as producers:
-            for batch in gathered(batches, GATHER_BYTES):
-                producers.write(batch)
+            for topic, some in rows:
+                producers.write(topic, some)
             part = txn.leave()
     except BaseException:
         txn.withdraw()
@@ -129,11 +124,28 @@ def write_task(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatc
         work.name,
         work.sequence,
         str(part.txn_id),
+        rows.content,
+        None,
         tuple(
             (name.topic, name.partition, name.topic_id, producer_id, count)
             for name, producer_id, count in part.producers
         ),
     )
+
+
+class _Counted:
+    """A task's rows by topic, and what those that have come so far consist of."""
+
+    def __init__(self, router: Router, batches: Iterator[pa.RecordBatch]) -> None:
+        self._router = router
+        self._batches = batches
+        self.content = Content()
+
+    def __iter__(self) -> Iterator[tuple[str, Rows]]:
+        for batch in self._batches:
+            for topic, rows in self._router.rows(batch):
+                self.content += rows.content(topic)
+                yield topic, rows
 
 
 class _Producers:
@@ -145,24 +157,22 @@ class _Producers:
         self._client = client
         self._options = options
         self._txn = txn
-        self._router = Router(options.topic, include_headers=options.include_headers)
         self._by_topic: dict[str, blocking.Producer] = {}
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        for topic, rows in self._router.topics(batch):
-            producer = self._producer(topic)
-            for _, partition, one in self._router.batches(topic, producer.partition_count, rows):
-                if isinstance(one, LargeMessage):
-                    producer.enqueue(
-                        one.value,
-                        one.key,
-                        properties=one.properties,
-                        event_time_ms=one.event_time_ms,
-                        partition=partition,
-                        txn=self._txn,
-                    )
-                else:
-                    producer.send_columns([one], partition=partition, txn=self._txn)
+    def write(self, topic: str, rows: Rows) -> None:
+        producer = self._producer(topic)
+        for partition, one in rows.batches(topic, producer.partition_count):
+            if isinstance(one, LargeMessage):
+                producer.enqueue(
+                    one.value,
+                    one.key,
+                    properties=one.properties,
+                    event_time_ms=one.event_time_ms,
+                    partition=partition,
+                    txn=self._txn,
+                )
+            else:
+                producer.send_columns([one], partition=partition, txn=self._txn)
 
     def _producer(self, topic: str) -> blocking.Producer:
         found = self._by_topic.get(topic)
@@ -183,7 +193,9 @@ class _Producers:
 
 
 def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the winning attempts have written. Harmless when it is committed already.
+    """Commit what the winning attempts have written.
+
+    When it is committed already, with the same rows, there is nothing to do.
 
     Raises:
         SinkError: it cannot count; nothing of it does.
@@ -193,8 +205,10 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
     if not tasks:
         return
     work = f"{tasks[0].name} {tasks[0].sequence}"
-    if any(one.txn_id is None for one in tasks):
-        log.info("%s is committed already", work)
+    content = total(one.content for one in tasks)
+    idle = [one for one in tasks if one.txn_id is None]
+    if idle:
+        require_same(options, work, content, (one.committed for one in idle))
         return
     if len({one.txn_id for one in tasks}) > 1:
         raise SinkError(
@@ -205,7 +219,7 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
     client = client_of(options.servers)
     parts = [one.part() for one in tasks]
     try:
-        status = client.commit_parts(parts)
+        status = client.commit_parts(parts, fingerprint=str(content))
     except (InvalidTxnState, TxnForgotten) as error:
         raise SinkError(
             f"the transaction of {work} had been aborted: by transactionTimeout, by an"
@@ -255,7 +269,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"this Spark does not tell its tasks which query and batch they belong to"
                 f" ({QUERY_ID}, {BATCH_ID}): the sink needs Spark 4.2 or later"
             )
-        work = Work(f"spark/{query_id}", int(batch_id), self._run_token)
+        work = Work(name_of_query(query_id), int(batch_id), self._run_token)
         return write_task(self._options, work, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -272,8 +286,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         token = new_run_token()
         self._is_named = options.app_id is not None
-        name = f"spark/app/{options.app_id}" if self._is_named else f"spark/write/{token}"
-        self._work = Work(name, options.app_version, token)
+        self._work = (
+            Work(f"spark/write/{token}", 0, token)
+            if options.app_id is None
+            else work_of_app(options.app_id, options.app_version, options.topic, token)
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return write_task(self._options, self._work, iterator)

@@ -21,7 +21,10 @@ def main() -> None:
     spark = session(told["master"], **told["settings"])
     spark.dataSource.register(FaultySource)
     frame = (
-        spark.readStream.format("magnetar").options(**told["source"]).load().select("key", "value")
+        spark.readStream.format("magnetar-faulty")
+        .options(**told["source"])
+        .load()
+        .select("key", "value")
     )
     query = (
         frame.writeStream.format("magnetar-faulty")

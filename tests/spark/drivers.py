@@ -29,20 +29,23 @@ class Drivers:
         settings: dict[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         world = self._world
+        planted = {
+            "fault": fault,
+            "fault.dir": str(world.fault_dir),
+            "fault.batch": str(batch),
+        }
         told = {
             "master": master,
             "settings": settings or {},
             "fault_dir": str(world.fault_dir),
             "checkpoint": str(world.checkpoint),
-            "source": world.options(
-                subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=100
-            ),
-            "sink": {
-                **world.options(topic="out"),
-                "fault": fault,
-                "fault.dir": str(world.fault_dir),
-                "fault.batch": str(batch),
+            "source": {
+                **world.options(
+                    subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=100
+                ),
+                **planted,
             },
+            "sink": {**world.options(topic="out"), **planted},
         }
         with (world.directory / "driver.log").open("a") as log:
             process = subprocess.Popen(

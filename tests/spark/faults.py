@@ -12,20 +12,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.datasource import InputPartition, WriterCommitMessage
+from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from magnetar.link_session import LinkSession
 from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
-from magnetar_spark.options import sink_options
+from magnetar_spark.options import SourceOptions, sink_options, source_options
 from magnetar_spark.sink import StreamWriter, TaskMessage
+from magnetar_spark.source import StreamReader
 
 PATIENCE_S = 120.0
 EVERY_BATCH = -1
@@ -40,14 +42,22 @@ class FaultySource(MagnetarDataSource):
     def name(cls) -> str:
         return "magnetar-faulty"
 
+    def streamReader(self, schema: StructType) -> StreamReader:
+        options, fault = self._taken_apart()
+        return FaultyReader(source_options(options, streaming=True), fault)
+
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        options, fault = self._taken_apart()
+        return FaultyWriter(sink_options(options, streaming=True), schema, fault)
+
+    def _taken_apart(self) -> tuple[dict[str, str], Fault]:
         options = dict(self.options)
         fault = Fault(
             options.pop("fault", "none"),
             int(options.pop("fault.batch", "1")),
             options.pop("fault.dir", ""),
         )
-        return FaultyWriter(sink_options(options, streaming=True), schema, fault)
+        return options, fault
 
 
 class Fault:
@@ -84,6 +94,37 @@ class Fault:
         """The driver's Python, its JVM, and this process."""
         os.killpg(int(self.path("driver").read_text()), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultyReader(StreamReader):
+    """On the driver; Spark logs where a batch ends between the two calls."""
+
+    def __init__(self, options: SourceOptions, fault: Fault) -> None:
+        super().__init__(options)
+        self._fault = fault
+        self._plans = 0
+        self._planned_ends: set[str] = set()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        self._plans += 1
+        found = super().latestOffset(start, limit)
+        if self._fault.kind == "driver_killed_planning" and self._fault.hits(self._plans - 1):
+            self._kill_once()
+        return found
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._planned_ends.add(json.dumps(end, sort_keys=True))
+        batch = len(self._planned_ends) - 1
+        if self._fault.kind == "driver_killed_planned" and self._fault.hits(batch):
+            self._kill_once()
+        number = {"source_killed": signal.SIGKILL, "source_told_to_end": signal.SIGTERM}
+        if self._fault.kind in number and self._fault.hits(batch) and self._fault.first():
+            os.kill(os.getpid(), number[self._fault.kind])
+        return super().partitions(start, end)
+
+    def _kill_once(self) -> None:
+        if self._fault.first():
+            self._fault.kill_driver()
 
 
 class FaultyWriter(StreamWriter):
@@ -241,6 +282,11 @@ class FaultyWriter(StreamWriter):
         super().commit(messages, batch)
         if self._fault.first():
             raise Planted("after a commit that succeeded")
+
+    def _commit_driver_killed_before(self, messages: Any, batch: int) -> None:
+        if self._fault.first():
+            self._fault.kill_driver()
+        super().commit(messages, batch)
 
     def _commit_driver_killed_after(self, messages: Any, batch: int) -> None:
         super().commit(messages, batch)

@@ -17,7 +17,7 @@ from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2
 from magnetar_spark import arrow_in
-from magnetar_spark.arrow_in import LargeMessage, Router, gathered
+from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.errors import SinkError
 
@@ -26,7 +26,7 @@ TEXTS = st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3)
 ROWS = st.lists(
     st.tuples(
         st.binary(max_size=20),
-        st.none() | st.binary(max_size=5),
+        st.none() | st.binary(min_size=1, max_size=5),
         st.none() | st.integers(1, 1 << 40),
         TEXTS,
     ),
@@ -157,12 +157,11 @@ def test_rows_go_where_the_sdk_would_send_them(
     before, arrow_in.BATCH_MESSAGES_MAX = arrow_in.BATCH_MESSAGES_MAX, messages_max
     try:
         sent = list(
-            Router("t", include_headers=True).batches("t", partitions, arrow(rows, partition=given))
+            Rows(arrow(rows, partition=given), include_headers=True).batches("t", partitions)
         )
     finally:
         arrow_in.BATCH_MESSAGES_MAX = before
-    for topic, partition, one in sent:
-        assert topic == "t"
+    for partition, one in sent:
         assert isinstance(one, ColumnBatch)
         columns = decode(one.encode(Codec.NONE))
         count = columns.count
@@ -183,7 +182,7 @@ def test_a_batch_ends_where_it_is_full_and_a_large_message_goes_by_itself() -> N
     large = bytes(300 << 10)
     values = [bytes(100 << 10)] * 5 + [large] + [b"last"]
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
-    sent = [one for _, _, one in Router("t", include_headers=False).batches("t", 1, batch)]
+    sent = [one for _, one in Rows(batch, include_headers=False).batches("t", 1)]
     counts = [one.count if isinstance(one, ColumnBatch) else one for one in sent]
     assert counts == [2, 2, 1, LargeMessage(large, None, None, None), 1]
 
@@ -191,7 +190,7 @@ def test_a_batch_ends_where_it_is_full_and_a_large_message_goes_by_itself() -> N
 def test_slices_and_texts() -> None:
     """What Spark gives may be a slice of something larger, and a text is its UTF-8."""
     batch = pa.RecordBatch.from_pydict({"value": pa.array(["a", "ß", "c", "d"])}).slice(1, 2)
-    ((_, _, one),) = Router("t", include_headers=False).batches("t", 1, batch)
+    ((_, one),) = Rows(batch, include_headers=False).batches("t", 1)
     assert isinstance(one, ColumnBatch)
     assert decode(one.encode(Codec.NONE)).values() == ["ß".encode(), b"c"]
 
@@ -209,10 +208,25 @@ def test_rows_by_topic() -> None:
         {"value": [b"1", b"2", b"3"], "topic": ["a", "b", "a"]},
     )
     found = {
-        topic: rows.column("value").to_pylist()
-        for topic, rows in Router(None, include_headers=False).topics(batch)
+        topic: rows.values.to_pylist()
+        for topic, rows in Router(None, include_headers=False).rows(batch)
     }
     assert found == {"a": [b"1", b"3"], "b": [b"2"]}
+
+
+def at_us(*times: int | None) -> pa.Array:
+    return pa.array(times, pa.timestamp("us", "UTC"))
+
+
+def test_event_times_come_first_and_may_be_before_1970() -> None:
+    columns = {
+        "value": [b"v"] * 4,
+        "event_time": at_us(5_000, None, None, -1_000),
+        "timestamp": at_us(7_000, 9_000, None, None),
+    }
+    rows = Rows(pa.RecordBatch.from_pydict(columns), include_headers=False)
+    assert rows.times_ms is not None
+    assert rows.times_ms.to_pylist() == [5, 9, 0, -1]
 
 
 @pytest.mark.parametrize(
@@ -224,15 +238,22 @@ def test_rows_by_topic() -> None:
         ({"value": [b"v"], "headers": [[{"key": "a", "value": b"\xff"}]]}, "no UTF-8"),
         ({"value": [b"v"], "headers": [[{"key": None, "value": b"x"}]]}, "without a key"),
         ({"value": [b"v"], "headers": [[{"key": "a", "value": b""}] * 2]}, "twice"),
+        ({"value": [b"v"], "headers": [[{"key": "a", "value": None}]]}, "without a value"),
+        ({"value": [b"v", b"w"], "key": [b"k", b""]}, "'key' is empty"),
+        ({"value": [b"v", b"w"], "key": ["k", ""]}, "'key' is empty"),
+        ({"value": [b"v", b"w"], "event_time": at_us(1_000, 0)}, "says of a message that it has"),
+        ({"value": [b"v", b"w"], "timestamp": at_us(0, None)}, "says of a message that it has"),
+        ({"value": [b"v", b"w"], "event_time": at_us(1_000, 1_001)}, "has microseconds"),
+        ({"value": [b"v", b"w"], "timestamp": at_us(-1, None)}, "has microseconds"),
     ],
 )
 def test_rows_that_cannot_be_sent(columns: dict[str, Any], complaint: str) -> None:
     batch = pa.RecordBatch.from_pydict(columns)
     with pytest.raises(SinkError, match=complaint):
-        list(Router("t", include_headers=True).batches("t", 2, batch))
+        list(Rows(batch, include_headers=True).batches("t", 2))
 
 
 def test_a_row_without_a_topic() -> None:
     batch = pa.RecordBatch.from_pydict({"value": [b"v"], "topic": pa.array([None], pa.string())})
     with pytest.raises(SinkError, match="'topic' is null"):
-        list(Router(None, include_headers=True).topics(batch))
+        list(Router(None, include_headers=True).rows(batch))

@@ -33,15 +33,34 @@ def drivers(java: None, python_of_spark: None, world: World) -> Iterator[Drivers
     started.stop()
 
 
+@pytest.mark.parametrize("more", [0, 200])
 @pytest.mark.parametrize(
-    ("fault", "visible"), [("driver_killed_after", 200), ("driver_killed", 100)]
+    ("fault", "batch", "visible"),
+    [
+        # Before Spark has written down what the batch consists of, and after it has.
+        ("driver_killed_planning", 1, 100),
+        ("driver_killed_planned", 1, 100),
+        # With some rows sent, with all of them sent, and with all of them committed.
+        ("driver_killed", 1, 100),
+        ("driver_killed_before", 1, 100),
+        ("driver_killed_after", 1, 200),
+        # After Spark has written down that the batch before is done.
+        ("driver_killed_planning", 2, 200),
+    ],
 )
 def test_a_driver_is_killed(
-    spark: SparkSession, drivers: Drivers, world: World, fault: str, visible: int
+    spark: SparkSession,
+    drivers: Drivers,
+    world: World,
+    fault: str,
+    batch: int,
+    visible: int,
+    more: int,
 ) -> None:
-    """After the sink's commit, and in the middle of a batch; another one goes on."""
-    assert drivers.run(fault) == KILLED, drivers.log()
+    """At each step of the second batch; another one goes on, and may find more to read."""
+    assert drivers.run(fault, batch=batch) == KILLED, drivers.log()
     assert len(world.values()) == visible
+    world.send(more, "more")
     world.run(spark)
     world.check()
 

@@ -54,6 +54,26 @@ def test_a_stage_fails_for_good_and_the_query_is_restarted(
     world.check()
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"), [("source_killed", ""), ("source_told_to_end", "told to end (SIGTERM)")]
+)
+def test_the_process_of_the_source_is_killed(
+    spark: SparkSession, world: World, fault: str, told: str
+) -> None:
+    """Spark has no word for what it does not hear; docs/spark.md says what an empty one means."""
+    source = spark.readStream.format("magnetar-faulty").options(
+        **world.options(subscribe="in", startingOffsets="earliest", maxOffsetsPerTrigger=100),
+        **{"fault": fault, "fault.dir": str(world.fault_dir), "fault.batch": "1"},
+    )
+    frame = source.load().select("key", "value")
+    with pytest.raises(StreamingQueryException) as raised:
+        world.start(spark, frame=frame).awaitTermination(60)
+    assert told in str(raised.value)
+    assert len(world.values()) == 100
+    world.start(spark, frame=frame).awaitTermination(60)
+    world.check()
+
+
 def test_an_exception_after_a_commit_that_succeeded(spark: SparkSession, world: World) -> None:
     """Spark then aborts, and the abort must not undo the decision."""
     with pytest.raises(StreamingQueryException, match="after a commit that succeeded"):

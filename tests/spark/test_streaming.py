@@ -160,6 +160,35 @@ def test_what_cannot_be_written_is_said(
     assert world.values() == []
 
 
+def test_what_is_wrong_with_an_option_is_said_first(spark: SparkSession, world: World) -> None:
+    """And not behind the trace of a worker of Spark's."""
+    bad = spark.sql("select 'a' as value").write.format("magnetar")
+    with pytest.raises(PySparkException) as written:
+        bad.options(**world.options(acks="all")).mode("append").save()
+    with pytest.raises(PySparkException) as read:
+        batch(spark, world, subscribe="nowhere").count()
+    for raised, complaint in ((written, "unknown option 'acks'"), (read, "no topic 'nowhere'")):
+        first = str(raised.value).splitlines()[0]
+        assert "magnetar_spark.errors.OptionError: " in first
+        assert complaint in first
+
+
+def test_views_have_options_and_tables_do_not(spark: SparkSession, world: World) -> None:
+    """Spark gives a table's options to no Python source: it is told what to use instead."""
+    world.send(10)
+    options = ", ".join(
+        f"'{name}' '{text}'" for name, text in world.options(subscribe="in").items()
+    )
+    spark.sql(f"create or replace temporary view messages using magnetar options ({options})")
+    assert spark.sql("select count(*) from messages").head() == (10,)
+    spark.sql(f"create table stored_messages using magnetar options ({options})")
+    try:
+        with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+            spark.sql("select count(*) from stored_messages").collect()
+    finally:
+        spark.sql("drop table stored_messages")
+
+
 def test_only_append(spark: SparkSession, world: World) -> None:
     frame = spark.sql("select 'a' as value")
     with pytest.raises(PySparkException, match="a log is appended to"):
@@ -199,7 +228,7 @@ def test_rows_become_messages(spark: SparkSession, world: World) -> None:
         "value", "topic", "partition", "key", "timestamp",
         "cast(headers as array<struct<key: string, value: binary>>) as headers",
     ).write.format("magnetar").options(
-        **world.options(includeHeaders="true", compression="zstd")
+        **world.options(compression="zstd")
     ).mode("append").save()  # fmt: skip
     (first,) = [one for at in range(2) for one in _read(world, at)]
     assert (first.value, first.key, first.event_time_ms) == (b"a", b"k", 5)
@@ -210,20 +239,6 @@ def test_rows_become_messages(spark: SparkSession, world: World) -> None:
         assert found == {0: [b"c"], 1: [], 2: [b"b"]}
         # A name that nobody asks for again is not kept.
         assert [one.value for one in client.read("out", 2)] == [b"b"]
-
-
-def test_a_batch_write_with_a_version_counts_once(spark: SparkSession, world: World) -> None:
-    def write(value: str, version: int) -> None:
-        spark.sql(f"select '{value}' as value").write.format("magnetar").options(
-            **world.options(topic="out", txnAppId="job", txnVersion=version)
-        ).mode("append").save()
-
-    write("first", 1)
-    write("again", 1)
-    write("third", 3)
-    with pytest.raises(PySparkException, match="comes before 3, which is committed"):
-        write("late", 2)
-    assert sorted(world.values()) == [b"first", b"third"]
 
 
 def test_for_each_batch(spark: SparkSession, world: World) -> None:
@@ -343,6 +358,42 @@ def test_lost_offsets_are_an_error_unless_told_otherwise(spark: SparkSession, wo
         .select("key", "value")
     )
     world.start(spark, frame=lenient).awaitTermination(60)
+    world.check()
+
+
+def test_a_topic_that_was_deleted(spark: SparkSession, world: World) -> None:
+    """When a batch that is repeated was to read it, and then for good."""
+    with world.client() as client:
+        client.create_topic("gone", partitions=2)
+
+    def run(*, fail_on_data_loss: bool, fault: str = "none") -> None:
+        frame = (
+            world.reader(
+                spark,
+                startingOffsets="earliest",
+                failOnDataLoss=str(fail_on_data_loss).lower(),
+                subscribe="in,gone",
+            )
+            .load()
+            .select("key", "value")
+        )
+        query = world.start(spark, fault, frame=frame)
+        assert query.awaitTermination(150)
+
+    world.send(10, "first")
+    run(fail_on_data_loss=True)
+    world.send(10, "second")
+    expected = world.sent.copy()
+    world.send(10, "gone", topic="gone")
+    world.sent = expected
+    (world.fault_dir / "fails").touch()
+    with pytest.raises(StreamingQueryException, match="for good"):
+        run(fail_on_data_loss=True, fault="stage_fails")
+    with world.client() as client:
+        client.delete_topic("gone")
+    with pytest.raises(StreamingQueryException, match="Some messages may be lost"):
+        run(fail_on_data_loss=True)
+    run(fail_on_data_loss=False)
     world.check()
 
 

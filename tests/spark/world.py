@@ -58,7 +58,7 @@ class World:
 
     def reader(self, spark: SparkSession, **options: Any) -> Any:
         return spark.readStream.format("magnetar").options(
-            **self.options(subscribe="in"), **options
+            **self.options(**{"subscribe": "in", **options})
         )
 
     def options(self, **more: Any) -> dict[str, str]:
@@ -72,14 +72,20 @@ class World:
         )
 
     def start(
-        self, spark: SparkSession, fault: str = "none", *, frame: DataFrame | None = None
+        self,
+        spark: SparkSession,
+        fault: str = "none",
+        *,
+        frame: DataFrame | None = None,
+        topic: str = "out",
+        **sink: str,
     ) -> StreamingQuery:
         """All that there is, in batches of 100, with a fault in the second one."""
         frame = self.frame(spark) if frame is None else frame
         return (
             frame.writeStream.format("magnetar-faulty")
             .options(
-                **self.options(topic="out"),
+                **self.options(topic=topic, **sink),
                 **{"fault": fault, "fault.dir": str(self.fault_dir), "fault.batch": "1"},
             )
             .option("checkpointLocation", str(self.checkpoint))

@@ -24,7 +24,6 @@ from magnetar.model import TopicOffsets, TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.data_source import MagnetarDataSource
 from magnetar_spark.jobs.cuts import Cut, Cutter, between
 from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
@@ -33,8 +32,10 @@ from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.options import SERVERS
 from magnetar_spark.planning import new_count
+from magnetar_spark.registration import register
 from magnetar_spark.schema import HEADERS_TYPE, source_schema
 from magnetar_spark.sink import new_run_token
+from magnetar_spark.work import committed_version
 
 MESSAGES_PER_TRANSACTION = 1_000_000
 TXNS_MAX = 100_000
@@ -188,7 +189,7 @@ class _Restoring:
         topic: TopicOffsets,
     ) -> None:
         self._spark = spark
-        self._spark.dataSource.register(MagnetarDataSource)
+        register(self._spark)
         self._request = request
         self._client = client
         self._directory = directory
@@ -233,8 +234,7 @@ class _Restoring:
                 nothing is written down here.
         """
         firsts = self._manifest.firsts()
-        name = self._client.describe_name(f"spark/app/{self._app_id}")
-        committed = name.committed_sequence
+        committed = committed_version(self._client, self._app_id, self._request.topic)
         if committed is None:
             if any(one.end_offset for one in self._topic.partitions) and not self._request.append:
                 raise OffloadError(

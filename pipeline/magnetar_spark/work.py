@@ -1,0 +1,158 @@
+"""A piece of work that counts once: how it is named, begun, and told from other work.
+
+A micro-batch's name is that of its query, a batch write's comes from its txnAppId and from where it
+goes. Both are named sequences: see docs/design/spark.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from magnetar import blocking
+from magnetar_core.errors import SequenceCommitted, SequenceTooOld
+from magnetar_spark.content import Content
+from magnetar_spark.errors import SinkError
+from magnetar_spark.options import SinkOptions
+
+log = logging.getLogger("magnetar.spark")
+
+# The coordinator refuses longer ones.
+NAME_CHARACTERS_MAX = 255
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of work that counts once.
+
+    Attributes:
+        run_token: of this attempt at it, the same for all its tasks.
+        earlier_name: under which it was committed before names said where they go.
+    """
+
+    name: str
+    sequence: int
+    run_token: str
+    earlier_name: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.sequence}"
+
+
+def name_of_query(query_id: str) -> str:
+    return f"spark/{query_id}"
+
+
+def name_of_app(app_id: str, topic: str | None) -> str:
+    """Of batch writes into one topic, or into those that a column names.
+
+    A function of foreachBatch may write to several: each of them counts by itself. No topic's name
+    has a colon.
+    """
+    name = f"spark/topics/{app_id}" if topic is None else f"spark/topic/{topic}:{app_id}"
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    kind = name.split("/")[1]
+    return f"spark/{kind}/{sha256(name.encode()).hexdigest()}"
+
+
+def earlier_name_of_app(app_id: str) -> str:
+    """As it was when all topics shared one."""
+    return f"spark/app/{app_id}"
+
+
+def work_of_app(app_id: str, version: int, topic: str | None, run_token: str) -> Work:
+    name = name_of_app(app_id, topic)
+    return Work(name, version, run_token, earlier_name_of_app(app_id))
+
+
+def committed_version(client: blocking.Client, app_id: str, topic: str | None) -> int | None:
+    """The last txnVersion that was committed; None: none was."""
+    found = client.describe_name(name_of_app(app_id, topic)).committed_sequence
+    if found is None:
+        found = client.describe_name(earlier_name_of_app(app_id)).committed_sequence
+    return found
+
+
+def begin(client: blocking.Client, work: Work, *, timeout_ms: int) -> blocking.Transaction:
+    """Join the work's transaction, or open it.
+
+    Raises:
+        SequenceCommitted: it was done, by this run or another one.
+        SequenceTooOld: so was work that comes after it.
+    """
+    if work.earlier_name is not None:
+        _require_later(client, work)
+    return client.begin_named_transaction(
+        work.name, work.sequence, work.run_token, timeout_s=timeout_ms / 1000
+    )
+
+
+def _require_later(client: blocking.Client, work: Work) -> None:
+    """What was committed under the earlier name is committed."""
+    assert work.earlier_name is not None
+    earlier = client.describe_name(work.earlier_name).committed_sequence
+    if earlier is None or earlier < work.sequence:
+        return
+    if client.describe_name(work.name).committed_sequence is not None:
+        return  # It has a history of its own, which goes on from there.
+    if earlier == work.sequence:
+        raise SequenceCommitted(f"sequence {earlier} of {work.earlier_name!r} is committed")
+    raise SequenceTooOld(
+        f"sequence {work.sequence} of {work.earlier_name!r} comes before {earlier}, which is"
+        " committed"
+    )
+
+
+def too_old(work: Work, error: SequenceTooOld) -> SinkError:
+    return SinkError(
+        f"{error}. {work} was written before, and later ones too: the checkpoint is older than the"
+        " topic, as when a copy of it was put back. Go on with the newer checkpoint, or begin with"
+        " a new one, which writes everything that it reads again"
+    )
+
+
+def require_same(
+    options: SinkOptions, work: str, found: Content, committed: Iterable[str | None]
+) -> None:
+    """Whether work that is committed already is what this run would have written.
+
+    Args:
+        found: in this run, by all of its tasks.
+        committed: what each task was told that the committed work consists of; None: unknown.
+    Raises:
+        SinkError: it is not, and options do not say that it does not matter.
+    """
+    for one in dict.fromkeys(committed):
+        if one is None:
+            log.warning(
+                "%s was committed before there were fingerprints, or by somebody who gave none:"
+                " whether its rows were these, %s, is not known. Nothing is written",
+                work,
+                found,
+            )
+        elif one == str(found):
+            log.info("%s is committed already: nothing is written", work)
+        elif not options.fail_on_replay_mismatch:
+            log.warning(
+                "%s is committed with %s, and comes again with %s: nothing is written, since"
+                " failOnReplayMismatch is off",
+                *(work, one, found),
+            )
+        else:
+            raise SinkError(
+                f"{work} is committed with other rows: {one}; this run has {found}. Nothing of this"
+                " run was written. Either the checkpoint is older than the topic, as when a copy"
+                " was put back or its last files were lost, or it is another query's: go on with"
+                " the newer checkpoint, or begin with a new one, which writes everything that it"
+                " reads again. Or two writes to the same topics have one txnAppId and txnVersion:"
+                " give each a txnAppId of its own. Or the query gives other rows whenever it runs,"
+                " as with rand(): to take the committed ones for these, set failOnReplayMismatch to"
+                " 'false'"
+            )
+
+
+def total(contents: Iterable[Content]) -> Content:
+    return sum(contents, Content())

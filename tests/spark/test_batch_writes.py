@@ -1,0 +1,163 @@
+"""Batch writes that are named by txnAppId and txnVersion: each counts once, and none is dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.world import World
+from tests.system.processes import Servers
+
+from magnetar_spark.work import earlier_name_of_app, name_of_app
+
+pytestmark = pytest.mark.chaos
+
+TOPICS = ("out", "out-too", "out-as-well")
+OTHER_ROWS = "is committed with other rows"
+
+
+@pytest.fixture
+def world(spark: SparkSession, servers: Servers, tmp_path: Path) -> World:
+    made = World(servers, tmp_path)
+    with made.client() as client:
+        for topic in TOPICS[1:]:
+            client.create_topic(topic, partitions=2)
+    return made
+
+
+def save(world: World, frame: DataFrame, version: int, app_id: str = "job", **options: str) -> None:
+    frame.write.format("magnetar").options(
+        **world.options(txnAppId=app_id, txnVersion=version, **options)
+    ).mode("append").save()
+
+
+def test_a_version_counts_once(spark: SparkSession, world: World) -> None:
+    def write(value: str, version: int, **options: str) -> None:
+        save(world, spark.sql(f"select '{value}' as value"), version, topic="out", **options)
+
+    write("first", 1)
+    write("first", 1)
+    with pytest.raises(PySparkException, match=OTHER_ROWS):
+        write("other", 1)
+    write("other", 1, failOnReplayMismatch="false")
+    write("third", 3)
+    with pytest.raises(PySparkException, match="comes before 3, which is committed"):
+        write("late", 2)
+    assert sorted(world.values()) == [b"first", b"third"]
+
+
+def test_a_version_of_before_topics_had_names_of_their_own(
+    spark: SparkSession, world: World
+) -> None:
+    """What was committed under the name that all topics shared stays committed, without rows to
+    compare it with; what comes later goes on under the new names.
+    """
+    with world.client() as client:
+        earlier = client.begin_named_transaction(earlier_name_of_app("job"), 5, "a run")
+        earlier.commit()
+    frame = spark.sql("select 'v' as value")
+    columns = spark.sql("select 'w' as value, 'out' as topic")
+    for one, options in ((frame, {"topic": "out"}), (columns, {})):
+        save(world, one, 5, **options)
+        with pytest.raises(PySparkException, match="comes before 5, which is"):
+            save(world, one, 4, **options)
+        assert world.values().count(b"v" if options else b"w") == 0
+        save(world, one, 6, **options)
+        save(world, one, 6, **options)
+    assert sorted(world.values()) == [b"v", b"w"]
+
+
+def test_names_tell_apart_what_they_are_made_of() -> None:
+    made = [
+        name_of_app(app_id, topic)
+        for app_id, topic in (
+            ("a", None), ("a", "t"), ("a", "t/a"), ("t:a", None), ("a:a", "t"), ("a/a", "t"),
+            ("x" * 250, "t"), ("x" * 250, None), ("x" * 251, "t"), ("x" * 250, "u"),
+        )
+    ]  # fmt: skip
+    assert len({*made}) == len(made)
+    assert max(map(len, made)) <= 255
+
+
+@pytest.mark.parametrize(
+    "writes", [2, pytest.param(1, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)]
+)
+def test_writes_of_one_function_to_several_topics(
+    spark: SparkSession, world: World, writes: int
+) -> None:
+    """One txnAppId and txnVersion for all of them, as Delta Lake scopes the pair by table. The
+    function fails after each of its writes in turn, and is called again.
+    """
+    world.send(100)
+    fails_after = iter(range(writes))
+    complaints = []
+
+    def write(frame: Any, batch_id: int) -> None:
+        fails = next(fails_after, None)
+        for number, topic in enumerate(TOPICS[:writes]):
+            save(world, frame, batch_id, app_id="copy", topic=topic)
+            if number == fails:
+                raise RuntimeError(f"after write {number}")
+
+    for _ in range(writes + 1):
+        query = (
+            world.frame(spark)
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(world.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            query.awaitTermination(150)
+        except StreamingQueryException as error:
+            complaints.append(str(error))
+    assert len(complaints) == writes
+    assert all(f"after write {number}" in one for number, one in enumerate(complaints))
+    for topic in TOPICS[:writes]:
+        assert Counter(world.values(topic)) == world.sent
+
+
+def test_two_writes_to_one_topic_need_two_names(spark: SparkSession, world: World) -> None:
+    """With one name, the second would be taken for a repeat of the first: it is refused."""
+    frame = spark.range(10).selectExpr("cast(id as string) as value")
+    save(world, frame, 0, topic="out")
+    with pytest.raises(PySparkException, match="give each a txnAppId of its own"):
+        save(world, frame.selectExpr("concat('x', value) as value"), 0, topic="out")
+    save(world, frame, 0, app_id="another", topic="out")
+    assert Counter(world.values()) == Counter([b"%d" % n for n in range(10)] * 2)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("behind", "complaint"), [(1, OTHER_ROWS), (2, "comes before")])
+def test_a_function_on_an_older_checkpoint(
+    spark: SparkSession, world: World, behind: int, complaint: str
+) -> None:
+    from tests.spark.replays import BATCHES, older
+
+    def write(frame: Any, batch_id: int) -> None:
+        for topic in TOPICS[:2]:
+            save(world, frame, batch_id, app_id="copy", topic=topic)
+
+    def run(per_trigger: int) -> None:
+        query = (
+            world.frame(spark, per_trigger)
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(world.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    world.send(100 * BATCHES)
+    run(100)
+    older(behind)(world.checkpoint)
+    before = world.sent.copy()
+    world.send(200, "more")
+    with pytest.raises(StreamingQueryException, match=complaint):
+        run(250)
+    for topic in TOPICS[:2]:
+        assert Counter(world.values(topic)) == before
