@@ -1,0 +1,34 @@
+"""The catalogue: small mistakes in every component."""
+
+from __future__ import annotations
+
+from tests.mutants.catalogue import (
+    broker_acknowledgements,
+    broker_delivery,
+    broker_groups,
+    broker_recovery,
+    broker_transactions,
+    client,
+    client_consuming,
+    coordinator,
+    coordinator_identities,
+    core,
+    spark,
+    storage,
+)
+from tests.mutants.mutant import Mutant
+
+CATALOGUE: tuple[Mutant, ...] = (
+    *core.MUTANTS,
+    *storage.MUTANTS,
+    *broker_transactions.MUTANTS,
+    *broker_recovery.MUTANTS,
+    *broker_acknowledgements.MUTANTS,
+    *broker_delivery.MUTANTS,
+    *broker_groups.MUTANTS,
+    *coordinator.MUTANTS,
+    *coordinator_identities.MUTANTS,
+    *client.MUTANTS,
+    *client_consuming.MUTANTS,
+    *spark.MUTANTS,
+)

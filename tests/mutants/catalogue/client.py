@@ -1,0 +1,336 @@
+"""Mistakes in the SDK's producers, pipelines and transactions."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_PARTICIPANTS = "client/magnetar/participants.py"
+_TRANSACTION = "client/magnetar/transaction.py"
+_SENDER = "client/magnetar/partition_sender.py"
+_PIPELINE = "client/magnetar/pipeline.py"
+_PRODUCER = "client/magnetar/transactional_producer.py"
+
+MUTANTS = (
+    Mutant(
+        name="commit-before-plain-sends",
+        file=_PARTICIPANTS,
+        old="                await sender.plain.drain()",
+        new="                sender.plain.close_batch()",
+        mistake="A commit does not wait for the plain sends that were made before it.",
+    ),
+    Mutant(
+        name="plain-batch-not-closed",
+        file=_PARTICIPANTS,
+        old="            if sender.plain is not None:\n                sender.plain.close_batch()",
+        new=(
+            "            if sender.plain is not None and sender.plain.is_empty:\n"
+            "                sender.plain.close_batch()"
+        ),
+        mistake="What is gathered for plain sends leaves after the commit that comes behind it.",
+    ),
+    Mutant(
+        name="second-sender-not-counted",
+        file=_PARTICIPANTS,
+        old="        for sender in self.senders:\n            producers[sender.name]",
+        new="        for sender in self.senders[:8]:\n            producers[sender.name]",
+        mistake="A commit names the first eight partitions' counts only.",
+    ),
+    Mutant(
+        name="acks-not-drained",
+        file=_PARTICIPANTS,
+        old="        for acks in self.acks:\n            await acks.drain()\n",
+        new="",
+        mistake="A commit does not wait for the acks of its transaction.",
+    ),
+    Mutant(
+        name="commit-leads-nobody",
+        file=_PARTICIPANTS,
+        old="            if committed:\n                self.lead_plain_sends()",
+        new="            if committed and self._leads:\n                self.lead_plain_sends()",
+        mistake="Plain sends after a commit do not name the transaction that they follow (rule k).",
+    ),
+    Mutant(
+        name="abort-leads-nobody",
+        file=_PARTICIPANTS,
+        old="                    if sender.plain is not None and sender.plain.follows is None:",
+        new="                    if sender.plain is None and sender.follows is None:",
+        mistake="After an abort, whatever the transaction followed does not lead any more.",
+    ),
+    Mutant(
+        name="follow-dropped-by-any-confirmation",
+        file=_SENDER,
+        old=(
+            "        if self.plain is None and batch.follows is not None and batch.follows "
+            "== self.follows:"
+        ),
+        new="        if self.plain is None:",
+        mistake="Any confirmation drops whom plain sends follow, also one of an earlier send.",
+    ),
+    Mutant(
+        name="follow-dropped-by-older",
+        file=_SENDER,
+        old="batch.follows is not None and batch.follows == self.follows:",
+        new="batch.follows is not None:",
+        mistake="A send that followed an earlier transaction drops the newer one.",
+    ),
+    Mutant(
+        name="transaction-follows-nobody",
+        file=_SENDER,
+        old="plain.follows if plain is not None else None\n        self.failure",
+        new="None\n        self.failure",
+        mistake="The next transaction of a producer does not name the one that it follows.",
+    ),
+    Mutant(
+        name="repeat-names-no-leader",
+        file=_SENDER,
+        old="        batch.follows = self.follows\n",
+        new="        batch.follows = self.follows if not batch.attempts else None\n",
+        mistake="A send that is repeated names nobody whom it follows.",
+    ),
+    Mutant(
+        name="resent-after-gap",
+        file=_SENDER,
+        old=(
+            "            if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and "
+            "tail[0].sequence_id:"
+        ),
+        new="            if isinstance(error, SequenceGap) and tail[0].sequence_id:",
+        mistake="Batches that may have arrived are sent again under a new producer id after a gap.",
+    ),
+    Mutant(
+        name="resent-after-any-refusal",
+        file=_SENDER,
+        old="            self._next_sequence = 0\n            if",
+        new="            self._next_sequence = sum(batch.count for batch in tail)\n            if",
+        mistake="After a refusal the new producer id does not begin with 0.",
+    ),
+    Mutant(
+        name="id-kept-after-refusal",
+        file=_SENDER,
+        old=(
+            "            self.producer_id = self._runtime.new_id()\n"
+            "            self._next_sequence = 0"
+        ),
+        new="            self._next_sequence = 0",
+        mistake="After a refusal numbers begin anew under the same producer id.",
+    ),
+    Mutant(
+        name="confirmed-counts-batches",
+        file=_SENDER,
+        old="        self.confirmed_count += batch.count",
+        new="        self.confirmed_count += 1",
+        mistake="A commit counts batches where the broker counts messages.",
+    ),
+    Mutant(
+        name="first-failure-not-kept",
+        file=_SENDER,
+        old=(
+            "        if self.plain is not None and self.failure is None:\n"
+            "            self.failure = error\n"
+            "        for batch in tail:"
+        ),
+        new="        for batch in tail:",
+        mistake="A transaction's sender goes on after a batch of it has failed.",
+    ),
+    Mutant(
+        name="budget-not-given-back",
+        file=_SENDER,
+        old=(
+            "        for batch in tail:\n"
+            "            self._budget.give_back(batch.size, batch.count)\n"
+            "        self._fail"
+        ),
+        new="        self._fail",
+        mistake="What fails stays in the budget: in the end nothing can be sent.",
+    ),
+    Mutant(
+        name="rewritten-out-of-order",
+        file=_PIPELINE,
+        old="            item.in_flight = False\n        self._written = 0",
+        new="            item.in_flight = False\n        self._written = min(self._written, 1)",
+        mistake="After a broken link, the first item is not written again.",
+    ),
+    Mutant(
+        name="answer-of-old-attempt",
+        file=_PIPELINE,
+        old="        elif item.in_flight and attempt == item.attempts:",
+        new="        elif item.in_flight:",
+        mistake="An error that an earlier attempt was answered with counts for the present one.",
+    ),
+    Mutant(
+        name="gap-behind-failure-is-final",
+        file=_PIPELINE,
+        old="        follows_a_failure = isinstance(error, SequenceGap) and at > 0",
+        new="        follows_a_failure = isinstance(error, SequenceGap) and at > 1",
+        mistake="The second item behind one that failed for a moment is given up.",
+    ),
+    Mutant(
+        name="confirmed-out-of-order",
+        file=_PIPELINE,
+        old=(
+            "            item.finished = True\n"
+            "            self._written = max(0, self._written - 1)"
+        ),
+        new="            item.finished = True",
+        mistake="What is confirmed still counts as under way: fewer and fewer leave.",
+    ),
+    Mutant(
+        name="timeout-is-no-effect",
+        file=_PIPELINE,
+        old="            if self._items[0].attempts:",
+        new="            if self._items[0].attempts > 1:",
+        mistake="A send whose only attempt was not answered in time is said to have had no effect.",
+    ),
+    Mutant(
+        name="new-lane-beside-old",
+        file=_PIPELINE,
+        old="            if item.lane != items[0].lane:\n                return",
+        new="            if item.lane < items[0].lane:\n                return",
+        mistake="Items under a new producer id leave beside those under the old one.",
+    ),
+    # Transactions
+    Mutant(
+        name="join-without-waiting",
+        file=_TRANSACTION,
+        old="        await self._participants.enrolled()\n        if self._settled",
+        new="        if self._settled",
+        mistake="A send is told to count before the coordinator knows its partition.",
+    ),
+    Mutant(
+        name="refused-commit-is-unknown",
+        file=_TRANSACTION,
+        old=(
+            "        except InvalidTxnState:\n"
+            "            self._settle(TransactionStatus.ABORTED)\n"
+            "            raise\n"
+            "        except (TxnNotFound"
+        ),
+        new=(
+            "        except InvalidTxnState:\n"
+            "            self._settle(TransactionStatus.COMMITTED)\n"
+            "            raise\n"
+            "        except (TxnNotFound"
+        ),
+        mistake="A commit that is refused is taken for one that has happened.",
+    ),
+    Mutant(
+        name="unknown-commit-leads-nobody",
+        file=_TRANSACTION,
+        old=(
+            "            if self._phase is _Phase.COMMIT_ASKED:\n"
+            "                self._participants.lead_plain_sends()\n"
+            "                self._resolve_soon()"
+        ),
+        new=(
+            "            if self._phase is _Phase.COMMIT_ASKED:\n"
+            "                self._resolve_soon()"
+        ),
+        mistake="Behind a commit whose outcome is unknown plain sends follow nobody (rule k).",
+    ),
+    Mutant(
+        name="unknown-commit-not-resolved",
+        file=_TRANSACTION,
+        old=(
+            "                self._participants.lead_plain_sends()\n"
+            "                self._resolve_soon()\n"
+            "            raise\n"
+            "        self._tell_pair(reply)\n"
+            "        self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))"
+        ),
+        new=(
+            "                self._participants.lead_plain_sends()\n"
+            "            raise\n"
+            "        self._tell_pair(reply)\n"
+            "        self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))"
+        ),
+        mistake=(
+            "Nobody finds out about a commit whose outcome is unknown: its acks stay undecided."
+        ),
+    ),
+    Mutant(
+        name="doomed-commit",
+        file=_TRANSACTION,
+        old="        failure = self._failure\n        if failure is None:",
+        new="        failure = self._failure\n        if failure is None or failure.retriable:",
+        mistake="A transaction of which a send failed for a passing reason is committed.",
+    ),
+    Mutant(
+        name="whole-batch-again-as-another",
+        file=_TRANSACTION,
+        old=(
+            "            elif self._whole.finished:\n"
+            "                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)"
+        ),
+        new=(
+            "            elif self._whole.finished:\n"
+            "                self._whole.sequence_id = sender.plain._next_sequence\n"
+            "                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)"
+        ),
+        mistake="A lazy transaction that is committed again sends its batch as a new one.",
+    ),
+    Mutant(
+        name="whole-batch-refusal-is-final",
+        file=_TRANSACTION,
+        old="            if self._whole is not None and self._whole.attempts > 1:",
+        new="            if self._whole is not None and self._whole.attempts > 10:",
+        mistake="A lazy commit whose earlier copy may still be under way is said to be aborted.",
+    ),
+    Mutant(
+        name="abort-without-drain",
+        file=_TRANSACTION,
+        old="                await self._participants.drain()\n        except TimeoutError:",
+        new="                await self._participants.enrolled()\n        except TimeoutError:",
+        mistake="An abort does not wait for what is under way.",
+    ),
+    Mutant(
+        name="pair-not-told",
+        file=_TRANSACTION,
+        old='        if self._on_pair is not None and reply.HasField("identity"):',
+        new='        if self._on_pair is not None and reply.HasField("identity") and self._whole:',
+        mistake="A transactional producer goes on with the pair of its last transaction.",
+    ),
+    # Transactional producers
+    Mutant(
+        name="complete-commits-newer",
+        file=_PRODUCER,
+        old="        commits = prepared == self._prepared",
+        new="        commits = prepared.producer_id == self._prepared.producer_id",
+        mistake="complete() compares producer ids, and not which transaction is prepared.",
+    ),
+    Mutant(
+        name="new-token-each-time",
+        file=_PRODUCER,
+        old="                call_token=self.client.new_id(),\n",
+        new="",
+        mistake="InitProducer has no token: a late copy of it fences its own instance.",
+    ),
+    Mutant(
+        name="prepared-with-next-pair",
+        file=_PRODUCER,
+        old="            reply.ongoing_producer_id,\n            reply.ongoing_producer_epoch,",
+        new="            reply.producer_id,\n            reply.producer_epoch,",
+        mistake="What was kept is told with the new pair, and never matches the database's.",
+    ),
+    Mutant(
+        name="abandoned-not-aborted",
+        file=_PRODUCER,
+        old=(
+            "            await transaction.abort()\n"
+            "        except (InvalidTxnState, ProducerFenced) as error:"
+        ),
+        new=(
+            "            transaction.withdraw()\n"
+            "        except (InvalidTxnState, ProducerFenced) as error:"
+        ),
+        mistake=(
+            "What is open when transactions are initialised again stays open until its timeout."
+        ),
+    ),
+    Mutant(
+        name="inputs-not-redelivered",
+        file=_PRODUCER,
+        old="        consumer.redeliver()\n",
+        new="",
+        mistake="After a batch failed, its inputs do not come again.",
+    ),
+)

@@ -1,0 +1,296 @@
+"""Mistakes in the coordinator's transactions, ends, expiry and watermark."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_COORDINATOR = "coordinator/magnetar_coordinator/coordinator.py"
+_SHARD = "coordinator/magnetar_coordinator/shard.py"
+_TRANSACTION = "coordinator/magnetar_coordinator/transaction.py"
+_FINISHER = "coordinator/magnetar_coordinator/finisher.py"
+_EXPIRY = "coordinator/magnetar_coordinator/expiry.py"
+_WATERMARK = "coordinator/magnetar_coordinator/watermark.py"
+_STORE = "coordinator/magnetar_coordinator/metadata_store.py"
+_HELD = "coordinator/magnetar_coordinator/held.py"
+
+MUTANTS = (
+    Mutant(
+        name="decision-told-before-durable",
+        file=_COORDINATOR,
+        old=(
+            "        self._commits.when_durable(self._commits.position(), "
+            "partial(reply.send, body))"
+        ),
+        new="        reply.send(body)",
+        mistake="The coordinator answers when it has decided, before that is durable (rule a).",
+    ),
+    Mutant(
+        name="markers-before-decision-durable",
+        file=_COORDINATOR,
+        old="                self._commits.when_durable(self._commits.position(), finish)",
+        new="                finish()",
+        mistake="Participants hear of a decision that a crash may undo.",
+    ),
+    Mutant(
+        name="txn-id-told-before-durable",
+        file=_COORDINATOR,
+        old=(
+            "        self._commits.when_durable(self._commits.position(), "
+            "partial(self._tell, reply, body))"
+        ),
+        new="        self._tell(reply, body)",
+        mistake="A TxnID is told before it is stored, and issued again after a crash.",
+    ),
+    Mutant(
+        name="aborting-not-resumed",
+        file=_COORDINATOR,
+        old="        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})",
+        new="        undecided = frozenset({TxnStatus.COMMITTING})",
+        mistake="After a restart, aborts that were under way are not carried on.",
+    ),
+    Mutant(
+        name="waiting-not-answered",
+        file=_COORDINATOR,
+        old="        waiting.append(reply)\n",
+        new="        waiting[:] = [reply]\n",
+        mistake="Of two who wait for the end of a transaction, the last one is answered only.",
+    ),
+    Mutant(
+        name="run-time-from-zero",
+        file=_COORDINATOR,
+        old="                run_time_ms = max(run_time_ms, transaction.start_run_time_ms)",
+        new="                run_time_ms = transaction.start_run_time_ms",
+        mistake="A restart sets run time back to that of the last open transaction.",
+    ),
+    Mutant(
+        name="expelled-commit-aborted",
+        file=_COORDINATOR,
+        old=(
+            "            if transaction is None or transaction.status is not TxnStatus.OPEN:\n"
+            "                continue\n"
+            "            if transaction.expires:"
+        ),
+        new=(
+            "            if transaction is None or transaction.status is not TxnStatus.OPEN:\n"
+            "                continue\n"
+            "            if True:"
+        ),
+        mistake="A prepared transaction is aborted because a member left its group.",
+    ),
+    Mutant(
+        name="orphan-of-the-future",
+        file=_HELD,
+        old="        return Verdict.END if shard.is_issued(txn_id) else Verdict.WAIT",
+        new="        return Verdict.END",
+        mistake="What was never issued is aborted at brokers, and poisons its later owner.",
+    ),
+    Mutant(
+        name="orphan-before-durable",
+        file=_HELD,
+        old="    return Verdict.WAIT if transaction.status is TxnStatus.OPEN else Verdict.END",
+        new="    return Verdict.END",
+        mistake="An open transaction is aborted where its participant is not added yet.",
+    ),
+    Mutant(
+        name="outcome-not-durable-in-watermark",
+        file=_COORDINATOR,
+        old="        self._commits.when_durable(self._commits.position(), ended)",
+        new="        ended()",
+        mistake="The watermark passes transactions whose outcome is not durable.",
+    ),
+    Mutant(
+        name="counts-forgotten",
+        file=_SHARD,
+        old="            transaction.counts = record.counts\n",
+        new="",
+        mistake="What the client had confirmed is not passed on to participants.",
+    ),
+    Mutant(
+        name="selection-of-abort",
+        file=_SHARD,
+        old="        elif counts is not None:\n            _check_counts(found, counts)",
+        new=(
+            "        elif counts is not None and selection is not None:\n"
+            "            _check_counts(found, counts)"
+        ),
+        mistake="Counts at what is no participant are accepted: what was confirmed there is lost.",
+    ),
+    Mutant(
+        name="repeat-with-other-action",
+        file=_SHARD,
+        old="    if ACTION_OF[status] is not end.action:",
+        new="    if ACTION_OF[status] is not end.action and end.action is TxnAction.COMMIT:",
+        mistake="An abort of what is committed is answered with success.",
+    ),
+    Mutant(
+        name="participants-added-late",
+        file=_SHARD,
+        old=(
+            "        if isinstance(transaction, TxnEnded) or transaction.status is not "
+            "TxnStatus.OPEN:"
+        ),
+        new="        if isinstance(transaction, TxnEnded):",
+        mistake="A transaction that is being ended takes more participants.",
+    ),
+    Mutant(
+        name="second-participant-dropped",
+        file=_SHARD,
+        old="            transaction.participants.update(dict.fromkeys(record.participants))",
+        new="            transaction.participants.setdefault(record.participants[0])",
+        mistake="Of several participants that are added together the first one is noted only.",
+    ),
+    Mutant(
+        name="expiry-of-committing",
+        file=_SHARD,
+        old=(
+            "            if transaction.expires:\n"
+            "                self.expiry.remove(record.txn_id)\n"
+            "            transaction.status"
+        ),
+        new=(
+            "            if transaction.expires and record.new is TxnStatus.ABORTING:\n"
+            "                self.expiry.remove(record.txn_id)\n"
+            "            transaction.status"
+        ),
+        mistake="A transaction whose commit is decided stays in the queue of what expires.",
+    ),
+    Mutant(
+        name="issued-off-by-one",
+        file=_SHARD,
+        old="            return txn_id.counter < self.next_counter",
+        new="            return txn_id.counter <= self.next_counter",
+        mistake="The next TxnID counts as issued, and as ended, before it is.",
+    ),
+    Mutant(
+        name="recent-outcome-lost",
+        file=_SHARD,
+        old="        self._recent_durable.append(txn_id)\n",
+        new="        self._recent.pop(txn_id, None)\n",
+        mistake="An outcome leaves memory at once, and each repeat reads the store.",
+    ),
+    Mutant(
+        name="deadline-from-zero",
+        file=_TRANSACTION,
+        old="        return self.start_run_time_ms + self.timeout_ms",
+        new="        return self.timeout_ms",
+        mistake="Transactions expire by the age of the coordinator, not by their own.",
+    ),
+    Mutant(
+        name="never-expires-is-at-once",
+        file=_TRANSACTION,
+        old="        return self.timeout_ms > 0",
+        new="        return self.timeout_ms >= 0",
+        mistake="A transaction of two-phase commit expires at once.",
+    ),
+    Mutant(
+        name="expired-late-ones-first",
+        file=_EXPIRY,
+        old=(
+            "            if self._deadlines.get(entry[1]) == entry[0]:\n"
+            "                found.append(entry)"
+        ),
+        new=(
+            "            if entry[1] in self._deadlines and not found:\n"
+            "                found.append(entry)"
+        ),
+        mistake="Of several transactions that are due, one expires a check; the others are lost.",
+    ),
+    Mutant(
+        name="half-of-heap-rebuilt",
+        file=_EXPIRY,
+        old=(
+            "            self._heap = [(deadline, txn_id) for txn_id, deadline in "
+            "self._deadlines.items()]"
+        ),
+        new="            self._heap = self._heap[: len(self._deadlines)]",
+        mistake="When the heap is rebuilt, deadlines go missing.",
+    ),
+    Mutant(
+        name="watermark-passes-oldest",
+        file=_WATERMARK,
+        old=(
+            "                low_watermark = counter\n"
+            "                break\n"
+            "            if ranges and"
+        ),
+        new=(
+            "                low_watermark = counter + 1\n"
+            "                break\n"
+            "            if ranges and"
+        ),
+        mistake="The watermark covers the oldest transaction that is still open.",
+    ),
+    Mutant(
+        name="watermark-lists-too-little",
+        file=_WATERMARK,
+        old="            if ranges and ranges[-1][1] == counter - 1:",
+        new="            if ranges and ranges[-1][1] >= counter - 2:",
+        mistake="Two live ranges with one ended TxnID between them become one.",
+    ),
+    Mutant(
+        name="subscriptions-hear-first",
+        file=_FINISHER,
+        old="            if later and len(later) < len(first):",
+        new="            if later and len(later) > len(first):",
+        mistake="Subscriptions hear of a commit while its messages are not in place yet.",
+    ),
+    Mutant(
+        name="later-participants-forgotten",
+        file=_FINISHER,
+        old="        if finishing.later:\n            later, finishing.later = finishing.later, []",
+        new=(
+            "        if finishing.later:\n"
+            "            later, finishing.later = finishing.later[:1], []"
+        ),
+        mistake="Of several subscriptions the first one hears of a commit only.",
+    ),
+    Mutant(
+        name="ends-not-sent-on-new-link",
+        file=_FINISHER,
+        old="            end.attempts = 0\n            self._send(end)\n",
+        new="            end.attempts = 0\n",
+        mistake="When a broken link comes back, ends wait for their deadline.",
+    ),
+    Mutant(
+        name="error-is-an-answer",
+        file=_FINISHER,
+        old='elif name in _ENDED_NAMES or (name == "error" and body.code in _GONE_CODES):',
+        new='elif name in _ENDED_NAMES or (name == "error" and body.code not in _REFUSAL_CODES):',
+        mistake="Any passing error of a participant counts as its answer.",
+    ),
+    Mutant(
+        name="watermark-not-repeated",
+        file=_FINISHER,
+        old=(
+            "        if watermark is not None:\n"
+            "            self.watermarks.tell(watermark)\n"
+            "        issued"
+        ),
+        new="        issued",
+        mistake="A broker that restarts does not hear the watermark until it moves.",
+    ),
+    Mutant(
+        name="counter-not-stored",
+        file=_STORE,
+        old="            self._commits.batch.put(META, META_COUNTER, u64(self.counter_bound))",
+        new="            self._commits.batch.put(META, META_COUNTER, u64(next_counter))",
+        mistake=(
+            "The counter that is stored is the one issued now, and not the bound: it is "
+            "issued again."
+        ),
+    ),
+    Mutant(
+        name="records-outlive-outcome",
+        file=_STORE,
+        old="            for sequence in range(record_count):",
+        new="            for sequence in range(record_count - 1):",
+        mistake="A transaction's last record stays in the log when its outcome takes its place.",
+    ),
+    Mutant(
+        name="producer-number-again",
+        file=_STORE,
+        old="        self._commits.batch.put(META, META_PRODUCER_ID, u64(number + 1))",
+        new="        self._commits.batch.put(META, META_PRODUCER_ID, u64(number))",
+        mistake="After a restart a producer id is given out again.",
+    ),
+)

@@ -1,0 +1,121 @@
+"""Mistakes in what all components share."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_BATCH = "core/magnetar_core/batch.py"
+_COMMANDS = "core/magnetar_core/commands.py"
+_FRAMES = "core/magnetar_core/frames.py"
+_RUN_TIME = "core/magnetar_core/run_time.py"
+_IDS = "core/magnetar_core/ids.py"
+
+MUTANTS = (
+    Mutant(
+        name="parts-in-reverse",
+        file=_BATCH,
+        old=(
+            "        part = Part.FIRST if number == 0 else Part.LAST if number == last else "
+            "Part.MIDDLE"
+        ),
+        new="        part = Part.FIRST if number == 0 else Part.LAST",
+        mistake="Every part of a large message but the first says that it is the last.",
+    ),
+    Mutant(
+        name="hash-of-first-key",
+        file=_BATCH,
+        old="        if all(key == keys[0] for key in keys):",
+        new="        if keys[0] == keys[-1]:",
+        mistake="A batch whose first and last keys are alike counts as one of a single key.",
+    ),
+    Mutant(
+        name="claimed-count-not-checked",
+        file=_BATCH,
+        old="    if header.count > messages_max:",
+        new="    if header.count > messages_max and header.codec is not Codec.NONE:",
+        mistake="The count that an uncompressed batch declares is not held against the limit.",
+    ),
+    Mutant(
+        name="trailing-bytes-accepted",
+        file=_BATCH,
+        old="    if count == 0 or len(batch) != OVERHEAD_BYTES + stored_bytes:",
+        new="    if count == 0 or len(batch) < OVERHEAD_BYTES + stored_bytes:",
+        mistake="Bytes behind the end of a batch are accepted.",
+    ),
+    Mutant(
+        name="failed-handler-silent",
+        file=_COMMANDS,
+        old=(
+            '            log.exception("handler of %s failed", name)\n'
+            "            reply.fail(_failure())"
+        ),
+        new='            log.exception("handler of %s failed", name)',
+        mistake="A command whose handler fails unexpectedly is never answered.",
+    ),
+    Mutant(
+        name="texts-not-checked",
+        file=_COMMANDS,
+        old="        check_texts(body)\n",
+        new="",
+        mistake="Texts of any length reach the handlers.",
+    ),
+    Mutant(
+        name="closed-session-pushes",
+        file=_COMMANDS,
+        old="        if self.closed:\n            return\n        self._writer.send(body)",
+        new="        self._writer.send(body)",
+        mistake="What nobody can receive any more is still gathered.",
+    ),
+    Mutant(
+        name="listeners-not-told",
+        file=_COMMANDS,
+        old="        for listener in listeners:\n            listener.session_closed()",
+        new="        for listener in list(listeners)[:1]:\n            listener.session_closed()",
+        mistake="Of several consumers on a link that closes, the first one is detached only.",
+    ),
+    Mutant(
+        name="reserve-not-given-back",
+        file=_COMMANDS,
+        old=(
+            "                asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)"
+        ),
+        new=(
+            "                asyncio.get_running_loop().call_soon(self.answers.give_back, "
+            "reserved // 2)"
+        ),
+        mistake="The room that an answer was promised is given back by half.",
+    ),
+    Mutant(
+        name="turns-lose-the-rest",
+        file=_FRAMES,
+        old="    for start in range(0, len(commands), COMMANDS_AT_ONCE):",
+        new="    for start in range(0, len(commands) - 1, COMMANDS_AT_ONCE):",
+        mistake="Of a large frame the last command is lost when it stands alone.",
+    ),
+    Mutant(
+        name="second-frame-written-first",
+        file=_FRAMES,
+        old="        for frame in frames:\n            self._write(frame)",
+        new="        for frame in reversed(frames):\n            self._write(frame)",
+        mistake="What does not fit one frame goes out in the wrong order.",
+    ),
+    Mutant(
+        name="run-time-set-back",
+        file=_RUN_TIME,
+        old="        self._start_ms = max(self._start_ms, start_ms)",
+        new="        self._start_ms = start_ms",
+        mistake="The run time of the last row that is read counts, and not the highest.",
+    ),
+    Mutant(
+        name="topic-id-not-told",
+        file=_IDS,
+        old=(
+            "        return pb.Partition(topic=self.topic, partition=self.partition, "
+            "topic_id=self.topic_id)"
+        ),
+        new="        return pb.Partition(topic=self.topic, partition=self.partition)",
+        mistake=(
+            "A partition is named without its topic's id: one that was made anew answers for it."
+        ),
+    ),
+)

@@ -1,0 +1,157 @@
+"""Mistakes in the Spark source and sink."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SINK = "pipeline/magnetar_spark/sink.py"
+_SOURCE = "pipeline/magnetar_spark/source.py"
+_PLANNING = "pipeline/magnetar_spark/planning.py"
+_OFFSETS = "pipeline/magnetar_spark/offsets.py"
+_OUT = "pipeline/magnetar_spark/arrow_out.py"
+_IN = "pipeline/magnetar_spark/arrow_in.py"
+_CATALOG = "pipeline/magnetar_spark/catalog.py"
+
+MUTANTS = (
+    Mutant(
+        name="share-of-nothing",
+        file=_PLANNING,
+        old="min(size, max(1, count_max * size // total))",
+        new="min(size, count_max * size // total)",
+        mistake="A small partition beside large ones is never read under maxOffsetsPerTrigger.",
+    ),
+    Mutant(
+        name="pieces-lose-offsets",
+        file=_PLANNING,
+        old=(
+            "        cuts = [one.start + one.count * number // count for number in "
+            "range(count + 1)]"
+        ),
+        new=(
+            "        cuts = [one.start + one.count // count * number for number in "
+            "range(count + 1)]"
+        ),
+        mistake="A range that cannot be cut evenly loses its last offsets.",
+    ),
+    Mutant(
+        name="order-as-texts",
+        file=_OFFSETS,
+        old=(
+            "        topic: {str(partition): places[topic][partition] for partition in "
+            "sorted(places[topic])}"
+        ),
+        new=(
+            "        topic: {str(partition): places[topic][partition] for partition in "
+            "places[topic]}"
+        ),
+        mistake="The same offsets are written in another order: Spark takes them for new ones.",
+    ),
+    Mutant(
+        name="start-not-kept",
+        file=_OFFSETS,
+        old="        if self.start is not None:\n            metadata",
+        new="        if self.start:\n            metadata",
+        mistake="A first batch that began nowhere is not told from a later one.",
+    ),
+    Mutant(
+        name="topic-ids-forgotten",
+        file=_OFFSETS,
+        old=(
+            "        return cls(places, dict(topic_ids), None if start is None else "
+            "to_places(start))"
+        ),
+        new="        return cls(places, {}, None if start is None else to_places(start))",
+        mistake="A topic that was made anew under its old name is taken for the old one.",
+    ),
+    Mutant(
+        name="lost-range-read-twice",
+        file=_SOURCE,
+        old="                    start = columns.last_offset + 1\n",
+        new="                    start = columns.last_offset\n",
+        mistake="After an error in the middle, a task reads one message twice.",
+    ),
+    Mutant(
+        name="new-partition-from-end",
+        file=_SOURCE,
+        old="            first = begin.get(topic, {}).get(partition, 0)\n            ranges",
+        new="            first = begin.get(topic, {}).get(partition, stop)\n            ranges",
+        mistake="A partition that is new to a query is read from where the batch ends.",
+    ),
+    Mutant(
+        name="failed-attempts-count",
+        file=_SINK,
+        old="    parts = [one.part() for one in tasks]",
+        new="    parts = [one.part() for one in tasks if one.producers]",
+        mistake="A batch of which no task wrote anything has nothing to commit, and fails.",
+    ),
+    Mutant(
+        name="several-transactions-committed",
+        file=_SINK,
+        old="    if len({one.txn_id for one in tasks}) > 1:",
+        new="    if len({one.txn_id for one in tasks}) > 2:",
+        mistake="Tasks that wrote in two transactions are committed as if it were one.",
+    ),
+    Mutant(
+        name="sequence-committed-fails",
+        file=_SINK,
+        old="    if any(one.txn_id is None for one in tasks):",
+        new="    if all(one.txn_id is None for one in tasks):",
+        mistake="A replay of which some tasks hear that it is committed fails.",
+    ),
+    Mutant(
+        name="task-not-withdrawn",
+        file=_SINK,
+        old="    except BaseException:\n        txn.withdraw()\n        raise",
+        new="    except BaseException:\n        raise",
+        mistake="What a failed attempt has not sent yet may still leave.",
+    ),
+    Mutant(
+        name="keys-misplaced",
+        file=_IN,
+        old='            order = np.argsort(partitions, kind="stable")',
+        new="            order = np.argsort(-partitions)[::-1]",
+        mistake="Rows of one partition change places on their way.",
+    ),
+    Mutant(
+        name="null-topic-dropped",
+        file=_IN,
+        old="        if column.null_count:\n",
+        new="        if column.null_count == len(column):\n",
+        mistake="Rows without a topic are dropped in silence when others have one.",
+    ),
+    Mutant(
+        name="partition-column-unchecked",
+        file=_IN,
+        old="        wrong = ~absent & ((named < 0) | (named >= partition_count))",
+        new="        wrong = ~absent & (named >= partition_count)",
+        mistake="A negative partition in a row is not refused.",
+    ),
+    Mutant(
+        name="large-rows-cut-late",
+        file=_IN,
+        old="            end = min(end, at + BATCH_MESSAGES_MAX, count)",
+        new="            end = min(end + 1, at + BATCH_MESSAGES_MAX, count)",
+        mistake="Batches are one row larger than their limit, and none is sent as a large message.",
+    ),
+    Mutant(
+        name="sliced-column-from-start",
+        file=_OUT,
+        old="    return array if len(array) == count else array.slice(columns.start, count)",
+        new="    return array if len(array) == count else array.slice(0, count)",
+        mistake="Of a batch that begins before the range, the first rows are taken.",
+    ),
+    Mutant(
+        name="headers-of-whole-batch",
+        file=_OUT,
+        old="            for one in body.properties[columns.start : columns.stop]",
+        new="            for one in body.properties[: columns.stop - columns.start]",
+        mistake="Headers are those of the batch's first messages.",
+    ),
+    Mutant(
+        name="behind-end-accepted",
+        file=_CATALOG,
+        old="            if offset > extent.end[topic][partition]:",
+        new="            if offset > extent.end[topic][partition] + 1:",
+        mistake="An offset that lies behind the end is taken for a place to begin.",
+    ),
+)

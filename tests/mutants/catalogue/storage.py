@@ -1,0 +1,144 @@
+"""Mistakes in the store and its group commit."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_COMMIT = "storage/magnetar_storage/group_commit.py"
+_MEMORY = "storage/magnetar_storage/memory.py"
+_TABLE = "storage/magnetar_storage/memory_table.py"
+_ROCKS = "storage/magnetar_storage/rocks.py"
+_READS = "storage/magnetar_storage/rocks_reads.py"
+
+MUTANTS = (
+    Mutant(
+        name="durable-without-sync",
+        file=_COMMIT,
+        old="            await self._store.write(batch)\n            await self._store.sync()",
+        new="            await self._store.write(batch)",
+        mistake="A group counts as durable when it is written, before it is synced.",
+    ),
+    Mutant(
+        name="open-group-counts-as-sealed",
+        file=_COMMIT,
+        old=(
+            "        if self.batch.operations or self._deferred:\n"
+            "            return self._sealed_position + 1"
+        ),
+        new="        if self.batch.operations:\n            return self._sealed_position + 1",
+        mistake="A reply does not wait for rows that are written once a group.",
+    ),
+    Mutant(
+        name="sealed-callbacks-run-early",
+        file=_COMMIT,
+        old=(
+            "        if position <= self._sealed_position:\n"
+            "            self._parked_sealed.append(callback)"
+        ),
+        new=(
+            "        if position <= self._sealed_position + 1:\n"
+            "            self._parked_sealed.append(callback)"
+        ),
+        mistake="Who waits for the open group is told with the one before it.",
+    ),
+    Mutant(
+        name="overtakes-parked",
+        file=_COMMIT,
+        old=(
+            "            if self._running is not None:\n"
+            "                self._running.append(callback)  # Not ahead of those parked before it."
+        ),
+        new=(
+            "            if self._running is not None and not self._waiters:\n"
+            "                self._running.append(callback)"
+        ),
+        mistake="A callback that is registered inside another overtakes those parked before it.",
+    ),
+    Mutant(
+        name="deferred-rows-wait",
+        file=_COMMIT,
+        old="        if self._deferred:\n            self._wake.set()\n        return sealed",
+        new="        return sealed",
+        mistake="Rows that are deferred while a group is sealed wait for the next command.",
+    ),
+    Mutant(
+        name="failure-told-to-nobody",
+        file=_COMMIT,
+        old="            self._fail(error)\n            self._on_failure(error)",
+        new="            self._fail(error)",
+        mistake="A failed write does not end the process (rule b).",
+    ),
+    Mutant(
+        name="parked-called-after-failure",
+        file=_COMMIT,
+        old="        self._parked_open.clear()\n        self._parked_sealed.clear()",
+        new="        self._parked_open.clear()",
+        mistake="After a failed sync, those who wait for its group stay parked.",
+    ),
+    Mutant(
+        name="close-forgets-callbacks",
+        file=_COMMIT,
+        old=(
+            "                    if self.position() == self.durable_position:\n"
+            "                        return"
+        ),
+        new="                    return",
+        mistake="What callbacks append while the last group closes is not written.",
+    ),
+    Mutant(
+        name="sync-covers-later-writes",
+        file=_MEMORY,
+        old="        target = disk.write_count  # What is written during a stall is not covered.\n",
+        new="        target = disk.write_count + 1\n",
+        mistake="The simulated disk keeps more than what was synced.",
+    ),
+    Mutant(
+        name="undo-forward",
+        file=_MEMORY,
+        old="            for family, key, value in reversed(self._undo.pop()):",
+        new="            for family, key, value in self._undo.pop():",
+        mistake="The simulated disk takes a lost batch back in the wrong order.",
+    ),
+    Mutant(
+        name="reverse-scan-from-start",
+        file=_TABLE,
+        old="            keys = self.keys[max(first, last - rows_max) : last]",
+        new="            keys = self.keys[first : min(last, first + rows_max)]",
+        mistake="A reverse scan returns the first rows of the range, and not the last.",
+    ),
+    Mutant(
+        name="scan-includes-end",
+        file=_READS,
+        old="        if iterator.valid() and iterator.key() == end:\n            iterator.prev()",
+        new="        if iterator.valid() and iterator.key() > end:\n            iterator.prev()",
+        mistake="A reverse scan on RocksDB stops at a row that lies at the range's end.",
+    ),
+    Mutant(
+        name="rows-go-missing",
+        file=_READS,
+        old="            if byte_count >= bytes_max:\n                return\n",
+        new=(
+            "            if byte_count >= bytes_max and len(rows) > 1:\n"
+            "                rows.pop()\n"
+            "                return\n"
+        ),
+        mistake=(
+            "A page that is full leaves its last row out; whoever goes on behind it misses "
+            "that one."
+        ),
+    ),
+    Mutant(
+        name="range-delete-one-key",
+        file=_ROCKS,
+        old="                raw.delete_range(key, value, handles[family])",
+        new="                raw.delete(key, handles[family])",
+        mistake="A range is deleted as if it were its first key.",
+    ),
+    Mutant(
+        name="sync-without-waiting",
+        file=_ROCKS,
+        old="            await loop.run_in_executor(self._executor, self._sync, loop.time())",
+        new="            loop.run_in_executor(self._executor, self._sync, loop.time())",
+        mistake="A sync is begun, and nobody waits for it: a failure of it is not heard of.",
+    ),
+)

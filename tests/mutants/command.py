@@ -1,0 +1,134 @@
+"""Try mutants: `python -m tests.mutants`. What is each mistake found by, and how fast?
+
+--only NAME         this mutant; may be given several times
+--component NAME    those of one component; may be given several times
+--seeds N           histories at most for each mutant
+--seconds N         of processor time at most for the histories of each mutant; 0: no simulation
+--test-seconds N    at most for the tests of its folder; 0: no tests
+--all-tests         run the tests of what the simulation has found, too
+--jobs N            mutants tried at once; all cores unless given
+--json FILE         write everything there, too
+--list              names and mistakes only
+
+Status 1 when a mutant survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.mutant import TESTS_OF, Mutant
+from tests.mutants.report import report, write_json
+from tests.mutants.simulating import Baseline
+from tests.mutants.trial import Budget, Trial, try_mutant
+
+HISTORIES_MAX = 100_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    console = Console()
+    chosen = [
+        one
+        for one in CATALOGUE
+        if (not options.only or one.name in options.only)
+        and (not options.component or one.component in options.component)
+    ]
+    if options.list:
+        for one in chosen:
+            print(f"{one.component:12} {one.name:44} {one.mistake}")
+        return 0
+    budget = Budget(
+        cpu_seconds=options.seconds,
+        test_seconds=options.test_seconds,
+        always_tests=options.all_tests,
+    )
+    baseline = Baseline()
+    trials: list[Trial] = []
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    try:
+        with Progress(*columns, console=console) as progress:
+            if budget.cpu_seconds and any(one.is_simulated for one in chosen):
+                _run_baseline(baseline, options.seeds, budget, progress)
+            _run_trials(chosen, baseline, budget, options.jobs, options.json, progress, trials)
+    except KeyboardInterrupt:
+        console.print("stopped; this is what was tried")
+    for line in report(trials, baseline):
+        print(line)
+    return 1 if any(one.survives for one in trials) else 0
+
+
+def _run_baseline(baseline: Baseline, seeds_max: int, budget: Budget, progress: Progress) -> None:
+    bar = progress.add_task("without a mistake, seconds", total=round(budget.cpu_seconds))
+    spent = 0.0
+    for one in baseline.run(seeds_max, budget.cpu_seconds):
+        spent += one.cpu_seconds
+        progress.update(bar, completed=min(round(spent), round(budget.cpu_seconds)))
+    progress.update(bar, completed=round(budget.cpu_seconds))
+
+
+def _run_trials(
+    chosen: list[Mutant],
+    baseline: Baseline,
+    budget: Budget,
+    jobs: int,
+    json_path: Path | None,
+    progress: Progress,
+    trials: list[Trial],
+) -> None:
+    bar = progress.add_task("mutants", total=len(chosen))
+    with ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(try_mutant, one, baseline, budget) for one in chosen]
+        try:
+            for future in as_completed(futures):
+                trials.append(future.result())
+                progress.update(bar, advance=1)
+                if json_path is not None:
+                    # A long run that is stopped has told what it knows.
+                    write_json(json_path, trials, baseline)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.mutants",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = sorted(one.name for one in CATALOGUE)
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME")
+    parser.add_argument("--component", action="append", choices=list(TESTS_OF))
+    parser.add_argument("--seeds", type=int, default=HISTORIES_MAX)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--test-seconds", type=float, default=120.0)
+    parser.add_argument("--all-tests", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--list", action="store_true")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

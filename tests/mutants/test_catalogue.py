@@ -1,0 +1,146 @@
+"""Every mutant can be made, and a few of them are tried whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.histories import LONG_EVERY, history
+from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
+from tests.mutants.overlay import overlay
+from tests.mutants.report import report
+from tests.mutants.simulating import Baseline
+from tests.mutants.testing import nearest_first, run_tests
+from tests.mutants.trial import Budget, Verdict, try_mutant
+
+_BY_NAME = {one.name: one for one in CATALOGUE}
+# Enough for a mistake that shows in nearly every history.
+_HISTORIES = 10
+_PRODUCERS = "broker/magnetar_broker/producers.py"
+_SOUND = Mutant(
+    name="sound",
+    file=_PRODUCERS,
+    old="    if sequence_id == next_expected:\n        return False\n",
+    new="    if next_expected == sequence_id:\n        return False\n",
+    mistake="None: it means the same.",
+)
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Baseline:
+    made = Baseline()
+    assert len(list(made.run(_HISTORIES, 60.0))) == _HISTORIES
+    return made
+
+
+@pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda one: one.name)
+def test_every_mutant_applies_and_compiles(mutant: Mutant) -> None:
+    mutant.patched()
+    assert mutant.tests.is_dir()
+    assert mutant.mistake.endswith(".")
+
+
+def test_the_catalogue_covers_every_component() -> None:
+    assert len(CATALOGUE) >= 100
+    assert max(Counter(one.name for one in CATALOGUE).values()) == 1
+    assert {one.component for one in CATALOGUE} == set(TESTS_OF)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("no such text", "another"),
+        # Many times.
+        ("self", "other"),
+        ("# Wall clock, for people.", "# Another comment."),
+    ],
+)
+def test_a_patch_that_is_not_one_change_is_refused(old: str, new: str) -> None:
+    mutant = Mutant(name="wrong", file=_PRODUCERS, old=old, new=new, mistake="It is none.")
+    with pytest.raises(PatchFailed, match="wrong"):
+        mutant.patched()
+
+
+def test_the_sources_stay_as_they_are() -> None:
+    mutant = _BY_NAME["gap-accepted"]
+    before = mutant.source.read_text()
+    with overlay(mutant) as folder:
+        copy = folder / "magnetar_broker" / "producers.py"
+        assert copy.read_text() == mutant.patched() != before
+        assert not list(copy.parent.glob("__pycache__/producers.*"))
+    assert mutant.source.read_text() == before
+    assert not folder.exists()
+
+
+def test_long_histories_are_among_the_short_ones() -> None:
+    kinds = Counter(history(number).kind for number in range(4 * LONG_EVERY))
+    assert kinds["short"] == 4 * (LONG_EVERY - 1)
+    assert kinds["long"] == 2
+    assert len({history(number) for number in range(1_000)}) == 1_000
+
+
+def test_the_nearest_tests_come_first() -> None:
+    names = [one.name for one in nearest_first(_BY_NAME["first-writer-order-only"])]
+    assert names[0] == "test_order.py"
+    assert len(names) == len(set(names)) > 10
+
+
+def test_the_simulation_finds_a_gross_mistake(baseline: Baseline) -> None:
+    trial = try_mutant(
+        _BY_NAME["counted-discarded"],
+        baseline,
+        Budget(cpu_seconds=60.0, test_seconds=0),
+    )
+    assert trial.verdict is Verdict.SIMULATION
+    assert trial.is_active
+    assert trial.simulated is not None
+    assert trial.simulated.histories <= _HISTORIES
+
+
+def test_a_unit_test_finds_what_no_history_comes_to() -> None:
+    trial = try_mutant(
+        _BY_NAME["abort-forgets-sequence"], Baseline(), Budget(cpu_seconds=0, test_seconds=300)
+    )
+    assert trial.verdict is Verdict.TESTS
+    assert trial.tested is not None
+    assert trial.tested.found is not None
+    assert trial.tested.found.startswith("tests/coordinator/test_names.py::")
+
+
+def test_what_means_the_same_is_inert(baseline: Baseline) -> None:
+    trial = try_mutant(_SOUND, baseline, Budget(cpu_seconds=60.0, test_seconds=0))
+    assert trial.verdict is Verdict.INERT
+    assert trial.simulated is not None
+    assert trial.simulated.histories == _HISTORIES
+    lines = list(report([trial], baseline))
+    assert f"sound: {_SOUND.mistake}" in lines
+    assert "1 mutants: 0 found by the simulation, 0 found by tests, 0 active, unseen, 1 inert" in (
+        lines
+    )
+
+
+def test_a_test_that_fails_without_the_mistake_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one that takes too long on a busy machine."""
+    answers = iter(
+        [
+            "FAILED tests/broker/test_order.py::test_slow - TimeoutError\n",
+            "FAILED tests/broker/test_order.py::test_slow - TimeoutError\n",
+            "FAILED tests/broker/test_order.py::test_right - AssertionError\n",
+            "1 passed\n",
+        ]
+    )
+    asked = []
+
+    def answer(what: list[str], passed_over: list[str], *_: object) -> str:
+        asked.append((what[0], list(passed_over)))
+        return next(answers)
+
+    monkeypatch.setattr("tests.mutants.testing._pytest", answer)
+    mutant = _BY_NAME["first-writer-order-only"]
+    with overlay(mutant) as folder:
+        tested = run_tests(mutant, folder, 60.0)
+    assert tested.found == "tests/broker/test_order.py::test_right"
+    assert asked[2][1] == ["tests/broker/test_order.py::test_slow"]
