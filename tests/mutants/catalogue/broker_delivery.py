@@ -137,9 +137,9 @@ MUTANTS = (
     Mutant(
         name="late-attach-accepted",
         file=_DELIVERY,
-        old="        if attach_epoch < self._attach_epochs.get(consumer_id, 0):",
-        new="        if attach_epoch < 0:",
-        mistake="A late copy of an earlier attachment takes the place of the newest one.",
+        old="        if 0 < attach_epoch <= self._attach_epochs.get(consumer_id, 0):",
+        new="        if 0 < attach_epoch < self._attach_epochs.get(consumer_id, 0):",
+        mistake="A late copy of the newest attempt to attach takes its consumer off its new link.",
     ),
     Mutant(
         name="close-by-stranger",

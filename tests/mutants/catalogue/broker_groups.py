@@ -28,8 +28,8 @@ MUTANTS = (
     Mutant(
         name="replaced-instance-keeps-generation",
         file=_GROUP,
-        old="        self.generation += 1\n        del self.members[old.member_id]",
-        new="        del self.members[old.member_id]",
+        old="        self.generation += 1\n        self._part_with(old)",
+        new="        self._part_with(old)",
         mistake="A new instance with the old one's id does not raise the generation.",
     ),
     Mutant(
@@ -63,9 +63,9 @@ MUTANTS = (
             "                del self.owners[partition]\n"
             "                change.given[partition] = None\n"
             "\n"
-            "    def _target_of"
+            "    def _part_with"
         ),
-        new="                change.given[partition] = None\n\n    def _target_of",
+        new="                change.given[partition] = None\n\n    def _part_with",
         mistake="Who was expelled still owns its partitions.",
     ),
     Mutant(
@@ -155,9 +155,12 @@ MUTANTS = (
     Mutant(
         name="incarnation-taken-twice",
         file=_INCARNATIONS,
-        old="        if row is not None and row.store_token == store_token:",
-        new="        if row is not None:",
-        mistake="A coordinator whose store was lost gets the incarnation that it had.",
+        old="            if row.store_token == store_token:",
+        new="            if row.store_token[:1] == store_token[:1]:",
+        mistake=(
+            "Tokens of stores are compared by their beginning: a new store gets the old "
+            "incarnation."
+        ),
     ),
     Mutant(
         name="incarnation-not-stored",
@@ -179,5 +182,19 @@ MUTANTS = (
         mistake=(
             "A coordinator is spoken to on the first of its links, which is gone after a crash."
         ),
+    ),
+    Mutant(
+        name="late-join-accepted",
+        file=_GROUP,
+        old="            past is not None and 0 < newcomer.join_epoch <= past.join_epoch",
+        new="            past is not None and 0 < newcomer.join_epoch < past.join_epoch",
+        mistake="A late copy of a join brings a member back that has left.",
+    ),
+    Mutant(
+        name="late-heartbeat-counts",
+        file=_GROUP,
+        old="        if 0 < number <= member.heartbeat_number:",
+        new="        if 0 < number < member.heartbeat_number - 1:",
+        mistake="A late copy of a heartbeat says that what is held now is not: it is given away.",
     ),
 )

@@ -298,13 +298,6 @@ MUTANTS = (
         mistake="complete() compares producer ids, and not which transaction is prepared.",
     ),
     Mutant(
-        name="new-token-each-time",
-        file=_PRODUCER,
-        old="                call_token=self.client.new_id(),\n",
-        new="",
-        mistake="InitProducer has no token: a late copy of it fences its own instance.",
-    ),
-    Mutant(
         name="prepared-with-next-pair",
         file=_PRODUCER,
         old="            reply.ongoing_producer_id,\n            reply.ongoing_producer_epoch,",

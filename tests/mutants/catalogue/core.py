@@ -9,6 +9,7 @@ _COMMANDS = "core/magnetar_core/commands.py"
 _FRAMES = "core/magnetar_core/frames.py"
 _RUN_TIME = "core/magnetar_core/run_time.py"
 _IDS = "core/magnetar_core/ids.py"
+_REPEATS = "core/magnetar_core/repeats.py"
 
 MUTANTS = (
     Mutant(
@@ -117,5 +118,24 @@ MUTANTS = (
         mistake=(
             "A partition is named without its topic's id: one that was made anew answers for it."
         ),
+    ),
+    Mutant(
+        name="copies-handled-again",
+        file=_REPEATS,
+        old="            elif key in self._waiting:",
+        new="            elif key in self._waiting and self._answers:",
+        mistake=(
+            "A copy of the first call that comes before its answer has left is a call of its own."
+        ),
+    ),
+    Mutant(
+        name="passing-refusal-kept",
+        file=_REPEATS,
+        old=(
+            "        if not (isinstance(answer, common_pb2.ServerError) and "
+            "from_wire(answer).retriable):"
+        ),
+        new="        if answer is not None:",
+        mistake="A refusal that asks to be asked again answers every later attempt, too.",
     ),
 )

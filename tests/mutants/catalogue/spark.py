@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         name="sequence-committed-fails",
         file=_SINK,
-        old="    if any(one.txn_id is None for one in tasks):",
-        new="    if all(one.txn_id is None for one in tasks):",
+        old="    if idle:\n        require_same",
+        new="    if len(idle) == len(tasks):\n        require_same",
         mistake="A replay of which some tasks hear that it is committed fails.",
     ),
     Mutant(
@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         name="partition-column-unchecked",
         file=_IN,
-        old="        wrong = ~absent & ((named < 0) | (named >= partition_count))",
-        new="        wrong = ~absent & (named >= partition_count)",
+        old="            wrong = ~absent & ((named < 0) | (named >= count))",
+        new="            wrong = ~absent & (named >= count)",
         mistake="A negative partition in a row is not refused.",
     ),
     Mutant(
@@ -153,5 +153,19 @@ MUTANTS = (
         old="            if offset > extent.end[topic][partition]:",
         new="            if offset > extent.end[topic][partition] + 1:",
         mistake="An offset that lies behind the end is taken for a place to begin.",
+    ),
+    Mutant(
+        name="fingerprint-not-told",
+        file=_SINK,
+        old="        status = client.commit_parts(parts, fingerprint=str(content))",
+        new="        status = client.commit_parts(parts)",
+        mistake="What a batch consisted of is not kept: a replay with other rows is dropped.",
+    ),
+    Mutant(
+        name="content-of-last-topic",
+        file=_SINK,
+        old="                self.content += rows.content(topic)",
+        new="                self.content = rows.content(topic)",
+        mistake="Of a batch with several topics, or many rows, the last rows' content counts.",
     ),
 )
