@@ -152,6 +152,18 @@ class Wiretaps:
         for tap in self._taps:
             tap.on_reply(link, frame)
 
+    def on_closed(self, link: int) -> None:
+        """A server was told that a link is gone."""
+        for tap in self._taps:
+            if hasattr(tap, "on_closed"):
+                tap.on_closed(link)
+
+    def on_crash(self) -> None:
+        """The broker is gone."""
+        for tap in self._taps:
+            if hasattr(tap, "on_crash"):
+                tap.on_crash()
+
 
 def _cursor(wire: Any) -> Cursor:
     return (wire.subscription, wire.topic_id, wire.partition)

@@ -285,6 +285,8 @@ class SimulatedLink:
         if not self._server_told:
             self._server_told = True
             self.network.trace.event("closed", f"#{self.number} {self.server_node}")
+            if self.network.wiretap is not None:
+                self.network.wiretap.on_closed(self.number)
             self.session.on_closed()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.simulation.loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 from tests.simulation.network import Network
+from tests.simulation.slow_reads import Reads, SlowStore
 from tests.simulation.trace import Trace
 
 from magnetar_storage.memory import MemoryDisk, MemoryStore
@@ -85,6 +86,7 @@ class ServerNode(Node):
         self._make = make
         self._families = families
         self.disk = MemoryDisk(random=environment.random(f"disk/{name}"))
+        self.reads = Reads(environment.random(f"reads/{name}"))
         self.disk.write_seconds = 0.0
         self.disk.sync_seconds = 0.0004
         self.server: Any = None
@@ -96,6 +98,7 @@ class ServerNode(Node):
         # Off: it stays down after a crash until start() is called.
         self.restarts = True
         self.restart_seconds_max = 1.0
+        self.on_crash: Callable[[], None] = lambda: None
         # Told when it has recovered and listens.
         self.on_ready: Callable[[], None] = lambda: None
 
@@ -107,7 +110,7 @@ class ServerNode(Node):
 
     async def _live(self, incarnation: Incarnation) -> None:
         try:
-            store = MemoryStore(self.disk, self._families)
+            store = SlowStore(self.disk, self._families, self.reads)
             self.server, acceptors = self._make(self, store, incarnation)
             await self.server.start()
         except Exception as error:
@@ -141,6 +144,7 @@ class ServerNode(Node):
         self.crash_count += 1
         self.ready.clear()
         self.end_life()
+        self.on_crash()
         # The dead process holds its last objects; nothing that they do has an effect.
         self.lost_batch_count += self.disk.crash(self.random if power_loss else None)
         self.server = None

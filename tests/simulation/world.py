@@ -16,6 +16,7 @@ from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
 from tests.simulation.key_order import KeyOrder
+from tests.simulation.key_wiretap import KeyWiretap
 from tests.simulation.loop import (
     CURRENT,
     Incarnation,
@@ -92,7 +93,10 @@ class World:
         self.environment = Environment(self.loop, self.network, self.trace, str(seed))
         self.history = History(self.loop.time, self.loop.fail)
         self.group_wiretap = GroupWiretap(self.history.violation)
-        self.network.wiretap = Wiretaps(Wiretap(self.history.violation), self.group_wiretap)
+        self.key_wiretap = KeyWiretap(self.loop.time, self._delivery_lag, self.history.violation)
+        self.network.wiretap = Wiretaps(
+            Wiretap(self.history.violation), self.group_wiretap, self.key_wiretap
+        )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation
         )
@@ -122,6 +126,7 @@ class World:
             **{**CLIENT_SETTINGS, **self.plan.client_settings}
         )
         self.broker = self._server("broker", make_broker, self.plan.broker_settings)
+        self.broker.on_crash = self.network.wiretap.on_crash
         # By TCID.
         self.coordinators = [
             self._server(name, make_coordinator, self.plan.coordinator_settings)
@@ -139,6 +144,11 @@ class World:
             return make(self, node, store, incarnation, settings)
 
         return ServerNode(self.environment, name, make_one, make.families())
+
+    def _delivery_lag(self) -> float:
+        """From a decision to deliver until it leaves: a sync, or a read, may lie between."""
+        disk, reads = self.broker.disk, self.broker.reads
+        return 0.02 + 2 * disk.sync_seconds + 4 * reads.seconds_max
 
     def _subscriptions(self) -> Iterator[Subscription]:
         for partition in self.broker.server.topics.partitions():

@@ -79,6 +79,7 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     for name in names:
         SCENARIOS[name](draft)
     draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2
+    draft.flags["read_seconds_max"] = random.choice((0.0, 0.0, 0.0, 0.002, 0.02))
     draw_faults(draft, random.choice((0, 1, 1, 2, 3)))
     draw_settings(draft)
     return draft.finish(str(seed), profile, tuple(names))

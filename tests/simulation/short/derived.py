@@ -252,9 +252,12 @@ async def crew(
             )
             world.active["processed"] += summary.messages_in
             world.active["processed dead letters"] += summary.dead_lettered
-    finally:
+    except MagnetarError:
         stopping.cancel()
         await producer.close()
+        raise
+    stopping.cancel()
+    await producer.close()
     if step.closing:
         world.final_checks.append(lambda: _check_made(actor, topic, made, dead))
         await read_out(actor, made)

@@ -57,8 +57,10 @@ async def identified(
                 "o", f"{label} is fenced, and nobody has taken its place: {error}"
             )
         world.active["fenced"] += 1
-    finally:
+    except MagnetarError:
         await producer.close()
+        raise
+    await producer.close()
 
 
 async def _one_unit(

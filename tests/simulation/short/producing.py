@@ -217,8 +217,7 @@ async def _begun_late(
         await asyncio.sleep(0.01)
     else:
         await txn.abort()
-        for message in messages:
-            del history.sent[message.value]
+        history.wholes.append((messages, True))
         return
     record = history.begin(txn.txn_id, actor.name)
     unit = Unit.__new__(Unit)

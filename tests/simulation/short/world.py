@@ -33,8 +33,31 @@ CLIENT_SETTINGS = {
     "abort_drain_ms": 300,
     "close_timeout_ms": 300,
 }
-# Beside what any history may have copied: of these a client's own repeat may turn up late, too.
-COPIED = REPEATABLE | {"init_producer", "nack", "join_group", "group_heartbeat", "subscribe"}
+# Whatever a client may say can turn up once more, and late.
+COPIED = REPEATABLE | {
+    "abort_hanging_txn",
+    "accept_txn_loss",
+    "close_consumer",
+    "create_topic",
+    "delete_topic",
+    "describe_topic",
+    "describe_txn",
+    "flow",
+    "get_cluster_info",
+    "group_heartbeat",
+    "init_producer",
+    "join_group",
+    "leave_group",
+    "list_offsets",
+    "list_txns",
+    "lookup",
+    "nack",
+    "publish",
+    "remove_name",
+    "seek",
+    "subscribe",
+    "unsubscribe",
+}
 
 
 class ShortWorld(World):
@@ -67,6 +90,8 @@ class ShortWorld(World):
         )
         for server in self.servers:
             server.on_ready = lambda name=server.name: self.calm.over(name)  # type: ignore[misc]
+        for server in self.servers:
+            server.reads.seconds_max = script.flags.get("read_seconds_max", 0.0)
         by_client: dict[str, list[Step]] = {}
         for step in script.steps:
             by_client.setdefault(step.client, []).append(step)

@@ -1,0 +1,25 @@
+"""What the wire alone says of keys: planted bugs are found without a look into the dispatcher."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+
+import pytest
+from tests.simulation.key_order import KeyOrder
+from tests.simulation.planted import PLANTED
+from tests.simulation.planting import replaced
+from tests.simulation.short.runner import run_history
+
+pytestmark = pytest.mark.sim
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [("keys-move-at-once", "and .* has"), ("pending-acks-hold-no-key", "is pending with")],
+)
+def test_a_key_with_two_consumers_is_seen_on_the_wire(planted: str, said: str) -> None:
+    with PLANTED[planted](), replaced(KeyOrder, "watching", lambda self: nullcontext()):
+        failures = (run_history(seed, "crowd", checks_servers=False).failure for seed in range(60))
+        found = next((failure for failure in failures if failure is not None), "")
+    assert re.search(rf"invariant q: .* {said}", found), found
