@@ -144,9 +144,13 @@ async def _intrude(
         # Nobody may ever see it: no history knows it.
         body = send_command(wire, number + 9_000, 0, [b"intruder"], txn_id=txn_id)
     try:
-        await client.insist(BROKER, body, attempts=20)
+        await client.insist(BROKER, body, attempts=5)
     except MagnetarError:
         world.active[f"{what} refused"] += 1
+        return
+    except NoAnswer:
+        # Told to ask again, until it is known whether the id has been issued.
+        world.active[f"{what} put off"] += 1
         return
     world.active[f"{what} let in"] += 1
     if settles:
