@@ -24,7 +24,7 @@ from tests.broker.harness import (
 from magnetar_broker.subscription_commands import RANGES_MAX
 from magnetar_broker.views import PEEK_BYTES_MAX
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, decode, encode, encode_columns
-from magnetar_core.errors import InvalidArgument, MagnetarError, MessageTooLarge
+from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, MessageTooLarge
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -184,6 +184,19 @@ def with_properties(text: bytes) -> bytes:
 
 def _offsets(length: int) -> bytes:
     return array("i", [0, length]).tobytes()
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), KeyError("none"), InternalError("!")])
+def test_a_command_whose_task_fails_is_answered(error: Exception) -> None:
+    async def scenario(world: World) -> None:
+        async def fails(*_: object, **__: object) -> None:
+            raise error
+
+        world.partition().reader.read = fails  # type: ignore[method-assign,assignment]
+        await refused(world.client, wire.CommandRead(partition=partition()), InternalError)
+        await world.client.ask(send(b"next"))
+
+    run(scenario)
 
 
 LONG = "n" * 5_000

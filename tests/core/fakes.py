@@ -16,6 +16,9 @@ class FakeServer:
         self.sessions: list[CommandSession] = []
         self.refusals: list[MagnetarError] = []
         self.answer_sizes: AnswerSizes = {"read": lambda read: int(read.bytes_max)}
+        self.hello_count = 0
+        # Answers to reads that somebody else gives; None: they are given at once.
+        self.held: list[Callable[[], None]] | None = None
         # Told with every error.
         self.details: dict[str, str] = {}
         # Of reads, whether their answers have left or not.
@@ -39,6 +42,7 @@ class FakeServer:
         reply.fail(error)
 
     def hello(self, request: common_pb2.CommandHello, reply: Reply) -> None:
+        self.hello_count += 1
         reply.send(common_pb2.CommandHelloResponse(server_name=request.client_name))
 
     def send(self, request: broker_pb2.CommandSend, reply: Reply) -> None:
@@ -55,7 +59,11 @@ class FakeServer:
     def read(self, request: broker_pb2.CommandRead, reply: Reply) -> None:
         batch = broker_pb2.DeliveredBatch(batch=bytes(request.bytes_max))
         self.made_bytes += request.bytes_max
-        reply.send(broker_pb2.CommandReadResponse(batches=[batch]))
+        answer = broker_pb2.CommandReadResponse(batches=[batch])
+        if self.held is None:
+            reply.send(answer)
+        else:
+            self.held.append(lambda: reply.send(answer))
 
     def lookup(self, request: topic_pb2.CommandLookup, reply: Reply) -> None:
         raise TopicNotFound(f"no topic {request.topic!r}", topic=request.topic, **self.details)

@@ -9,7 +9,8 @@ import pytest
 from tests.core.envelope import command
 
 from magnetar_core.commands import CommandSession, Reply
-from magnetar_core.errors import InvalidArgument, MagnetarError, from_wire
+from magnetar_core.config import FRAME_BYTES_MAX
+from magnetar_core.errors import InvalidArgument, MagnetarError, QuotaExceeded, from_wire
 from magnetar_core.wire import common_pb2, topic_pb2
 from magnetar_core.wire import service_pb2 as service
 
@@ -68,3 +69,53 @@ def test_a_handler_that_fails_is_answered_for() -> None:
     (answer,) = answers_of(fails)
     assert isinstance(answer, common_pb2.ServerError)
     assert "log" in str(from_wire(answer))
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.told: list[bool] = []
+
+    def session_writable(self, writable: bool) -> None:
+        self.told.append(writable)
+
+    def session_closed(self) -> None: ...
+
+
+def test_what_is_pushed_in_one_turn_is_bounded() -> None:
+    """A thousand consumers of one conversation had each a megabyte on its way in one turn."""
+
+    async def push() -> None:
+        session = CommandSession({}, lambda _: None, refuse)
+        session.push_bytes_max = 3_000
+        listener = Listener()
+        session.listen(listener)
+        for _ in range(10):
+            if session.writable:
+                session.push(topic_pb2.CommandLookup(topic="x" * 1_000))
+        assert listener.told == [False]
+        assert not session.writable
+        session.on_writable(True)
+        assert listener.told == [False, True]
+
+    asyncio.run(push())
+
+
+def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
+    async def ask() -> list[service.Command]:
+        answers: list[service.Command] = []
+        huge = topic_pb2.CommandLookupResponse(broker_addresses=["x" * FRAME_BYTES_MAX])
+        session = CommandSession(
+            {"lookup": lambda _, reply: reply.send(huge)},
+            lambda frame: answers.extend(frame.commands),
+            refuse,
+            {"lookup": lambda _: 1},
+        )
+        session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert session.answers.used_bytes == 0
+        return answers
+
+    (answer,) = asyncio.run(ask())
+    assert answer.request_id == 7
+    assert isinstance(from_wire(answer.error), QuotaExceeded)

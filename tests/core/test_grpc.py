@@ -504,3 +504,75 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
         session_push_bytes_max=1 << 20, session_answer_bytes_max=budget, stop_grace_ms=100
     )
     play(scenario, config)
+
+
+def test_small_answers_that_are_not_read_count_too() -> None:
+    count, name, budget = 60_000, "n" * 900, 4 << 20
+
+    async def scenario(world: World) -> None:
+        link = await world.transport.connect(
+            world.server.address, "Broker", lambda _: None, lambda: None
+        )
+
+        is_over = asyncio.Event()
+
+        async def hold(_: service_pb2.Frame) -> None:
+            await is_over.wait()
+
+        link._hand_over = hold  # type: ignore[method-assign]
+        some = [command(common_pb2.CommandHello(client_name=name), number) for number in range(100)]
+        for _ in range(count // 100):
+            link.write(frame(*some))
+        other = await world.connect()
+        for number in range(300):
+            other.write(frame(send(number)))
+            await world.received_at_least(number + 1)
+        is_over.set()
+        assert 100 < world.fake.hello_count < (budget + (24 << 20)) // len(name)
+
+    config = ListenConfig(
+        session_push_bytes_max=1 << 20, session_answer_bytes_max=budget, stop_grace_ms=100
+    )
+    play(scenario, config)
+
+
+def test_unary_calls_of_one_connection_share_a_budget() -> None:
+    size, budget = 1 << 20, 4 << 20
+
+    async def scenario(world: World) -> None:
+        world.fake.held = held = []
+        # Each channel a connection of its own.
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        request = broker_pb2.CommandRead(bytes_max=size).SerializeToString()
+
+        async def calls(count: int) -> None:
+            async with grpc.aio.insecure_channel(world.server.address, options=options) as channel:
+                method = channel.unary_unary("/magnetar.v1.Broker/Read")
+                await asyncio.gather(*(method(request) for _ in range(count)))
+
+        async def other_answers(count: int) -> None:
+            link = await world.connect()
+            for number in range(count):
+                before = len(world.received)
+                link.write(frame(send(number)))
+                await world.received_at_least(before + 1)
+
+        many = asyncio.create_task(calls(20))
+        while len(held) < budget // size:
+            await other_answers(1)
+        await other_answers(50)
+        assert world.fake.made_bytes == budget
+        few = asyncio.create_task(calls(2))
+        while world.fake.made_bytes < budget + 2 * size:
+            await other_answers(1)
+        while not (many.done() and few.done()):
+            for answer in [held.pop() for _ in range(len(held))]:
+                answer()
+            await other_answers(1)
+        await asyncio.gather(many, few)
+        assert world.fake.made_bytes == 22 * size
+
+    config = ListenConfig(
+        session_push_bytes_max=1 << 20, session_answer_bytes_max=budget, stop_grace_ms=100
+    )
+    play(scenario, config)
