@@ -187,7 +187,7 @@ FAMILIES = {
                 CRASHES,
                 only=(end_tricks.orphan, settling_tricks.made_up),
             ),
-            _provoked("f", "f orphan", "f made up", "f settled"),
+            _provoked("f", "f orphan", "f made up"),
             watch_orphans,
         ),
         Family(
