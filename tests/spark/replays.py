@@ -17,6 +17,7 @@ from tests.spark.world import World
 BATCHES = 6
 ROWS = 100
 LAST = BATCHES - 1
+PATIENCE_S = 300
 
 
 class Ends(Enum):
@@ -94,7 +95,8 @@ def go_on(
     """
     frame = world.frame(spark, per_trigger)
     try:
-        world.start(spark, frame=frame, topic=topic, **sink).awaitTermination(120)
+        query = world.start(spark, frame=frame, topic=topic, **sink)
+        assert query.awaitTermination(PATIENCE_S), "it has not ended"
     except PySparkException as error:
         return f"{error} {error.getCondition()}"
     return None
