@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, MarkerWriter
@@ -27,6 +28,7 @@ from magnetar_broker.transaction_index import (
     TransactionIndex,
     Writer,
 )
+from magnetar_broker.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import QuotaExceeded, ResourceInUse
 from magnetar_core.ids import MessageId, PartitionName, TxnID
@@ -75,6 +77,7 @@ class Partition:
         self.reader = LogReader(environment.store, self.log, name)
         self.producers = Producers()
         self.index: TransactionIndex = environment.new_index(name)
+        self.waiting_ends = WaitingEnds()
         self.order = Order(self.index, lambda call: environment.spawn(_in_another_turn(call)))
         self.subscriptions = Subscriptions(
             environment, name, self.log, self.reader, take_subscription_id
@@ -183,26 +186,21 @@ class Partition:
 
     # Ends
 
-    def end(self, end: End, done: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+    def end(self, asked: AskedEnd) -> None:
         """CommandEndTxnOnPartition: calls done() when applied, perhaps later (rule k).
 
         Raises:
             InvalidTxnState, TxnIncomplete: as TransactionIndex.plan_end.
         """
+        end = asked.end
         plan = self.index.plan_end(end)
         if plan.already_ended:
-            done()
+            asked.done()
             return
         awaited = self.order.awaited(plan) if end.outcome is Outcome.COMMITTED else None
         if awaited is not None:
-
-            def retry() -> None:
-                try:
-                    self.end(end, done, failed)
-                except Exception as error:
-                    failed(error)
-
-            self.order.park(awaited, retry)
+            if self.waiting_ends.add(asked):
+                self.order.park(awaited, partial(self._end_again, end.txn_id))
             return
         if end.outcome is Outcome.COMMITTED:
             self._commit(end, plan)
@@ -212,8 +210,16 @@ class Partition:
             self._environment.metrics.open_txns.dec()
             for writer in plan.transaction.writers.values():
                 self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
-        done()
+        asked.done()
         self.order.run()
+
+    def _end_again(self, txn_id: TxnID) -> None:
+        """What a commit waited for is settled; it may follow others too."""
+        for asked in self.waiting_ends.take(txn_id):
+            try:
+                self.end(asked)
+            except Exception as error:
+                asked.failed(error)
 
     def _commit(self, end: End, plan: EndPlan) -> None:
         """The marker and COMMITTED, in one batch: no window between them."""

@@ -15,6 +15,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.held import Participant
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
+from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
@@ -72,7 +73,7 @@ class Settling:
             partition = self._topics.of(participant.partition_name)
             partition.subscriptions.get(participant.subscription).end(end)
         else:
-            self._topics.of(participant).end(end, _nothing, _fail)
+            self._topics.of(participant).end(AskedEnd(end, None, 0, _nothing, _fail))
 
 
 def _nothing() -> None:

@@ -11,6 +11,7 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.settling import Settling
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
+from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument, InvalidTxnState
@@ -59,7 +60,10 @@ class TransactionCommands:
 
             self._environment.when_durable(leave)
 
-        partition.end(end, done, lambda error: self._replies.fail(error, reply))
+        def failed(error: Exception) -> None:
+            self._replies.fail(error, reply)
+
+        partition.end(AskedEnd(end, reply.session, reply.request_id, done, failed))
 
     def _end_txn_on_subscription(
         self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply

@@ -25,13 +25,14 @@ log = logging.getLogger(__name__)
 class Reply:
     """One request's answer: send or fail, once. Harmless after the conversation has ended."""
 
-    __slots__ = ("_on_answer", "_respond", "answered", "origin", "session")
+    __slots__ = ("_on_answer", "_respond", "answered", "origin", "request_id", "session")
 
     def __init__(
         self,
         respond: Callable[[Any], None],
         session: CommandSession | None,
         origin: str = "",
+        request_id: int = 0,
     ) -> None:
         self._respond = respond
         self._on_answer: Callable[[Any], None] | None = None
@@ -40,6 +41,8 @@ class Reply:
         self.session = session
         # The machine that asks, as far as the transport knows it.
         self.origin = origin
+        # Its client's number for it, within the conversation.
+        self.request_id = request_id
 
     def send(self, body: Any) -> None:
         self._give(body)
@@ -184,7 +187,7 @@ class CommandSession:
                 # Behind the writer's flush: from then on the transport counts it.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
-        reply = Reply(respond, self, self.origin)
+        reply = Reply(respond, self, self.origin, request_id)
         run_handler(self._handlers, name, request, reply, self._on_error)
         return True
 

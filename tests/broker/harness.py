@@ -88,6 +88,11 @@ class Client:
         self.world.broker.check()
         return future
 
+    def begin_again(self, body: Any) -> None:
+        """Send a copy of the last command, under the same number."""
+        self._session.on_frame(service.Frame(commands=[command(body, self._next_request)]))
+        self.world.broker.check()
+
     def tell(self, body: Any) -> None:
         self._session.on_frame(service.Frame(commands=[command(body)]))
         self.world.broker.check()

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, NoReturn
 
 import pytest
-from tests.broker.harness import World, end, new_index, run, send, txn, watermark
+from tests.broker.harness import Client, World, end, new_index, run, send, txn, watermark
 
 from magnetar_broker import keys
 from magnetar_broker.order import CALLS_IN_A_TURN_MAX, Order
@@ -379,3 +379,46 @@ def test_what_waited_is_called_in_turns_and_each_for_itself() -> None:
     assert called == list(range(CALLS_IN_A_TURN_MAX + 2))
     assert not later
     order.check()
+
+
+def test_copies_of_a_commit_that_waits_do_not_pile_up() -> None:
+    """A coordinator asks every few seconds, for as long as what is awaited takes."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", in_txn=T0))
+        await world.client.ask(send(b"1", in_txn=T1, follows=T0))
+        for _ in range(20):
+            left = Client(world)
+            left.begin(end(T1, counts={1: 1}))
+            await left.close()
+        others = [Client(world).begin(end(T1)), world.client.begin(end(T1))]
+        first = world.client.begin(end(T1, counts={1: 1}))
+        for _ in range(20):
+            world.client.begin_again(end(T1, counts={1: 1}))
+        # What it says by now counts: an administrator has accepted a loss meanwhile.
+        world.client.begin_again(end(T1, counts={1: 1}, loss_accepted=True))
+        waiting = world.partition().waiting_ends.of(T1)
+        assert [one.end.loss_accepted for one in waiting] == [False, False, True]
+        await world.client.ask(end(T0))
+        assert all(one.done() for one in (*others, first))
+        assert await world.read() == [b"0", b"1"]
+        assert world.partition().waiting_ends.of(T1) == []
+
+    run(scenario)
+
+
+def test_a_commit_that_waited_for_one_waits_for_the_next_one_it_follows() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", in_txn=T0))
+        await world.client.ask(send(b"1", in_txn=T1))
+        await world.client.ask(send(b"2", in_txn=T2, producer=1, follows=T0))
+        await world.client.ask(send(b"3", in_txn=T2, producer=2, follows=T1))
+        waiting = [Client(world).begin(end(T2)), world.client.begin(end(T2))]
+        await world.client.ask(end(T0))
+        assert not any(one.done() for one in waiting)
+        assert len(world.partition().waiting_ends.of(T2)) == 2
+        await world.client.ask(end(T1))
+        assert all(one.done() for one in waiting)
+        assert await world.read() == [b"0", b"1", b"2", b"3"]
+
+    run(scenario)
