@@ -469,6 +469,36 @@ def test_what_comes_back_too_often_moves_to_the_dead_letter_topic() -> None:
     run(test)
 
 
+def test_a_dead_letter_whose_move_cannot_begin_comes_again() -> None:
+    """Nothing was acknowledged, so no abort brings it back: its consumer has to ask for it."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"poison"])
+        refusals: list[Any] = [QuotaExceeded("too many"), QuotaExceeded("too many")]
+        cluster.script = lambda name, body: (
+            refusals.pop() if name == "new_txn" and refusals else None
+        )
+        consumer = await client.subscribe(
+            "flights",
+            "s",
+            initial_position="earliest",
+            nack_delay_ms=1,
+            nack_delay_ms_max=1,
+            dead_letter=DeadLetterPolicy(redeliveries_max=0, topic="morgue"),
+        )
+        consumer.nack(await consumer.receive())
+        moving = asyncio.create_task(consumer.receive())
+        dead = await client.subscribe("morgue", "look", initial_position="earliest")
+        letter = await dead.receive(timeout_s=10)
+        assert not refusals
+        assert letter.value == b"poison"
+        assert letter.properties["magnetar-redelivery-count"] == "3"
+        moving.cancel()
+
+    run(test)
+
+
 def test_a_dead_letter_that_cannot_move_stays() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")

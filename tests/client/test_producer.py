@@ -182,6 +182,34 @@ def test_a_producer_that_the_broker_forgot_continues_as_another() -> None:
     run(test)
 
 
+def test_what_may_have_arrived_is_not_sent_again_as_another_producer() -> None:
+    """The broker has it, the link broke before it said so, and then it forgot the producer."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        await producer.send(b"a")
+        attempts = 0
+
+        def script(name: str, body: Any) -> object:
+            nonlocal attempts
+            if name != "send":
+                return None
+            attempts += 1
+            if attempts == 1:
+                return BREAK
+            partition.sequences.clear()
+            return None
+
+        cluster.script = script
+        with pytest.raises(SequenceGap):
+            await producer.send(b"b")
+        assert attempts == 2
+        assert partition.messages == [b"a", b"b"]
+
+    run(test)
+
+
 def test_a_gap_at_the_first_sequence_is_an_error_and_no_loop() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
