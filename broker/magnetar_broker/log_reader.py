@@ -7,6 +7,7 @@ Source: PIP-31, Broker Dispatching; docs/architecture.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 
 ENTRIES_MAX = 512
+# Offsets of damage that are looked at before others have their turn.
+DAMAGED_IN_A_TURN = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,21 @@ class LogReader:
                     return
             offset, end = log.readable_from(min(offset, end))
 
-    async def damage_from(self, offset: int) -> Range | None:
-        """How much cannot be read from an offset on; None: it can be.
+    async def damage_from(self, offset: int, *, offsets_max: int) -> Range | None:
+        """How much cannot be read from an offset on, of so many offsets; None: it can be.
+
+        Each is looked at: what can be read between two damaged places is not given up with them.
+        """
+        end = min(self._log.durable_end, offset + offsets_max)
+        at = offset
+        while at < end and not await self._is_readable(at):
+            at += 1
+            if at % DAMAGED_IN_A_TURN == 0:
+                await asyncio.sleep(0)
+        return (offset, at - 1) if at > offset else None
+
+    async def _damage_around(self, offset: int) -> Range | None:
+        """As damage_from, but quickly: what lies between two damaged places may be passed over.
 
         Steps that double lead out of the damage, and halve back to its end.
         """
@@ -165,7 +181,7 @@ class LogReader:
         try:
             return await self.entry_at(offset)
         except (RowsUnreadable, DataLoss):
-            damage = await self.damage_from(offset)
+            damage = await self._damage_around(offset)
             if damage is None:
                 raise
             return await self._readable_entry_from(damage[1] + 1)

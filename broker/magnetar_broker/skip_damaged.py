@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 LOOKED_AT_BYTES_MAX = 64 << 20
 RANGES_MAX = 100
 _READ_BYTES = 1 << 20
+# Each is a read of its own, which fails.
+_DAMAGED_AT_ONCE = 256
 
 
 async def skip_damaged(
@@ -60,9 +62,12 @@ async def _look(partition: Partition, at: int, damaged: list[Range]) -> tuple[in
     except OutOfRange:
         return partition.log.first_offset, 0
     except DataLoss:
-        found = await partition.reader.damage_from(at)
+        found = await partition.reader.damage_from(at, offsets_max=_DAMAGED_AT_ONCE)
         if found is None:
             return at, 0
-        damaged.append(found)
+        if damaged and damaged[-1][1] == found[0] - 1:
+            damaged[-1] = damaged[-1][0], found[1]
+        else:
+            damaged.append(found)
         return found[1] + 1, _READ_BYTES
     return batches[-1].end, sum(len(one.batch) for one in batches)

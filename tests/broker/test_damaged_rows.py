@@ -104,6 +104,29 @@ def test_a_damaged_batch_of_a_transaction_is_data_loss_for_its_messages_alone() 
     run(scenario, tail_bytes_max=1)
 
 
+def test_what_lies_between_two_damaged_places_is_not_given_up() -> None:
+    async def scenario(world: World) -> None:
+        for place in range(8):
+            await world.client.ask(send(b"%d" % place, sequence=place))
+        entries = [key for key, _ in await world.rows(keys.LOG)]
+        world.disk.unreadable.update((keys.LOG, entries[place]) for place in (0, 1, 2, 4))
+        assert await skip(world) == [(0, 2), (4, 4)]
+        assert await world.read() == [b"3", b"5", b"6", b"7"]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_more_is_given_up_than_is_looked_at_in_one_go() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(*[b"x"] * 700))
+        await world.client.ask(send(b"y", sequence=700))
+        await damage(world, keys.LOG, 0)
+        assert await skip(world) == [(0, 699)]
+        assert await world.read() == [b"y"]
+
+    run(scenario, tail_bytes_max=1)
+
+
 @pytest.mark.parametrize("kind", [wire.EXCLUSIVE, wire.SHARED, wire.KEY_SHARED])
 def test_a_consumer_gets_what_comes_before_then_data_loss_then_what_comes_behind(
     kind: int,
