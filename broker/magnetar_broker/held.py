@@ -16,6 +16,10 @@ Participant = PartitionName | SubscriptionName
 HELD_MS_MIN = 500
 # Asked about in one answer; the others come in the next ones.
 HELD_LISTED_MAX = 10_000
+# Of their names too: the coordinator repeats those it knows in one command.
+HELD_LISTED_BYTES_MAX = 512 << 10
+# Of one, besides its names.
+_PLACE_BYTES = 48
 
 
 class Held:
@@ -47,12 +51,22 @@ class Held:
         some = self._unknown.get(tcid)
         if not some:
             return []
-        due = []
+        due: list[tuple[TxnID, Participant]] = []
+        byte_count = 0
         for place, opened_ms in some.items():
             if now_ms - opened_ms >= HELD_MS_MIN:
-                due.append(place)
-                if len(due) == HELD_LISTED_MAX:
+                byte_count += _size_of(place[1])
+                if byte_count > HELD_LISTED_BYTES_MAX or len(due) == HELD_LISTED_MAX:
                     break
+                due.append(place)
         for place in due:
             some[place] = some.pop(place)
         return due
+
+
+def _size_of(participant: Participant) -> int:
+    """On the wire, at most."""
+    size = _PLACE_BYTES + len(participant.topic.encode())
+    if isinstance(participant, SubscriptionName):
+        size += len(participant.subscription.encode())
+    return size

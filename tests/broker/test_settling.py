@@ -22,10 +22,11 @@ from tests.broker.harness import (
 
 from magnetar_broker import keys
 from magnetar_broker.config import MemberAddress
-from magnetar_broker.held import HELD_MS_MIN
+from magnetar_broker.held import HELD_MS_MIN, Held, Participant
 from magnetar_broker.issued import HEARD_MS_MAX, NEAR_COUNT
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, TxnNotFound
-from magnetar_core.ids import TxnID
+from magnetar_core.frames import COMMAND_BYTES_MAX
+from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -323,3 +324,32 @@ def test_an_ended_transaction_stays_ended_whatever_is_announced() -> None:
         await refused(world.client, send(b"2", in_txn=txn(3)), InvalidTxnState)
 
     run(scenario)
+
+
+def test_what_is_asked_about_fits_a_command_with_the_longest_names() -> None:
+    """The coordinator repeats those it knows, and a command of more than that is not read."""
+    held = Held()
+    count = 3_000
+    places = [
+        (txn(counter), SubscriptionName("t" * 200, 3, 1 << 40, "\U0001f600" * 200))
+        for counter in range(count)
+    ]
+    for place in places:
+        held.opened(*place, 0.0)
+    asked: list[tuple[TxnID, Participant]] = []
+    while len(asked) < count:
+        due = held.to_ask(0, HELD_MS_MIN)
+        assert due
+        word = txn_wire.CommandLowWatermark(tcid=0)
+        for txn_id, participant in due:
+            assert isinstance(participant, SubscriptionName)
+            name = common.Partition(
+                topic=participant.topic, partition=3, topic_id=participant.topic_id
+            )
+            word.known.add(
+                txn_id=txn_id.to_wire(), partition=name, subscription=participant.subscription
+            )
+        assert word.ByteSize() <= COMMAND_BYTES_MAX
+        asked += due
+    # Each in its turn, whatever became of the others.
+    assert asked[:count] == places
