@@ -10,7 +10,7 @@
 --json FILE         write everything there, too
 --list              names and mistakes only
 
-Status 1 when a mutant survived.
+Status 1 when a mutant survived, 2 when one does not apply. The sources must not change meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from tests.mutants.catalogue import CATALOGUE
-from tests.mutants.mutant import TESTS_OF, Mutant
+from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
 from tests.mutants.report import report, write_json
 from tests.mutants.simulating import Baseline
 from tests.mutants.trial import Budget, Trial, try_mutant
@@ -52,6 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
         for one in chosen:
             print(f"{one.component:12} {one.name:44} {one.mistake}")
         return 0
+    for one in chosen:
+        try:
+            one.patched()
+        except (PatchFailed, SyntaxError) as error:
+            print(error, file=sys.stderr)
+            return 2
     budget = Budget(
         cpu_seconds=options.seconds,
         test_seconds=options.test_seconds,

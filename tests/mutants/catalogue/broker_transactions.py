@@ -284,9 +284,11 @@ MUTANTS = (
     Mutant(
         name="end-does-not-run-the-parked",
         file=_PARTITION,
-        old="        done()\n        self.order.run()",
+        old="        asked.done()\n        self.order.run()",
         new=(
-            "        done()\n        if plan.transaction is not None:\n            self.order.run()"
+            "        asked.done()\n"
+            "        if plan.transaction is not None:\n"
+            "            self.order.run()"
         ),
         mistake="Those who wait go on only after an end that had something to end here.",
     ),
