@@ -80,7 +80,8 @@ class Issued:
         if txn_id.incarnation > watermark.incarnation:
             return True
         bound = watermark.counter_bound
-        return bound is not None and txn_id.counter >= bound
+        # More may have been said to be issued since the bound was told.
+        return bound is not None and txn_id.counter >= max(bound, watermark.next_counter or 0)
 
     def _is_unknown(self, tcid: int) -> bool:
         return tcid not in self._configured and not self._has_incarnation(tcid)

@@ -539,7 +539,7 @@ class Coordinator:
             incarnation=self.shard.incarnation,
             next_counter=next_counter,
         )
-        self._finisher.tell_issued(issued)
+        self._finisher.tell_issued(issued, self._durable_bound)
 
     def _judge_held(self, txn_id: TxnID, participant: Participant) -> Verdict:
         self.pass_over(txn_id)

@@ -201,9 +201,19 @@ class Finisher:
         for broker in self._brokers.values():
             broker.watermarks.tell(watermark)
 
-    def tell_issued(self, issued: pb.CommandTxnsIssued) -> None:
-        """Tell every broker how far TxnIDs are issued."""
+    def tell_issued(self, issued: pb.CommandTxnsIssued, counter_bound: int) -> None:
+        """Tell every broker how far TxnIDs are issued.
+
+        Args:
+            counter_bound: none is issued beyond it, durably.
+        """
         self._issued = issued
+        if self._watermark is not None and self._watermark.counter_bound < counter_bound:
+            # A broker that comes back hears this word first, and drops what lies beyond its bound.
+            word = pb.CommandLowWatermark()
+            word.CopyFrom(self._watermark)
+            word.counter_bound = counter_bound
+            self._watermark = word
         for broker in self._brokers.values():
             broker.link.send(issued, 0)
 

@@ -353,3 +353,19 @@ def test_what_is_asked_about_fits_a_command_with_the_longest_names() -> None:
         asked += due
     # Each in its turn, whatever became of the others.
     assert asked[:count] == places
+
+
+def test_what_was_said_to_be_issued_is_not_dropped_for_an_earlier_word() -> None:
+    """A link that breaks and comes up brings the last low watermark once more."""
+
+    async def scenario(world: World) -> None:
+        beyond = txn(COUNTER_BOUND + 20)
+        world.client.tell(
+            txn_wire.CommandTxnsIssued(tcid=0, incarnation=1, next_counter=COUNTER_BOUND + 30)
+        )
+        await world.client.ask(send(b"x", in_txn=beyond))
+        await world.client.ask(watermark(0, bound=COUNTER_BOUND))
+        await world.client.ask(end(beyond, counts={1: 1}))
+        assert await world.read() == [b"x"]
+
+    run(scenario)

@@ -297,3 +297,20 @@ def test_an_administrator_may_abort_what_was_made_up() -> None:
 def test_a_bound_has_a_limit() -> None:
     with pytest.raises(InvalidConfig, match="txn_ids_ahead"):
         CoordinatorConfig(txn_ids_ahead=(1 << 24) + 1)
+
+
+def test_a_broker_that_comes_back_hears_a_bound_above_all_that_is_issued() -> None:
+    """It drops what is open there and lies beyond: also what was begun since the last word."""
+
+    async def scenario() -> None:
+        world = await World(txn_ids_ahead=2).start()
+        await world.settle(1.2)
+        newest = [await world.client.new(P0) for _ in range(8)][-1]
+        assert bounds(world)[-1] <= newest.counter
+        words = len(bounds(world))
+        world.transport.break_links()
+        await world.settle(0.6)
+        assert bounds(world)[words] > newest.counter
+        await world.close()
+
+    run(scenario())
