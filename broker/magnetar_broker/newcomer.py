@@ -20,7 +20,8 @@ from magnetar_core.errors import LogUnavailable
 
 log = logging.getLogger(__name__)
 
-# What coordinators need to begin, and what changes nothing.
+# Answered even while this broker waits: the handshake, the question who belongs to the cluster, and
+# the incarnations that coordinators take here, which is what it waits for.
 _ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation"})
 
 

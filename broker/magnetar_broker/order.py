@@ -30,7 +30,7 @@ CALLS_IN_A_TURN_MAX = 1_000
 
 
 class Order:
-    """Of one partition.
+    """Says who follows whom in one partition, and calls those who waited.
 
     Args:
         index: which transactions are open here, and which have ended.
@@ -73,7 +73,7 @@ class Order:
         """What a writer's first message in a transaction makes that follow, if anything.
 
         Raises:
-            InvalidArgument: that one waits for this one.
+            InvalidArgument: `follows` itself waits for `txn_id`: neither would ever end.
         """
         if follows is None or follows == txn_id or not self.is_unsettled(follows):
             return None

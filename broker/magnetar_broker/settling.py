@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Settling:
-    """Of one broker."""
+    """Finds what one broker holds in transactions that nobody else would end."""
 
     def __init__(self, environment: Environment, topics: Topics) -> None:
         self._environment = environment

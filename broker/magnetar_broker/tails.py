@@ -19,7 +19,11 @@ class Tail(Protocol):
 
 
 class Tails:
-    """One broker's. Args: bytes_max: of all tails together."""
+    """Keeps the tails of all partitions of a broker below one limit.
+
+    Args:
+        bytes_max: of all tails together.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -17,7 +17,7 @@ import google_crc32c
 BLOCK_BYTES: Final = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-# Pieces of a file that is never written twice; beyond them lie notes about the file.
+# Record types from here on are notes about the file, as which compression it has, and no data.
 _NOTES_FROM: Final = 9
 _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
