@@ -114,6 +114,23 @@ def test_consumers_are_told_what_cannot_be_read() -> None:
     run(scenario, tail_bytes_max=1)
 
 
+def test_what_comes_late_on_an_old_link_takes_nobody_off_a_newer_one() -> None:
+    """A consumer attaches on a new link, and what it said on the old one comes late."""
+
+    async def scenario(world: World) -> None:
+        old, new = world.client, Client(world)
+        await old.ask(subscribe(consumer=1))
+        await new.ask(subscribe(consumer=1, epoch=2))
+        await old.ask(wire.CommandCloseConsumer(subscription=subscription(), consumer_id=1))
+        await old.close()
+        new.tell(flow(consumer=1))
+        await new.ask(send(b"0"))
+        await world.settle()
+        assert new.offsets() == [0]
+
+    run(scenario)
+
+
 def test_a_refused_change_of_type_leaves_everybody_attached() -> None:
     async def scenario(world: World) -> None:
         other = Client(world)

@@ -429,6 +429,30 @@ def test_a_nack_can_have_a_delay_of_its_own() -> None:
     run(test)
 
 
+def test_acks_that_gather_while_one_is_under_way_follow_it_at_once() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"a", b"b"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        first, second = await consumer.receive(), await consumer.receive()
+        asked = 0
+
+        def script(name: str, body: Any) -> object:
+            nonlocal asked
+            asked += name == "ack"
+            return HOLD if name == "ack" and asked == 1 else None
+
+        cluster.script = script
+        consumer.ack_nowait(first)
+        await until(lambda: asked == 1)
+        consumer.ack_nowait(second)
+        cluster.release()
+        # No later ack has to take them along.
+        await until(lambda: cluster.cursors["flights", "s", 0].acked == {0, 1})
+
+    run(test)
+
+
 def test_what_comes_back_too_often_moves_to_the_dead_letter_topic() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")

@@ -21,6 +21,7 @@ from magnetar import (
     TxnID,
 )
 from magnetar.client import CLOSING_ABORTS_MAX
+from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.wire import common_pb2
 
 
@@ -620,5 +621,22 @@ def test_a_refused_send_tells_that_somebody_else_has_ended_it() -> None:
             await acking
         async with asyncio.timeout(1.0):
             assert (await consumer.receive()).value == b"0"
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [LogUnavailable("for a moment"), QuotaExceeded("too much")])
+def test_what_failed_for_a_moment_is_not_committed_either(error: MagnetarError) -> None:
+    """The next try may succeed, and still something of this one is missing."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        txn = await client.begin_transaction()
+        await producer.send(b"a", txn=txn)
+        txn.doom(error)
+        with pytest.raises(CommitRefused):
+            await txn.commit()
+        assert txn.status in (TransactionStatus.ABORTING, TransactionStatus.ABORTED)
 
     run(test)
