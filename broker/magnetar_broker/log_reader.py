@@ -81,10 +81,12 @@ class LogReader:
         except (RowsUnreadable, DataLoss) as error:
             if not batches:
                 at = log.readable_from(offset)[0]
+                # Which transaction's messages they are, where the cause says so.
+                known = error.details if isinstance(error, DataLoss) else {}
                 raise DataLoss(
                     f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
                     " skip-damaged` says how much is lost, and goes on behind it",
-                    offset=at,
+                    **{**known, "offset": at},
                 ) from error
         finally:
             log.unpin(pin)
