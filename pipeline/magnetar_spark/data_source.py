@@ -9,7 +9,7 @@ from magnetar_spark.errors import OptionError, said_first
 from magnetar_spark.options import schema_options, sink_options, source_options
 from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
 from magnetar_spark.sink import BatchWriter, StreamWriter
-from magnetar_spark.source import BatchReader, StreamReader
+from magnetar_spark.source import BatchReader, RefusedStreamReader, StreamReader
 
 
 class MagnetarDataSource(DataSource):
@@ -32,12 +32,14 @@ class MagnetarDataSource(DataSource):
         )
         return BatchReader(options)
 
-    @said_first()
-    def streamReader(self, schema: StructType) -> StreamReader:
-        options = source_options(self.options, streaming=True)
-        check_source_schema(
-            schema, include_headers=options.include_headers, columns=options.columns
-        )
+    def streamReader(self, schema: StructType) -> StreamReader | RefusedStreamReader:
+        try:
+            options = source_options(self.options, streaming=True)
+            check_source_schema(
+                schema, include_headers=options.include_headers, columns=options.columns
+            )
+        except OptionError as error:
+            return RefusedStreamReader(error)
         return StreamReader(options)
 
     @said_first()

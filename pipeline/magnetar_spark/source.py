@@ -25,7 +25,7 @@ from magnetar_core.errors import DataLoss, Gone, OutOfRange, TopicNotFound
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.catalog import Catalog, Extent
 from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
-from magnetar_spark.errors import OffsetsLost, said_first
+from magnetar_spark.errors import OffsetsLost, OptionError, said_first
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.planning import Range, limited, new_count, split
@@ -260,3 +260,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows):
             return limited(begin, end, limit.max_rows)
         return end
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """In place of a reader whose options are wrong: it says so at its first call.
+
+    Spark (4.3) stops the reader also when it could not be made. Then it shows that failure of its
+    own, an UnboundLocalError, in place of what was raised.
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    @said_first()
+    def initialOffset(self) -> dict[str, Any]:
+        raise self._error
+
+    @said_first()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        raise self._error
+
+    @said_first()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error
