@@ -3,7 +3,7 @@
 Nothing that was given out before may be given out again: ids of topics and subscriptions,
 incarnations of coordinators, and offsets, of which clients and cursors may know more than the log.
 Families of rows reach the disk one by one, so some know more than others.
-Source: docs/testing.md, rules b and n.
+Source: docs/protocol/rules.md, rules b and n.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Every change of the target raises the generation, and a partition is given away at most once in
 each: partition and generation name one owner.
-Source: docs/design/groups.md; KIP-848; KIP-447.
+Source: docs/design/0003-groups.md; KIP-848; KIP-447.
 """
 
 from __future__ import annotations

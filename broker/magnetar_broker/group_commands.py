@@ -1,6 +1,6 @@
 """Commands of groups: join, heartbeat, leave; list, describe, delete.
 
-Source: docs/design/groups.md; KIP-848.
+Source: docs/design/0003-groups.md; KIP-848.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The groups of this broker: their rows, timers and conversations. `group` decides.
 
-Source: docs/design/groups.md.
+Source: docs/design/0003-groups.md.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class Groups:
             self._sessions[group.name, member_id] = session
 
     def _abort_left_behind(self, group: Group) -> None:
-        """Ask coordinators to abort what departed members left open (docs/testing.md, rule f)."""
+        """Ask coordinators to abort what departed members left open (rule f)."""
         txn_ids: dict[int, dict[TxnID, None]] = {}
         for _, subscription in self.subscriptions(group):
             for txn_id in subscription.left_behind():

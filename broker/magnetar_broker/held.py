@@ -3,7 +3,7 @@
 A participant that its coordinator knows is told the end. One that was never added, or that made a
 transaction up, is not: so coordinators are asked about whatever has been open for a moment, again
 and again until they say that they know it, or end it.
-Source: docs/design/protocol.md, What nobody else would end; docs/testing.md, rule f.
+Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

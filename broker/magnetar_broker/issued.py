@@ -4,7 +4,7 @@ A coordinator says how far it has come before it tells a client its TxnID, so a 
 may be used, and refuses the rest at once: nothing is done under an id that somebody else is given
 later, and nothing is kept that nobody would end. The refusal is final where the coordinator cannot
 be about to issue it: it is heard, and far from there.
-Source: docs/design/protocol.md, TxnIDs that nobody issued; docs/testing.md, rule f.
+Source: docs/design/0001-protocol.md, TxnIDs that nobody issued; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the holder even then: it may need it to settle the rest.
 
 Within a slot messages go out in the order of their offsets. `replay` has all that was read and
 waits: for permits, for a move, or to go out again. A slot with something in `withheld` waits too.
-Source: PIP-379, Updated contract of preserving ordering; docs/design/key_shared.md.
+Source: PIP-379, Updated contract of preserving ordering; docs/design/0004-key-shared.md.
 """
 
 from __future__ import annotations

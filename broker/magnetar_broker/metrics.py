@@ -1,4 +1,7 @@
-"""A broker's metrics. Counters rise when replies leave, not before (docs/testing.md, rule a)."""
+"""A broker's metrics. Counters rise when replies leave, not before.
+
+Source: docs/protocol/rules.md, rule a.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Each coordinator of a new cluster takes an incarnation from it first. Those of an old one took
 theirs long ago, from a store that has vanished: would an empty one serve in its place, they would
 hear that what they are committing is gone, and take that for done.
-Source: docs/testing.md, rule n.
+Source: docs/protocol/rules.md, rule n.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a subscription knows of the group that it belongs to: whose it is, and who may do what.
 
-Source: docs/design/groups.md, Fencing.
+Source: docs/design/0003-groups.md, Fencing.
 """
 
 from __future__ import annotations

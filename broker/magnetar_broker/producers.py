@@ -1,7 +1,7 @@
 """Sequences of plain sends: what makes a repeated send harmless.
 
 Sequences count messages, from 0 without gaps, per (producer, partition).
-Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/testing.md, rule l.
+Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/protocol/rules.md, rule l.
 """
 
 from __future__ import annotations

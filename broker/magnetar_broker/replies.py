@@ -1,4 +1,4 @@
-"""Answers that leave when what they depend on is durable (docs/testing.md, rule a)."""
+"""Answers that leave when what they depend on is durable (docs/protocol/rules.md, rule a)."""
 
 from __future__ import annotations
 

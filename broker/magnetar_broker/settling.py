@@ -3,7 +3,7 @@
 A participant that was never added hears of no end, and a TxnID that was made up has none. What a
 coordinator can have issued, it is asked about with each answer to its watermark, until it ends it
 here or says that it knows it. What nobody can have issued is dropped without a trace.
-Source: docs/design/protocol.md, What nobody else would end; docs/testing.md, rule f.
+Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A transaction may end at a subscription that does not exist: it was deleted, or never made. The end
 is kept all the same, until the coordinator's watermark covers it, so that a subscription made
-later under that name refuses the transaction's late acks (docs/testing.md, rule d).
+later under that name refuses the transaction's late acks (docs/protocol/rules.md, rule d).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ meant. All rules about what an end may do are here, and nothing of what it does 
     (unknown) --write--> OPEN --end--> COMMITTED or ABORTED --covered--> (forgotten)
         \\_________________end__________________/
 
-Source: PIP-31, Broker - Transaction Buffer, Transaction Index; docs/testing.md, rules c to h.
+Source: PIP-31, Broker - Transaction Buffer, Transaction Index; docs/protocol/rules.md, rules c to
+h.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A watermark covers every TxnID of one incarnation below it, except the live ranges. Once covered, a
 TxnID stays covered: a late copy of an older watermark takes nothing back.
-Source: docs/testing.md, rules c and f.
+Source: docs/protocol/rules.md, rules c and f.
 """
 
 from __future__ import annotations

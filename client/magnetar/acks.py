@@ -2,7 +2,7 @@
 
 Plain ones may be repeated and reordered at will, so they are gathered freely. Those of a
 transaction are numbered commands, fixed once they are numbered.
-Source: docs/design/protocol.md, Subscriptions; PIP-31, Modified Commands, CommandAck.
+Source: docs/design/0001-protocol.md, Subscriptions; PIP-31, Modified Commands, CommandAck.
 """
 
 from __future__ import annotations

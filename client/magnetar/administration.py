@@ -612,7 +612,7 @@ class Administration(GroupAdministration):
     ) -> T:
         """Ask; when forced, end what is in the way at its coordinator first, then ask again.
 
-        Source: docs/design/protocol.md, Subscriptions (j).
+        Source: docs/design/0001-protocol.md, Subscriptions (j).
         """
         runtime = self._cluster.runtime
         deadline_ms = runtime.now_ms() + runtime.config.operation_timeout_ms

@@ -27,7 +27,7 @@ _ADDRESSEES: dict[str, Callable[[Any], tuple[object, object]]] = {
     "consumer_change": lambda body: (body.consumer_id, body.partition),
     "group_change": lambda body: (body.group, body.member_id),
 }
-# What takes effect once, however often it is repeated: docs/design/protocol.md, Late copies.
+# What takes effect once, however often it is repeated: docs/design/0001-protocol.md, Late copies.
 # CommandNewTxn has a token only where it is of a named sequence.
 TOKEN_BODIES = frozenset(
     body
@@ -137,7 +137,7 @@ class Connection:
     async def request(
         self, body: Any, *, timeout_ms: float | None = None, patient: bool = False
     ) -> Any:
-        """Ask until there is an answer. Every command may be repeated, see docs/design/protocol.md.
+        """Ask until there is an answer. Every command may be repeated.
 
         Args:
             timeout_ms: until giving up; the configured operation timeout unless given.

@@ -156,7 +156,7 @@ class Consuming(Administration):
             TopicNotFound: one of the topics does not exist.
             InvalidArgument: no topics and no pattern, or a setting makes no sense.
             LogUnavailable: nobody answers in time.
-        Source: KIP-447; KIP-848; docs/design/groups.md.
+        Source: KIP-447; KIP-848; docs/design/0003-groups.md.
         """
         self._require_open()
         given = {

@@ -4,7 +4,7 @@ Additions of one turn of the event loop travel in one command. Sends and acks do
 answer, only the end does: a participant that the coordinator never hears of is one that the
 watermark finds, and aborts.
 Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
-docs/design/protocol.md, One transaction.
+docs/design/0001-protocol.md, One transaction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Receives what its group assigns to it: partitions that come and go, of several topics.
 
-Source: docs/design/groups.md, The client; KIP-447; KIP-848.
+Source: docs/design/0003-groups.md, The client; KIP-447; KIP-848.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What to do when, `member_state` decides; here are the commands and the waiting. A broker that is
 away costs time and nothing else: it knows its members again when it comes back.
-Source: docs/design/groups.md, Members.
+Source: docs/design/0003-groups.md, Members.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 After a reconnect the broker delivers again whatever it does not know to be acknowledged, while the
 application may still hold the first copy. Every offset is in at most one of: queued (arrived, not
 handed out), held (handed out), acknowledged in a transaction that is undecided.
-Source: docs/design/protocol.md, Redelivery and the client.
+Source: docs/design/0001-protocol.md, Redelivery and the client.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Here the answers to heartbeats become instructions for each partition, and time, receiving and
 settling become the next command. Whoever runs it sends the commands and follows the instructions.
-Source: docs/design/groups.md, Members and The client; KIP-848, Consumer Group Heartbeat.
+Source: docs/design/0003-groups.md, Members and The client; KIP-848, Consumer Group Heartbeat.
 """
 
 from __future__ import annotations

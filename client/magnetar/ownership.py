@@ -2,7 +2,7 @@
 
 What was received of a partition counts for the ownership in which it was received, and for no
 later one: a partition that is lost and assigned again is another ownership.
-Source: docs/design/groups.md, Fencing.
+Source: docs/design/0003-groups.md, Fencing.
 """
 
 from __future__ import annotations

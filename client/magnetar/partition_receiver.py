@@ -1,6 +1,6 @@
 """One consumer on one partition: attached to its broker again and again, fetching ahead.
 
-Source: docs/design/protocol.md, Subscriptions.
+Source: docs/design/0001-protocol.md, Subscriptions.
 """
 
 from __future__ import annotations

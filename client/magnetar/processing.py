@@ -3,7 +3,7 @@
 All that a batch of inputs leads to is one transaction: outputs, acknowledgements, dead letters.
 Whatever goes wrong, that transaction is aborted, and the inputs come again, in order, to whoever
 owns their partitions then.
-Source: KIP-447; docs/design/groups.md, The client.
+Source: KIP-447; docs/design/0003-groups.md, The client.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Batches lie here until they are handed out, parts of messages until the message is whole. Whatever
 leaves gives its permits back, so that the broker sends more.
-Source: docs/design/protocol.md, Messages in parts, and Redelivery and the client.
+Source: docs/design/0001-protocol.md, Messages in parts, and Redelivery and the client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A transaction, from its TxnID to its outcome.
 
-Source: PIP-31, Public APIs, Transaction#commit and Transaction#abort; docs/design/protocol.md, One
-transaction.
+Source: PIP-31, Public APIs, Transaction#commit and Transaction#abort;
+docs/design/0001-protocol.md, One transaction.
 """
 
 from __future__ import annotations

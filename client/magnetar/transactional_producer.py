@@ -2,7 +2,7 @@
 
 With a transactional id its transactions survive it, as two-phase commit with another system needs;
 bound to a group's consumer, it consumes and produces exactly once.
-Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/two_phase_commit.md.
+Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-commit.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Commands are decided and applied at once, in order. Answers, refusals too, are parked until all that
 they depend on is durable; so is everything that brokers are told. Whatever fails on the way to the
 disk ends the process: memory has run ahead of it.
-Source: docs/design/protocol.md; rules a, b, c and f.
+Source: docs/design/0001-protocol.md; rules a, b, c and f.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ An end is sent again until it is answered: when nothing comes within a deadline,
 an error, and at once when a broken link comes back. It starts when the decision is durable, and the
 runtime is told when the last participant has answered. Nothing here is stored: after a restart all
 participants are asked again, which is harmless.
-Source: PIP-31, TC Startup, committing and aborting; docs/design/protocol.md, Ends at a participant.
+Source: PIP-31, TC Startup, committing and aborting;
+docs/design/0001-protocol.md, Ends at a participant.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class Finisher:
 
         Of a commit subscriptions hear when its messages are in place: whoever gets what comes next
         there writes behind them.
-        Source: PIP-31, TC Startup, the steps of committing; docs/design/groups.md.
+        Source: PIP-31, TC Startup, the steps of committing; docs/design/0003-groups.md.
         """
         if self._stopped:
             return

@@ -1,6 +1,6 @@
 """Commands about transactional ids and names: who may act, what is taken over, what is parked.
 
-Source: KIP-939, RPC Changes; docs/design/two_phase_commit.md.
+Source: KIP-939, RPC Changes; docs/design/0002-two-phase-commit.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A name remembers the last sequence that was committed, and at most one open tran
 sequence, asked for with a run token. All who bring the same token share it; another token is
 another run of the same work, and aborts what the earlier one left. A fingerprint tells other work
 that comes under the same number from a repeat. Pure.
-Source: docs/design/two_phase_commit.md, Named sequences.
+Source: docs/design/0002-two-phase-commit.md, Named sequences.
 """
 
 from __future__ import annotations

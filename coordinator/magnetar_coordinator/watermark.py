@@ -2,7 +2,7 @@
 
 Every counter below W has durably ended, except those in the live ranges. So a transaction that
 stays open for long holds nothing back: after a minute it is listed instead.
-Source: docs/design/protocol.md, Low watermark; rule c.
+Source: docs/design/0001-protocol.md, Low watermark; rule c.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tells one broker the low watermark, and hears what it holds in return.
 
-Source: docs/design/protocol.md, Low watermark, and What nobody else would end.
+Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each attempt at a task is a producer of its own in the batch's transaction, and reports what it has
 written; the driver commits the parts of the attempts that Spark let win, and nothing else that
-anybody wrote. A named sequence makes a repeat harmless: see docs/design/spark.md.
+anybody wrote. A named sequence makes a repeat harmless: see docs/design/0005-spark.md.
 """
 
 from __future__ import annotations

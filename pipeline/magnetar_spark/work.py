@@ -1,7 +1,7 @@
 """A piece of work that counts once: how it is named, begun, and told from other work.
 
 A micro-batch's name is that of its query, a batch write's comes from its txnAppId and from where it
-goes. Both are named sequences: see docs/design/spark.md.
+goes. Both are named sequences: see docs/design/0005-spark.md.
 """
 
 from __future__ import annotations

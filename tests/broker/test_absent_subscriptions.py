@@ -1,4 +1,4 @@
-"""docs/testing.md, rule d: what ends at a subscription that does not exist is remembered, too.
+"""docs/protocol/rules.md, rule d: an end at a subscription that does not exist is remembered.
 
 Seed 2277 of the simulation found it missing: a subscription made after the end accepted a late ack.
 """

@@ -1,4 +1,7 @@
-"""Going on without what was lost: nothing is given out a second time. docs/testing.md, rule n."""
+"""Going on without what was lost: nothing is given out a second time.
+
+Source: docs/protocol/rules.md, rule n.
+"""
 
 from __future__ import annotations
 

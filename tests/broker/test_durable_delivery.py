@@ -1,6 +1,6 @@
 """Rule a for deliveries: nothing goes out before what it rests on is durable, on a disk that waits.
 
-Source: docs/testing.md, rules a and q.
+Source: docs/protocol/rules.md, rules a and q.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Copies of a broker's commands that arrive after what came next.
 
-docs/design/protocol.md, Late copies, has a row for each of these tests.
+docs/design/0001-protocol.md, Late copies, has a row for each of these tests.
 """
 
 from __future__ import annotations

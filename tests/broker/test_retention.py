@@ -1,4 +1,4 @@
-"""docs/testing.md, rule m."""
+"""docs/protocol/rules.md, rule m."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_others_have_their_turn_within_a_page(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_end_that_is_told_is_durable() -> None:
-    """docs/testing.md, rule a. A commit is under way: its marker is in memory only."""
+    """docs/protocol/rules.md, rule a. A commit is under way: its marker is in memory only."""
 
     async def scenario(world: World) -> None:
         await write(world, T1)

@@ -206,7 +206,7 @@ def test_a_loss_keeps_the_transaction_until_it_is_accepted() -> None:
 
 
 def test_a_selection_leaves_out_the_others_unchecked() -> None:
-    """docs/design/protocol.md, Ends at a participant: failed task attempts are left out."""
+    """docs/design/0001-protocol.md, Ends at a participant: failed task attempts are left out."""
 
     async def scenario(world: World) -> None:
         ask = world.client.ask

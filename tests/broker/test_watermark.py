@@ -1,4 +1,4 @@
-"""docs/testing.md, rule c: what a watermark covers, and that it stays covered."""
+"""docs/protocol/rules.md, rule c: what a watermark covers, and that it stays covered."""
 
 from __future__ import annotations
 

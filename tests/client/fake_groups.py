@@ -1,4 +1,4 @@
-"""Groups of the cluster in memory, as docs/design/groups.md has them: one assignment, one fence."""
+"""Groups of the cluster in memory, as docs/design/0003-groups.md has them."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_acks_of_an_aborted_transaction_come_again_once() -> None:
 
 
 def test_acks_that_an_abort_dropped_are_asked_for_with_a_nack() -> None:
-    """docs/design/protocol.md, Redelivery and the client: never stuck."""
+    """docs/design/0001-protocol.md, Redelivery and the client: never stuck."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
@@ -228,7 +228,7 @@ def test_acks_that_an_abort_dropped_are_asked_for_with_a_nack() -> None:
 
 
 def test_a_copy_dropped_while_its_ack_was_undecided_is_asked_for_after_the_abort() -> None:
-    """docs/design/protocol.md, Redelivery and the client: never twice in one transaction."""
+    """docs/design/0001-protocol.md, Redelivery and the client: never twice in one transaction."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")

@@ -1,4 +1,4 @@
-"""Consumers of a group: docs/design/groups.md, The client."""
+"""Consumers of a group: docs/design/0003-groups.md, The client."""
 
 from __future__ import annotations
 

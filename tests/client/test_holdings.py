@@ -1,4 +1,4 @@
-"""docs/design/protocol.md, Redelivery and the client."""
+"""docs/design/0001-protocol.md, Redelivery and the client."""
 
 from __future__ import annotations
 

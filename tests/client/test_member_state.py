@@ -1,4 +1,4 @@
-"""A member's decisions: docs/design/groups.md, Members and The client."""
+"""A member's decisions: docs/design/0003-groups.md, Members and The client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ready-made loop, and what it is made of: docs/design/groups.md, The client; KIP-447."""
+"""The ready-made loop, and what it is made of: docs/design/0003-groups.md, The client; KIP-447."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def order_of(cluster: FakeCluster, *names: str) -> list[str]:
 
 
 def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() -> None:
-    """docs/design/protocol.md, One transaction, step 2."""
+    """docs/design/0001-protocol.md, One transaction, step 2."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights", 3)
@@ -56,7 +56,7 @@ def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() 
 
 
 def test_commit_flushes_messages_and_acks_before_end_txn_and_counts_them() -> None:
-    """PIP-31, Transaction#commit, steps 1 and 2; docs/design/protocol.md, rule (g)."""
+    """PIP-31, Transaction#commit, steps 1 and 2; docs/design/0001-protocol.md, rule (g)."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("in")
@@ -310,7 +310,7 @@ def test_an_expired_transaction_cannot_commit() -> None:
 
 
 def test_after_its_end_plain_sends_follow_a_transaction_until_one_is_acknowledged() -> None:
-    """docs/design/protocol.md, Order (k)."""
+    """docs/design/0001-protocol.md, Order (k)."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights", 2)
@@ -331,7 +331,7 @@ def test_after_its_end_plain_sends_follow_a_transaction_until_one_is_acknowledge
 
 
 def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> None:
-    """docs/design/protocol.md, Order (k)."""
+    """docs/design/0001-protocol.md, Order (k)."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
@@ -452,7 +452,7 @@ def test_a_commit_is_asked_for_when_plain_sends_before_it_are_stored() -> None:
 
 
 def test_plain_sends_before_a_commit_come_before_its_marker() -> None:
-    """docs/testing.md, order of a producer's plain sends and transactions."""
+    """docs/protocol/rules.md, order of a producer's plain sends and transactions."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")

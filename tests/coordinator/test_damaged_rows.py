@@ -71,7 +71,7 @@ def test_a_coordinator_that_cannot_read_what_it_decided_does_not_start(family: s
 
 
 def test_after_an_accepted_loss_txnids_are_of_a_higher_incarnation() -> None:
-    """Those that were lost are not issued a second time. docs/testing.md, rule n."""
+    """Those that were lost are not issued a second time. docs/protocol/rules.md, rule n."""
 
     async def scenario() -> None:
         world = await World().start()

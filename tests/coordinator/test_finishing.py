@@ -212,7 +212,7 @@ def test_an_incomplete_commit_waits_for_an_administrator() -> None:
 
 
 def test_what_was_consumed_ends_after_what_was_produced() -> None:
-    """docs/design/groups.md: whoever gets the next input writes behind this transaction."""
+    """docs/design/0003-groups.md: whoever gets the next input writes behind this transaction."""
 
     async def scenario() -> None:
         world = await World().start()
@@ -305,7 +305,7 @@ def test_old_transactions_are_listed() -> None:
 
 
 def test_orphans_are_aborted_when_their_transaction_has_ended() -> None:
-    """docs/design/protocol.md, Low watermark: a broker never aborts by itself."""
+    """docs/design/0001-protocol.md, Low watermark: a broker never aborts by itself."""
 
     async def scenario() -> None:
         world = await World().start()
@@ -332,7 +332,7 @@ def test_orphans_are_aborted_when_their_transaction_has_ended() -> None:
 
 
 def test_what_expelled_members_left_open_is_aborted() -> None:
-    """docs/design/groups.md: what is being ended goes on, and 2PC waits for its owner's word."""
+    """What is being ended goes on, and 2PC waits for its owner's word."""
 
     async def scenario() -> None:
         world = await World(two_phase_commit_enabled=True).start()

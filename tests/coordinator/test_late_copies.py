@@ -1,7 +1,7 @@
 """Copies of a coordinator's commands that arrive after what came next.
 
-docs/design/protocol.md, Late copies, has a row for each of these tests; those of InitProducer are
-in test_init_producer.py.
+docs/design/0001-protocol.md, Late copies, has a row for each of these tests; those of InitProducer
+are in test_init_producer.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/design/protocol.md says what a late copy of each command does, and names its tests."""
+"""docs/design/0001-protocol.md says what a late copy of each command does, and names its tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = [
 
 
 def table() -> str:
-    text = (ROOT / "docs/design/protocol.md").read_text()
+    text = (ROOT / "docs/design/0001-protocol.md").read_text()
     return text.partition("### Late copies")[2].partition("\nA *token*")[0]
 
 

@@ -2,7 +2,7 @@
 
 What the broker has announced binds it, whatever crashes afterwards: a partition has one owner a
 generation, a later owner's announcement ends the earlier one's acks, and the later one is handed
-nothing while a transaction of an earlier generation holds acks there (docs/design/groups.md).
+nothing while a transaction of an earlier generation holds acks there (docs/design/0003-groups.md).
 """
 
 from __future__ import annotations

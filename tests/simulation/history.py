@@ -29,7 +29,7 @@ Cursor = tuple[str, int, str]
 
 
 class Violation(SimulationFailure):
-    """An invariant of docs/testing.md does not hold."""
+    """An invariant of docs/protocol/rules.md does not hold."""
 
 
 class Sent:

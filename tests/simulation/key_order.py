@@ -1,7 +1,7 @@
 """Watches every hand-out of a Key_Shared subscription: one consumer per key, and its order.
 
 It reads the keys from the batches by itself, and looks only at what consumers hold and what the
-cursor says: not at the slots by which the dispatcher decides (docs/design/key_shared.md).
+cursor says: not at the slots by which the dispatcher decides (docs/design/0004-key-shared.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 subscription: from the wire alone, whatever the dispatcher believes.
 
 Of a key, one consumer at a time has anything, until all that it has is settled; and what comes back
-goes out before what lies behind it (rule q; docs/design/key_shared.md).
+goes out before what lies behind it (rule q; docs/design/0004-key-shared.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Planted bugs: is the simulation worth anything? Each is in the real code for one run only.
 
-Every one is a mistake that somebody could make in good faith, and that a rule of docs/testing.md
-forbids. `python -m tests.simulation.run --planted NAME` counts the seeds until it is found.
+Every one is a mistake that somebody could make in good faith, and that a rule of
+docs/protocol/rules.md forbids. `python -m tests.simulation.run --planted NAME` counts the seeds
+until it is found.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-# With nothing going wrong; docs/testing.md, rule f.
+# With nothing going wrong; docs/protocol/rules.md, rule f.
 SETTLED_SECONDS_MAX = 2.0
 
 

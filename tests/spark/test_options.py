@@ -1,4 +1,4 @@
-"""docs/spark.md, Options: each one, and what is said of a bad value."""
+"""docs/spark.md, The source and The sink: each option, and what is said of a bad value."""
 
 from __future__ import annotations
 

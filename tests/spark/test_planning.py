@@ -1,4 +1,4 @@
-"""docs/spark.md, Limits: which offsets a batch reads, and how they are cut for tasks."""
+"""docs/spark.md, The source: which offsets a batch reads, and how they are cut for tasks."""
 
 from __future__ import annotations
 
