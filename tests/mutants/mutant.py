@@ -33,6 +33,7 @@ class Mutant:
         old: exact text that occurs once in it.
         new: what stands in its place.
         mistake: one sentence on what somebody had in mind, or overlooked.
+        unseen_because: why nobody can ever see it from outside; empty: it is to be found.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Mutant:
     old: str
     new: str
     mistake: str
+    unseen_because: str = ""
 
     @property
     def component(self) -> str:

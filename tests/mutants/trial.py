@@ -45,7 +45,9 @@ class Trial:
 
     @property
     def survives(self) -> bool:
-        return self.verdict in (Verdict.UNSEEN, Verdict.INERT)
+        """Nothing has found it, and nothing says that nobody could."""
+        unseen = self.verdict in (Verdict.UNSEEN, Verdict.INERT)
+        return unseen and not self.mutant.unseen_because
 
     def to_json(self) -> dict[str, Any]:
         return {
