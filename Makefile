@@ -5,6 +5,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# What `make help` shows first, in this order.
+FIRST := demo test sim bench docs
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -27,7 +30,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'What people do first:'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { about[$$1] = $$2 } \
+		END { split("$(FIRST)", names, " "); \
+		for (i = 1; i in names; i++) printf "  make %-13s %s\n", names[i], about[names[i]] }' $(MAKEFILE_LIST)
+	@echo; echo 'And then:'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / && " $(FIRST) " !~ " " $$1 " " \
+		{ printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  Variables: PYTHON=python3.12 (for .venv)  WORKERS=2  SEED=4471  ARGS="more arguments"'
 
@@ -105,8 +114,14 @@ proto: $(INSTALLED) ## Regenerate the messages from proto/
 	$(BIN)/python tools/generate_protobuf.py
 
 .PHONY: docs
-docs: $(INSTALLED) ## Regenerate the pages that are made from the code
+docs: $(VENV)/.docs-installed ## Make the pages that come from the code, and all of docs/ as HTML
 	$(BIN)/python tools/generate_pages.py
+	$(BIN)/python -m sphinx --quiet --builder html docs .docs
+	@echo 'open .docs/index.html'
+
+$(VENV)/.docs-installed: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
 
 .PHONY: sim
 sim: $(INSTALLED) ## Deterministic simulation; SEED=4471 replays one seed
@@ -138,7 +153,7 @@ bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 
 .PHONY: clean
 clean: ## Remove caches and builds
-	rm -rf build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name '.venv*' -prune -o -name .compose -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name '.venv*' -prune -o -name .compose -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 

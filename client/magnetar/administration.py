@@ -357,7 +357,7 @@ class Administration(GroupAdministration):
         Args:
             statuses: only these; without any, OPEN, COMMITTING and ABORTING.
             age_ms_min: only what was opened, or has ended, so long ago.
-            transactional_id_pattern: with a shell's wildcards, as "app-*"; empty: all.
+            transactional_id_pattern: with a shell's wildcards, as `app-*`; empty: all.
             producer_ids: of these only, as transactional ids have them; none: all.
             tcid: of this coordinator only.
             limit: at most so many of each coordinator.
@@ -426,7 +426,7 @@ class Administration(GroupAdministration):
         """Transactional ids of all coordinators.
 
         Args:
-            pattern: with a shell's wildcards, as "app-*"; empty: all.
+            pattern: with a shell's wildcards, as `app-*`; empty: all.
             limit: at most so many of each coordinator.
         """
         command = transaction_pb2.CommandListTransactionalIds(pattern=pattern, limit=limit)

@@ -137,7 +137,7 @@ class Consuming(Administration):
 
         Args:
             topics: one or several that exist.
-            pattern: with a shell's wildcards, as "orders-*"; topics that are made later count too.
+            pattern: with a shell's wildcards, as `orders-*`; topics that are made later count too.
             instance_id: makes the member static: a restart within the session timeout moves no
                 partition, and whoever joins under the same id takes its place (KIP-345).
             session_timeout_s: without a sign of life for so long, others take over. None: the

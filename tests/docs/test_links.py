@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import magnetar
+
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|\!\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _HEADING = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
 _PAGE = re.compile(r"\b((?:docs|deploy|benchmarks|tests|examples)/[\w/.-]*\w\.md)\b")
+_FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|proto|yaml|toml|sh))`")
 _SECTIONS = re.compile(r"\b(docs/[\w/-]+\.md), ([A-Z][^;.:,()\n]+)")
 
 
@@ -83,6 +86,23 @@ def test_pages_that_the_code_names_are_there() -> None:
         if source != "tests/docs/test_links.py" and not (ROOT / name).exists()
     ]
     assert missing == []
+
+
+def test_files_that_pages_name_are_there() -> None:
+    """As `broker/magnetar_broker/order.py`; an abbreviated one has "…" in it."""
+    missing = [
+        f"{page}: {name}"
+        for page in tracked("*.md")
+        for name in _FILE.findall((ROOT / page).read_text())
+        if not (ROOT / name).exists() and not ((ROOT / page).parent / name).exists()
+    ]
+    assert missing == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    reference = "".join((ROOT / page).read_text() for page in tracked("docs/api/*.md"))
+    listed = re.findall(r"^\.\. auto\w+:: magnetar\.(\w+)$", reference, re.MULTILINE)
+    assert sorted({*listed} - {"blocking", "dual_write"}) == sorted(magnetar.__all__)
 
 
 def test_sections_that_the_code_names_are_there() -> None:

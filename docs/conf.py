@@ -1,0 +1,60 @@
+"""Settings of Sphinx, which makes HTML of these pages and of docstrings: `make docs`."""
+
+import re
+from importlib.metadata import version as installed_version
+
+from sphinx.application import Sphinx
+
+project = "Magnetar"
+version = release = installed_version("magnetar")
+copyright = "Apache License 2.0"
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+]
+root_doc = "index"
+html_theme = "furo"
+html_title = f"Magnetar {release}"
+
+# Links go to headings as they do on GitHub.
+myst_heading_anchors = 4
+# Pages link to files of the project that are no pages: those stay as they are.
+suppress_warnings = ["myst.xref_missing"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+autodoc_default_options = {"members": True, "inherited-members": "Exception,Enum,int,str,object"}
+
+
+def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """The pages that the index links to are the contents, in its order."""
+    if page == root_doc:
+        pages = "\n".join(re.findall(r"\]\(([\w/-]+)\.md\)", source[0]))
+        source[0] += f"\n```{{toctree}}\n:hidden:\n\n{pages}\n```\n"
+
+
+def mark_programs(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """What is indented behind an empty line is a program, in our docstrings as in Markdown."""
+    made: list[str] = []
+    margin, in_program = 0, False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if line:
+            begins = bool(made) and not made[-1] and indent >= margin + 4
+            if begins and not in_program:
+                made += [" " * margin + "::", ""]
+            in_program = begins or (in_program and indent > margin)
+            margin = margin if in_program else indent
+        made.append(line)
+    lines[:] = made
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", mark_programs, priority=100)
+    app.connect("source-read", add_contents)
