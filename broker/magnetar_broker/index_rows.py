@@ -11,12 +11,24 @@ from magnetar_broker.transaction_index import (
     Writer,
 )
 from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.wire import broker_pb2 as broker_wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
 
 _STATUS = {Outcome.COMMITTED: common.COMMITTED, Outcome.ABORTED: common.ABORTED}
 _OUTCOME = {status: outcome for outcome, status in _STATUS.items()}
+
+
+def followed_by(
+    message: broker_wire.CommandSend | records.TransactionWriterRow,
+) -> tuple[TxnID, ...]:
+    """What a send, or a writer's row, names as what it follows."""
+    if not message.HasField("follows_txn_id"):
+        return ()
+    return tuple(
+        TxnID.from_wire(one) for one in (message.follows_txn_id, *message.also_follows_txn_ids)
+    )
 
 
 def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> None:
@@ -35,7 +47,8 @@ def put_writer(batch: WriteBatch, key: bytes, writer: Writer) -> None:
     row = records.TransactionWriterRow(
         writer_id=writer.writer_id,
         next_index=writer.next_index,
-        follows_txn_id=writer.follows.to_wire() if writer.follows is not None else None,
+        follows_txn_id=writer.follows[0].to_wire() if writer.follows else None,
+        also_follows_txn_ids=[one.to_wire() for one in writer.follows[1:]],
     )
     batch.put(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal), row.SerializeToString())
 
@@ -73,11 +86,8 @@ def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: 
     """Take one row back; a transaction's own row comes before its writers'."""
     if ordinal is not None:
         writer = records.TransactionWriterRow.FromString(value)
-        follows = None
-        if writer.HasField("follows_txn_id"):
-            follows = TxnID.from_wire(writer.follows_txn_id)
-            # Earlier brokers noted also who named itself.
-            follows = None if follows == txn_id else follows
+        # Earlier brokers noted also who named itself.
+        follows = tuple(one for one in followed_by(writer) if one != txn_id)
         index.open[txn_id].writers[writer.writer_id] = Writer(
             ordinal, writer.writer_id, writer.next_index, follows
         )

@@ -14,6 +14,7 @@ Source: docs/design/0001-protocol.md, Order (k).
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, KeysView
@@ -69,29 +70,30 @@ class Order:
         """Those that have ended here and pass on what they followed."""
         return self._passing.keys()
 
-    def to_follow(self, txn_id: TxnID, writer_id: int, follows: TxnID | None) -> TxnID | None:
-        """What a writer's first message in a transaction makes that follow, if anything.
+    def to_follow(self, txn_id: TxnID, writer_id: int, named: Iterable[TxnID]) -> tuple[TxnID, ...]:
+        """What a writer's first message in a transaction makes that follow, of those it names.
 
         Raises:
-            InvalidArgument: `follows` itself waits for `txn_id`: neither would ever end.
+            InvalidArgument: one of these itself waits for `txn_id`: neither would ever end.
         """
-        if follows is None or follows == txn_id or not self.is_unsettled(follows):
-            return None
+        follows = tuple(
+            dict.fromkeys(one for one in named if one != txn_id and self.is_unsettled(one))
+        )
         transaction = self._index.open.get(txn_id)
         # Nobody follows a transaction that is new here.
         if transaction is None or writer_id in transaction.writers:
             return follows
-        if self._waits_for(follows, txn_id):
+        if self._wait_for(follows, txn_id):
             raise InvalidArgument(
-                f"transaction {txn_id} cannot follow {follows}, which waits for its end: send what"
-                " comes after a transaction when that has ended"
+                f"transaction {txn_id} cannot follow {', '.join(map(str, follows))}: one of these"
+                " waits for its end; send what comes after a transaction when that has ended"
             )
         return follows
 
-    def _waits_for(self, txn_id: TxnID, other: TxnID) -> bool:
-        """Whether one follows the other, directly or by way of others."""
-        seen: dict[TxnID, None] = {txn_id: None}
-        to_visit = [txn_id]
+    def _wait_for(self, txn_ids: Iterable[TxnID], other: TxnID) -> bool:
+        """Whether any follows the other, directly or by way of others."""
+        seen: dict[TxnID, None] = dict.fromkeys(txn_ids)
+        to_visit = list(seen)
         while to_visit:
             for followed in self._followed_by(to_visit.pop()):
                 if followed == other:
@@ -105,14 +107,14 @@ class Order:
         transaction = self._index.open.get(txn_id)
         if transaction is None:
             return self._passing.get(txn_id, ())
-        return [one.follows for one in transaction.writers.values() if one.follows is not None]
+        return itertools.chain.from_iterable(one.follows for one in transaction.writers.values())
 
     def awaited(self, plan: EndPlan) -> TxnID | None:
         """One that a commit's marker has to wait for: each writer that counts follows its own."""
         for one in plan.writers:
-            follows = one.writer.follows
-            if one.kept and follows is not None and self.is_unsettled(follows):
-                return follows
+            for followed in one.writer.follows if one.kept else ():
+                if self.is_unsettled(followed):
+                    return followed
         return None
 
     def park(self, txn_id: TxnID, call: Call) -> None:
@@ -127,7 +129,9 @@ class Order:
             What it passes on: its row says so, for a broker that restarts.
         """
         writers = transaction.writers.values() if transaction is not None else ()
-        followed = {one.follows: None for one in writers if one.follows is not None}
+        followed = dict.fromkeys(
+            itertools.chain.from_iterable(writer.follows for writer in writers)
+        )
         unsettled = tuple(one for one in followed if self.is_unsettled(one))
         if unsettled:
             self._pass_on(txn_id, unsettled)

@@ -127,7 +127,7 @@ class Partition:
         count: int,
         batch: bytes,
         *,
-        follows: TxnID | None,
+        follows: tuple[TxnID, ...],
         session: CommandSession | None,
         origin: str,
         producer_epoch: int,

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from random import Random
 
 from magnetar_broker.environment import Environment
-from magnetar_broker.partition import Accepted, Partition
+from magnetar_broker.index_rows import followed_by
+from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.subscription_commands import epoch_of
 from magnetar_broker.topics import Topics
@@ -18,6 +19,8 @@ from magnetar_core.wire import broker_pb2 as wire
 
 # Of memory, besides the batch.
 PARKED_OVERHEAD_BYTES = 1_024
+# Transactions that one send comes after.
+FOLLOWED_MAX = 100
 
 
 class SendCommands:
@@ -36,9 +39,11 @@ class SendCommands:
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
         """CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
         partition = self._topics.named(command.partition)
-        follows = (
-            TxnID.from_wire(command.follows_txn_id) if command.HasField("follows_txn_id") else None
-        )
+        follows = followed_by(command)
+        if len(follows) > FOLLOWED_MAX:
+            raise InvalidArgument(
+                f"a send follows {FOLLOWED_MAX} transactions at most, not {len(follows)}"
+            )
         transactional = command.HasField("txn_id")
         batch = command.batch
         config = self._environment.config
@@ -56,10 +61,14 @@ class SendCommands:
         count = header.count
         if count != command.num_messages:
             raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
-        if not transactional and follows is not None and partition.order.is_unsettled(follows):
-            self._park(partition, follows, command, reply)
+        unsettled = [one for one in follows if partition.order.is_unsettled(one)]
+        if not transactional and unsettled:
+            self._park(partition, unsettled[0], command, reply)
             return
+        settled: list[TxnID] = []
         if transactional:
+            if len(follows) > 1:
+                settled = [one for one in follows if one not in unsettled]
             accepted = partition.send_in(
                 TxnID.from_wire(command.txn_id),
                 command.producer_id,
@@ -75,7 +84,12 @@ class SendCommands:
             raise InvalidArgument("a message comes in parts only inside a transaction")
         else:
             accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
-        self._answer_send(reply, accepted, count, len(batch), transactional=transactional)
+        response = wire.CommandSendResponse(
+            message_id=accepted.message_id.to_wire() if accepted.message_id is not None else None,
+            duplicate=accepted.duplicate,
+            settled_txn_ids=[one.to_wire() for one in settled],
+        )
+        self._answer_send(reply, response, count, len(batch), transactional=transactional)
 
     def _park(
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
@@ -101,18 +115,18 @@ class SendCommands:
         partition.order.park(follows, go_on)
 
     def _answer_send(
-        self, reply: Reply, accepted: Accepted, count: int, size: int, *, transactional: bool
+        self,
+        reply: Reply,
+        response: wire.CommandSendResponse,
+        count: int,
+        size: int,
+        *,
+        transactional: bool,
     ) -> None:
         def leave() -> None:
-            place = accepted.message_id
-            if not accepted.duplicate:
+            if not response.duplicate:
                 self._environment.metrics.sent(count, size, transactional=transactional)
-            reply.send(
-                wire.CommandSendResponse(
-                    message_id=place.to_wire() if place is not None else None,
-                    duplicate=accepted.duplicate,
-                )
-            )
+            reply.send(response)
 
         self._environment.when_durable(leave)
 

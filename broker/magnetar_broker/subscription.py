@@ -146,7 +146,6 @@ class Subscription:
             txn_id,
             consumer_id,
             1,
-            follows=None,
             now_ms=now_ms,
             start_offset=self._log.end_offset,
             producer_epoch=producer_epoch,

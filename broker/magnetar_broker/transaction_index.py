@@ -41,7 +41,8 @@ class Writer:
     ordinal: int
     writer_id: int
     next_index: int = 0
-    follows: TxnID | None = None
+    # What its producer had ended before, and is not settled here (rule k).
+    follows: tuple[TxnID, ...] = ()
     # Index of the first message of each batch: the keys of its rows.
     batch_starts: list[int] = field(default_factory=list)
     # Whether these are all: recovery could not read the others.
@@ -195,7 +196,7 @@ class TransactionIndex:
         writer_id: int,
         count: int,
         *,
-        follows: TxnID | None,
+        follows: tuple[TxnID, ...] = (),
         now_ms: int,
         start_offset: int = 0,
         producer_epoch: int = NO_EPOCH,

@@ -248,7 +248,7 @@ class Participants:
         self._leads = True
         for sender in self.senders:
             if sender.plain is not None:
-                sender.plain.follow(self._txn_id)
+                sender.plain.follow(self._txn_id, in_place_of=sender.follows)
 
     def release(self, *, committed: bool) -> None:
         """The transaction has ended: tell producers and consumers, and let go of them."""
@@ -260,8 +260,9 @@ class Participants:
             elif not self._leads:
                 # Nothing of it becomes visible: whatever the producer followed before still leads.
                 for sender in self.senders:
-                    if sender.plain is not None and sender.plain.follows is None:
-                        sender.plain.follow(sender.follows or self._txn_id)
+                    if sender.plain is not None and not sender.plain.follows:
+                        for followed in sender.follows or (self._txn_id,):
+                            sender.plain.follow(followed)
         for acks in self.acks:
             acks.on_ended(committed)
         for forget in self._forget_senders:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from magnetar.backpressure import PendingBudget
 from magnetar.batching import (
@@ -42,6 +42,8 @@ Receipt = asyncio.Future[common_pb2.MessageIdData]
 BATCH_OVERHEAD_BYTES = 1024
 # Larger pieces are stored slower, smaller ones cost more commands.
 PART_BYTES_MAX = 1 << 20
+# What one send can come after, as brokers have it. Older ones are left out.
+FOLLOWED_MAX = 100
 
 
 class ClosedBatch(Item):
@@ -70,7 +72,7 @@ class ClosedBatch(Item):
         self.awaited = awaited
         self.producer_id = 0
         self.sequence_id = 0
-        self.follows: TxnID | None = None
+        self.follows: tuple[TxnID, ...] = ()
 
 
 class PartitionSender:
@@ -124,8 +126,9 @@ class PartitionSender:
         self.producer_id = producer_id
         # Messages that the broker has confirmed. Counted by CommandEndTxn.
         self.confirmed_count = 0
-        # The last transaction of this producer here, while its end may be under way (order, k).
-        self.follows: TxnID | None = plain.follows if plain is not None else None
+        # Transactions of this producer here that ended while none of them followed another; their
+        # ends may be under way (order, k). The newest is the last one.
+        self.follows: tuple[TxnID, ...] = plain.follows if plain is not None else ()
         self.failure: MagnetarError | None = None
         self._runtime = runtime
         self._config = config
@@ -159,9 +162,17 @@ class PartitionSender:
         """Whether nothing is gathered: the last message has completed its batch."""
         return self._open.count == 0
 
-    def follow(self, txn_id: TxnID) -> None:
-        """Plain sends name this transaction until one that does is acknowledged (order, k)."""
-        self.follows = txn_id
+    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
+        """Plain sends name this transaction until one that does is acknowledged (order, k).
+
+        Args:
+            in_place_of: what it follows itself.
+        """
+        self._follow_no_more((txn_id, *in_place_of))
+        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]
+
+    def _follow_no_more(self, txn_ids: Collection[TxnID]) -> None:
+        self.follows = tuple(one for one in self.follows if one not in txn_ids)
 
     def add(
         self,
@@ -483,22 +494,28 @@ class PartitionSender:
 
     def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
         batch.follows = self.follows
-        batch.patient = batch.follows is not None
+        # A broker of an earlier version knows of one only.
+        latest = batch.follows[-1] if batch.follows else None
+        batch.patient = latest is not None
         return broker_pb2.CommandSend(
             partition=self.name.to_wire(),
             producer_id=batch.producer_id,
             sequence_id=batch.sequence_id,
             num_messages=batch.count,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            follows_txn_id=None if batch.follows is None else batch.follows.to_wire(),
+            follows_txn_id=None if latest is None else latest.to_wire(),
+            also_follows_txn_ids=[one.to_wire() for one in batch.follows[:-1]],
             batch=batch.payload,
             producer_epoch=self._producer_epoch,
         )
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         self.confirmed_count += batch.count
-        if self.plain is None and batch.follows is not None and batch.follows == self.follows:
-            self.follows = None
+        if self.plain is None:
+            if batch.follows:
+                self._follow_no_more(batch.follows)
+        elif reply.settled_txn_ids:
+            self.plain._follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])
         self._budget.give_back(batch.size, batch.count)
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_result(reply.message_id)

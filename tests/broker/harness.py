@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -281,6 +281,7 @@ def send(
     sequence: int = 0,
     in_txn: TxnID | None = None,
     follows: TxnID | None = None,
+    also_follows: Sequence[TxnID] = (),
     number: int = 0,
     topic_id: int = 0,
 ) -> wire.CommandSend:
@@ -291,6 +292,7 @@ def send(
         num_messages=len(values),
         txn_id=in_txn.to_wire() if in_txn is not None else None,
         follows_txn_id=follows.to_wire() if follows is not None else None,
+        also_follows_txn_ids=[one.to_wire() for one in also_follows],
         batch=columnar.encode(list(values)),
     )
 

@@ -13,6 +13,7 @@ from tests.broker.harness import Client, World, end, new_index, run, send, txn, 
 
 from magnetar_broker import keys
 from magnetar_broker.order import CALLS_IN_A_TURN_MAX, Order
+from magnetar_broker.send_commands import FOLLOWED_MAX
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_core.errors import InternalError, InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.wire import common_pb2 as common
@@ -217,6 +218,67 @@ def test_a_circle_is_refused(length: int) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("accident", ACCIDENTS)
+@pytest.mark.parametrize("plain", [True, False])
+def test_what_follows_several_waits_for_all_of_them(
+    accident: Callable[[World], Awaitable[None]], plain: bool
+) -> None:
+    """Rule k: T0 and T1 were open at once, so neither follows the other.
+
+    The third named the one that ended last, and passed the other one's marker.
+    """
+
+    async def scenario(world: World) -> None:
+        for counter in range(2):
+            await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
+        third = send(b"3", in_txn=None if plain else T3, follows=T1, also_follows=[T0])
+        if not plain:
+            await world.client.ask(third)
+        await accident(world)
+        waiting = world.client.begin(third if plain else end(T3))
+        await world.client.ask(end(T1))
+        assert not waiting.done()
+        await world.client.ask(end(T0))
+        await waiting
+        assert await world.read() == [b"1", b"0", b"3"]
+
+    run(scenario)
+
+
+def test_a_transactions_send_is_told_which_of_several_are_settled() -> None:
+    async def scenario(world: World) -> None:
+        for counter in range(2):
+            await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
+        third = send(b"3", in_txn=T3, follows=T1, also_follows=[T0])
+        assert not (await world.client.ask(third)).settled_txn_ids
+        await world.client.ask(end(T1))
+        for repeat in (third, send(b"4", in_txn=T4, follows=T0, also_follows=[T1])):
+            assert (await world.client.ask(repeat)).settled_txn_ids == [T1.to_wire()]
+
+    run(scenario)
+
+
+def test_a_circle_by_way_of_one_of_several_is_refused() -> None:
+    async def scenario(world: World) -> None:
+        for counter in range(2):
+            await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
+        await world.client.ask(send(b"2", in_txn=T2, follows=T1, also_follows=[T0]))
+        with pytest.raises(InvalidArgument):
+            await world.client.ask(send(b"x", in_txn=T0, producer=2, follows=T1, also_follows=[T2]))
+
+    run(scenario)
+
+
+def test_a_send_follows_so_many_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        some = [txn(counter) for counter in range(FOLLOWED_MAX)]
+        await world.client.ask(send(b"x", in_txn=txn(1_000), follows=T0, also_follows=some[1:]))
+        with pytest.raises(InvalidArgument):
+            await world.client.ask(send(b"x", producer=2, follows=T0, also_follows=some))
+
+    run(scenario)
+
+
 def test_what_passes_something_on_counts_as_open() -> None:
     async def scenario(world: World) -> None:
         ask = world.client.ask
@@ -355,7 +417,7 @@ def test_what_waited_is_called_in_turns_and_each_for_itself() -> None:
     later: list[Callable[[], None]] = []
     index = new_index()
     order = Order(index, later.append)
-    index.record_write(T0, 1, 1, follows=None, now_ms=0)
+    index.record_write(T0, 1, 1, now_ms=0)
     called: list[int] = []
 
     def call(number: int) -> None:

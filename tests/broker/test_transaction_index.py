@@ -26,7 +26,7 @@ def index_with(
     """T1 open with these counts by writer."""
     index = new_index((covered or set()).__contains__)
     for writer_id, count in (writes or {}).items():
-        index.record_write(T1, writer_id, count, follows=None, now_ms=0)
+        index.record_write(T1, writer_id, count, now_ms=0)
     return index
 
 
@@ -132,7 +132,7 @@ def test_covered_and_not_open() -> None:
 def test_covered_and_open_stays_until_it_is_ended() -> None:
     covered: set[TxnID] = set()
     index = new_index(covered.__contains__)
-    index.record_write(T1, 1, 2, follows=None, now_ms=0)
+    index.record_write(T1, 1, 2, now_ms=0)
     covered.add(T1)
     assert T1 in index.open
     assert index.forget_covered() == []
@@ -176,8 +176,8 @@ def test_what_nobody_can_have_been_given_takes_no_writes() -> None:
     with pytest.raises(TxnNotFound):
         index.check_write(T2, 1, 0, 1, writers_max=9)
     assert not index.check_write(T1, 1, 0, 1, writers_max=9)
-    index.record_write(T1, 1, 1, follows=None, now_ms=0)
-    index.record_write(T1, 1, 1, follows=None, now_ms=0)
+    index.record_write(T1, 1, 1, now_ms=0)
+    index.record_write(T1, 1, 1, now_ms=0)
     assert told == [("opened", T1)]
     index.record_end(ABORT_T1)
     index.record_end(End(txn_id=T2, outcome=ABORT))
@@ -197,8 +197,8 @@ def test_only_what_counts_makes_a_marker_wait() -> None:
     """Rule k: the next transaction's marker waits for the end of the one it follows."""
     index = index_with({1: 1})
     order = Order(index, lambda call: call())
-    index.record_write(T2, 1, 1, follows=T1, now_ms=0)
-    index.record_write(T2, 2, 1, follows=None, now_ms=0)
+    index.record_write(T2, 1, 1, follows=(T1,), now_ms=0)
+    index.record_write(T2, 2, 1, now_ms=0)
 
     def awaited(**fields: object) -> TxnID | None:
         end = End(txn_id=T2, outcome=COMMIT, **fields)  # type: ignore[arg-type]

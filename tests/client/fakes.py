@@ -105,6 +105,8 @@ class FakeCluster(FakeGroups):
         self.asked: list[tuple[str, str]] = []
         self.frame_bytes_max = 1 << 20
         self.held: list[tuple[FakeLink, int, str, Any]] = []
+        # What of that which a transaction's send follows has ended on the broker.
+        self.settled: list[TxnID] = []
         self.connect_count = 0
         self.hello_count = 0
 
@@ -255,7 +257,12 @@ class FakeCluster(FakeGroups):
         if body.sequence_id == expected:
             batches.append((body.num_messages, body.batch))
         return broker_pb2.CommandSendResponse(
-            message_id=common_pb2.MessageIdData(index=body.sequence_id)
+            message_id=common_pb2.MessageIdData(index=body.sequence_id),
+            settled_txn_ids=[
+                one
+                for one in (body.follows_txn_id, *body.also_follows_txn_ids)
+                if body.also_follows_txn_ids and TxnID.from_wire(one) in self.settled
+            ],
         )
 
     def on_read(self, link: FakeLink, body: Any) -> Any:

@@ -27,7 +27,7 @@ LATEST: InitialPosition
 EARLIEST: InitialPosition
 
 class CommandSend(_message.Message):
-    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch")
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class CommandSend(_message.Message):
     FOLLOWS_TXN_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ALSO_FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producer_id: int
     sequence_id: int
@@ -44,15 +45,18 @@ class CommandSend(_message.Message):
     follows_txn_id: _common_pb2.TxnId
     batch: bytes
     producer_epoch: int
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
+    also_follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class CommandSendResponse(_message.Message):
-    __slots__ = ("message_id", "duplicate")
+    __slots__ = ("message_id", "duplicate", "settled_txn_ids")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     message_id: _common_pb2.MessageIdData
     duplicate: bool
-    def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ...) -> None: ...
+    settled_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id")

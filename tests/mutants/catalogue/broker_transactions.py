@@ -69,11 +69,8 @@ MUTANTS = (
     Mutant(
         name="plain-send-not-parked",
         file=_SENDS,
-        old=(
-            "if not transactional and follows is not None and "
-            "partition.order.is_unsettled(follows):"
-        ),
-        new="if not transactional and follows is not None and follows in partition.order.passing:",
+        old="[one for one in follows if partition.order.is_unsettled(one)]",
+        new="[one for one in follows if one in partition.order.passing]",
         mistake="A plain send overtakes the open transaction that it comes after (rule k).",
     ),
     Mutant(
@@ -87,8 +84,8 @@ MUTANTS = (
     Mutant(
         name="first-writer-order-only",
         file=_ORDER,
-        old="        for one in plan.writers:\n            follows = one.writer.follows",
-        new="        for one in plan.writers[:1]:\n            follows = one.writer.follows",
+        old="        for one in plan.writers:\n            for followed in",
+        new="        for one in plan.writers[:1]:\n            for followed in",
         mistake="Rule k looks at the first writer of a transaction only.",
     ),
     Mutant(
@@ -125,12 +122,16 @@ MUTANTS = (
     Mutant(
         name="follows-not-stored",
         file=_ROWS,
-        old=(
-            "        follows_txn_id=writer.follows.to_wire() if writer.follows is not None "
-            "else None,\n"
-        ),
+        old=("        follows_txn_id=writer.follows[0].to_wire() if writer.follows else None,\n"),
         new="",
         mistake="Whom a writer follows is forgotten by a restart.",
+    ),
+    Mutant(
+        name="also-follows-not-stored",
+        file=_ROWS,
+        old="        also_follows_txn_ids=[one.to_wire() for one in writer.follows[1:]],\n",
+        new="",
+        mistake="Of several that a writer follows, a restart forgets all but the first.",
     ),
     Mutant(
         name="one-parked-call-lost",
@@ -149,8 +150,8 @@ MUTANTS = (
     Mutant(
         name="cycle-of-followers",
         file=_ORDER,
-        old="        if self._waits_for(follows, txn_id):",
-        new="        if follows in self._followed_by(txn_id):",
+        old="        if self._wait_for(follows, txn_id):",
+        new="        if set(follows) & set(self._followed_by(txn_id)):",
         mistake="Two transactions may follow each other, by way of a third one.",
     ),
     Mutant(

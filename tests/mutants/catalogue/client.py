@@ -52,39 +52,43 @@ MUTANTS = (
     Mutant(
         name="abort-leads-nobody",
         file=_PARTICIPANTS,
-        old="                    if sender.plain is not None and sender.plain.follows is None:",
-        new="                    if sender.plain is None and sender.follows is None:",
+        old="                    if sender.plain is not None and not sender.plain.follows:",
+        new="                    if sender.plain is None and not sender.follows:",
         mistake="After an abort, whatever the transaction followed does not lead any more.",
     ),
     Mutant(
         name="follow-dropped-by-any-confirmation",
         file=_SENDER,
-        old=(
-            "        if self.plain is None and batch.follows is not None and batch.follows "
-            "== self.follows:"
-        ),
-        new="        if self.plain is None:",
+        old="                self._follow_no_more(batch.follows)\n",
+        new="                self.follows = ()\n",
         mistake="Any confirmation drops whom plain sends follow, also one of an earlier send.",
     ),
     Mutant(
-        name="follow-dropped-by-older",
+        name="newest-leads-alone",
         file=_SENDER,
-        old="batch.follows is not None and batch.follows == self.follows:",
-        new="batch.follows is not None:",
-        mistake="A send that followed an earlier transaction drops the newer one.",
+        old="        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]",
+        new="        self.follows = (txn_id,)",
+        mistake="Of transactions that overlapped, what comes after them names the last one only.",
+    ),
+    Mutant(
+        name="unsettled-followed-no-more",
+        file=_SENDER,
+        old="self.plain._follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])",
+        new="self.plain._follow_no_more(batch.follows)",
+        mistake="Who has named several that it follows makes later ones name none of them.",
     ),
     Mutant(
         name="transaction-follows-nobody",
         file=_SENDER,
-        old="plain.follows if plain is not None else None\n        self.failure",
-        new="None\n        self.failure",
+        old="plain.follows if plain is not None else ()\n        self.failure",
+        new="()\n        self.failure",
         mistake="The next transaction of a producer does not name the one that it follows.",
     ),
     Mutant(
         name="repeat-names-no-leader",
         file=_SENDER,
         old="        batch.follows = self.follows\n",
-        new="        batch.follows = self.follows if not batch.attempts else None\n",
+        new="        batch.follows = self.follows if not batch.attempts else ()\n",
         mistake="A send that is repeated names nobody whom it follows.",
     ),
     Mutant(
