@@ -62,6 +62,9 @@ class Watermark:
             return Watermark(incarnation, low_watermark, covered, next_counter, counter_bound)
         # After a restart a coordinator may say a lower watermark than before: the rest counts.
         known = self.issuing(next_counter, counter_bound)
+        if next_counter is None:
+            # An earlier version took its place: what the later one said holds for that alone.
+            known = replace(known, next_counter=None, counter_bound=None)
         if low_watermark < self.low_watermark:
             return known
         live = sorted(live)

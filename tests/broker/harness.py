@@ -380,7 +380,7 @@ def watermark(
     *live: tuple[int, int],
     incarnation: int = 1,
     tcid: int = 0,
-    bound: int | None = None,
+    bound: int | None = COUNTER_BOUND,
     issued: int | None = None,
 ) -> txn_wire.CommandLowWatermark:
     return txn_wire.CommandLowWatermark(

@@ -149,7 +149,7 @@ def test_a_coordinator_that_falls_silent_may_have_issued_more() -> None:
         await refused(world.client, send(b"x", in_txn=txn(FAR)), TxnNotFound)
         world.clock.advance(1)
         await refused(world.client, send(b"x", in_txn=txn(FAR)), LogUnavailable)
-        await world.client.ask(watermark(0))
+        await world.client.ask(watermark(0, bound=COUNTER_BOUND))
         await refused(world.client, send(b"x", in_txn=txn(FAR)), TxnNotFound)
 
     run(scenario)
@@ -183,6 +183,29 @@ def test_a_late_word_takes_no_bound_back() -> None:
         # A coordinator that has begun anew may say a lower watermark: its bound counts.
         await world.client.ask(watermark(1, bound=COUNTER_BOUND + 9))
         await world.client.ask(send(b"x", in_txn=txn(COUNTER_BOUND + 8)))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_coordinator_that_goes_back_to_a_version_that_says_nothing_is_believed(
+    restarted: bool,
+) -> None:
+    """Its earlier words held for ever: nothing that it issued beyond them was ever taken."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(watermark(0, bound=10, issued=5))
+        if restarted:
+            await world.restart()
+        await world.client.ask(watermark(0, bound=None))
+        await world.client.ask(send(b"x", in_txn=txn(10)))
+        # Nor is it dropped as nobody's.
+        await world.client.ask(watermark(0, bound=None))
+        await world.client.ask(end(txn(10)))
+        assert await world.read() == [b"x"]
+        # The newer version again.
+        await world.client.ask(watermark(0, bound=30, issued=20))
+        await refused(world.client, send(b"x", in_txn=txn(20)), LogUnavailable)
 
     run(scenario)
 
