@@ -2,9 +2,10 @@
 
 --only NAME         this mutant; may be given several times
 --component NAME    those of one component; may be given several times
---seeds N           histories at most for each mutant
+--histories N       of the code as it is, to learn which lines each executes
 --seconds N         of processor time at most for the histories of each mutant; 0: no simulation
 --test-seconds N    at most for the tests of its folder; 0: no tests
+--survivors-of FILE only those that survived what was written there with --json
 --all-tests         run the tests of what the simulation has found, too
 --jobs N            mutants tried at once; all cores unless given
 --json FILE         write everything there, too
@@ -16,6 +17,7 @@ Status 1 when a mutant survived, 2 when one does not apply. The sources must not
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -30,13 +32,13 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from tests.mutants.baseline import Baseline, kept_in
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
 from tests.mutants.report import report, write_json
-from tests.mutants.simulating import Baseline
 from tests.mutants.trial import Budget, Trial, try_mutant
 
-HISTORIES_MAX = 100_000
+HISTORIES = 3_000
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,6 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
         if (not options.only or one.name in options.only)
         and (not options.component or one.component in options.component)
     ]
+    if options.survivors_of:
+        trials_before = json.loads(options.survivors_of.read_text())["trials"]
+        left = {one["name"] for one in trials_before if one["survives"]}
+        chosen = [one for one in chosen if one.name in left]
     if options.list:
         for one in chosen:
             print(f"{one.component:12} {one.name:44} {one.mistake}")
@@ -75,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with Progress(*columns, console=console) as progress:
             if budget.cpu_seconds and any(one.is_simulated for one in chosen):
-                _run_baseline(baseline, options.seeds, budget, progress)
+                _run_baseline(baseline, options.histories, options.jobs, progress)
             _run_trials(chosen, baseline, budget, options.jobs, options.json, progress, trials)
     except KeyboardInterrupt:
         console.print("stopped; this is what was tried")
@@ -84,13 +90,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if any(one.survives for one in trials) else 0
 
 
-def _run_baseline(baseline: Baseline, seeds_max: int, budget: Budget, progress: Progress) -> None:
-    bar = progress.add_task("without a mistake, seconds", total=round(budget.cpu_seconds))
-    spent = 0.0
-    for one in baseline.run(seeds_max, budget.cpu_seconds):
-        spent += one.cpu_seconds
-        progress.update(bar, completed=min(round(spent), round(budget.cpu_seconds)))
-    progress.update(bar, completed=round(budget.cpu_seconds))
+def _run_baseline(baseline: Baseline, count: int, jobs: int, progress: Progress) -> None:
+    path = kept_in(count)
+    bar = progress.add_task("without a mistake", total=count)
+    if baseline.load(path):
+        progress.update(bar, completed=count)
+        return
+    baseline.record(count, jobs, lambda: progress.advance(bar))
+    baseline.save(path)
 
 
 def _run_trials(
@@ -126,9 +133,10 @@ def _parser() -> argparse.ArgumentParser:
     names = sorted(one.name for one in CATALOGUE)
     parser.add_argument("--only", action="append", choices=names, metavar="NAME")
     parser.add_argument("--component", action="append", choices=list(TESTS_OF))
-    parser.add_argument("--seeds", type=int, default=HISTORIES_MAX)
+    parser.add_argument("--histories", type=int, default=HISTORIES)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--test-seconds", type=float, default=120.0)
+    parser.add_argument("--survivors-of", type=Path, metavar="FILE")
     parser.add_argument("--all-tests", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path)

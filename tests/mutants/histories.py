@@ -1,8 +1,8 @@
-"""Run histories one after the other and print what came of each, a line of JSON each.
+"""Run histories as they are asked for and print what came of each: a line of JSON in, one out.
 
-Run as a process of its own: `python -m tests.mutants.histories FIRST END`. Which history has which
-number is fixed: mostly short ones, and among them long seeds and those of the rules' families. The
-servers' own assertions are not asked: a mistake is to be seen from outside.
+Run as a process of its own: `python -m tests.mutants.histories`. Which history has which number is
+fixed: mostly short ones, of one scenario or of any, and among them long seeds and those of the
+rules' families. The servers' own assertions are not asked: a mistake is to be seen from outside.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from typing import Any, NamedTuple
 
 from tests.simulation.families import FAMILIES, make_world
+from tests.simulation.short.catalogue import SCENARIOS
 from tests.simulation.short.runner import run_history
 from tests.simulation.world import World
 
@@ -30,33 +31,49 @@ class Endless(BaseException):
 
 
 class History(NamedTuple):
-    """Which one: `kind` is "short", "long", or the rule of a family."""
+    """Which history.
+
+    Attributes:
+        kind: "short", "long" or "family".
+        of: the scenario of a short one, or "any"; the rule of a family.
+    """
 
     kind: str
+    of: str
     seed: int
 
     def __str__(self) -> str:
-        if self.kind in ("short", "long"):
+        if self.kind == "long" or self.of == "any":
             return f"{self.kind} {self.seed}"
-        return f"family {self.kind} {self.seed}"
+        return f"{self.kind} '{self.of}' {self.seed}"
+
+    @property
+    def is_short(self) -> bool:
+        return self.kind == "short"
 
 
 def history(number: int) -> History:
     """The history with a number, from 0 on."""
     turn, place = divmod(number, LONG_EVERY)
     if place < LONG_EVERY - 1:
-        return History("short", turn * (LONG_EVERY - 1) + place)
+        half, odd = divmod(turn * (LONG_EVERY - 1) + place, 2)
+        scenarios = list(SCENARIOS)
+        if not odd:
+            return History("short", "any", half)
+        return History("short", scenarios[half % len(scenarios)], half // len(scenarios))
     rules = sorted(FAMILIES)
     half, odd = divmod(turn, 2)
-    return History(rules[half % len(rules)], half // len(rules)) if odd else History("long", half)
+    if not odd:
+        return History("long", "any", half)
+    return History("family", rules[half % len(rules)], half // len(rules))
 
 
 def run(one: History) -> tuple[str, str | None]:
     """The digest of its trace, and what was wrong in one line."""
-    if one.kind == "short":
-        outcome = run_history(one.seed, checks_servers=False)
+    if one.is_short:
+        outcome = run_history(one.seed, one.of, checks_servers=False)
         return outcome.digest, outcome.failure
-    world = World(one.seed) if one.kind == "long" else make_world(one.kind, one.seed)
+    world = World(one.seed) if one.kind == "long" else make_world(one.of, one.seed)
     world.checks_servers = False
     failure = None
     try:
@@ -68,22 +85,29 @@ def run(one: History) -> tuple[str, str | None]:
     return world.trace.digest(), failure
 
 
+def bound_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    signal.signal(signal.SIGPROF, _give_up)
+
+
+def timed(one: History, seconds_max: float = HISTORY_SECONDS_MAX) -> tuple[Any, ...]:
+    """Digest, failure, and the seconds of processor time that it took."""
+    # Again and again, should somebody catch it.
+    signal.setitimer(signal.ITIMER_PROF, seconds_max, 1.0)
+    started_at = time.process_time()
+    digest, failure = run(one)
+    signal.setitimer(signal.ITIMER_PROF, 0.0)
+    return digest, failure and failure[:300], time.process_time() - started_at
+
+
 def _give_up(*_: Any) -> None:
     raise Endless(f"more than {HISTORY_SECONDS_MAX:.0f} s of processor time")
 
 
 def main() -> int:
-    first, end = int(sys.argv[1]), int(sys.argv[2])
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    signal.signal(signal.SIGPROF, _give_up)
-    for number in range(first, end):
-        # Again and again, should somebody catch it.
-        signal.setitimer(signal.ITIMER_PROF, HISTORY_SECONDS_MAX, 1.0)
-        started_at = time.process_time()
-        digest, failure = run(history(number))
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        seconds = time.process_time() - started_at
-        print(json.dumps([number, digest, failure and failure[:300], seconds]), flush=True)
+    bound_memory()
+    for line in sys.stdin:
+        print(json.dumps(timed(History(*json.loads(line)))), flush=True)
     return 0
 
 

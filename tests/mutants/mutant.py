@@ -33,7 +33,8 @@ class Mutant:
         old: exact text that occurs once in it.
         new: what stands in its place.
         mistake: one sentence on what somebody had in mind, or overlooked.
-        unseen_because: why nobody can ever see it from outside; empty: it is to be found.
+        unseen_because: why neither a client, nor another server, nor who reads the log can tell
+            the mistake from the right code; empty for nearly all.
     """
 
     name: str

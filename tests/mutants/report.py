@@ -6,8 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
-from tests.mutants.simulating import Baseline
+from tests.mutants.baseline import Baseline
 from tests.mutants.trial import Trial, Verdict
 
 _ORDER = list(Verdict)
@@ -28,6 +29,12 @@ def report(trials: list[Trial], baseline: Baseline) -> Iterator[str]:
             f"  {histories:>{widths[3]}}  {seconds:>{widths[4]}}  {by}"
         ).rstrip()
     yield ""
+    for trial in in_order:
+        mutant = trial.mutant
+        if trial.verdict is Verdict.NOBODY:
+            yield f"{mutant.name}: {mutant.mistake} Nobody sees it: {mutant.unseen_because}"
+        if trial.contradicts:
+            yield f"{mutant.name}: somebody sees it, so this is wrong: {mutant.unseen_because}"
     for trial in in_order:
         if trial.survives:
             yield f"{trial.mutant.name}: {trial.mutant.mistake}"
@@ -55,12 +62,18 @@ def _cells(trial: Trial) -> tuple[str, str, str]:
 def summary(trials: list[Trial], baseline: Baseline) -> Iterator[str]:
     counts = Counter(one.verdict for one in trials)
     yield f"{len(trials)} mutants: " + ", ".join(
-        f"{counts[verdict]} {verdict.value}" for verdict in Verdict
+        f"{counts[verdict]} {verdict.value}" for verdict in Verdict if counts[verdict]
     )
-    active = [one for one in trials if one.is_active]
-    seen = sum(one.verdict is Verdict.SIMULATION for one in active)
-    share = f" ({seen / len(active):.0%})" if active else ""
-    yield f"{len(active)} active in the simulation, which found {seen} of them{share}"
+    active = [one for one in trials if one.is_active and one.verdict is not Verdict.NOBODY]
+    found = [one.simulated for one in active if one.simulated and one.simulated.found]
+    share = f" ({len(found) / len(active):.0%})" if active else ""
+    yield f"{len(active)} active in the simulation, which found {len(found)} of them{share}"
+    if found:
+        seconds = sorted(one.cpu_seconds for one in found)
+        yield (
+            f"in {median(seconds):.1f} s of processor time (median), {seconds[-1]:.1f} s (worst);"
+            f" {sum(one > 60 for one in seconds)} took more than 60 s"
+        )
     if baseline.ran:
         spent = sum(one.cpu_seconds for one in baseline.ran)
         yield (

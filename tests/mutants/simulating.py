@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import select
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-from tests.mutants.histories import HISTORY_SECONDS_MAX, history
-from tests.mutants.mutant import ROOT
+from tests.mutants.baseline import Baseline, ProcessFailed, Ran, read_line
+from tests.mutants.histories import History
+from tests.mutants.mutant import ROOT, Mutant
 from tests.mutants.overlay import environment
+from tests.mutants.reach import Choice, Reach, further, reach
 
-# Without a line for so long, whatever else the machine does: the history does not end.
-SILENCE_SECONDS_MAX = 20 * HISTORY_SECONDS_MAX
-
-
-class Ran(NamedTuple):
-    """One history, as tests.mutants.histories prints it."""
-
-    number: int
-    digest: str
-    failure: str | None
-    cpu_seconds: float
+# Long histories begin when the short ones have had so much processor time.
+SHORT_SECONDS_FIRST = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +27,13 @@ class Simulated:
     """What the simulation saw of a mutant.
 
     Attributes:
+        reached: histories of the baseline that execute what is changed.
         active: the first history that ran differently; None: all ran as ever.
         found: the one in which a checker complained, and what it said.
         histories, cpu_seconds: how much was run until then, or in all.
     """
 
+    reached: int
     histories: int
     cpu_seconds: float
     active: str | None = None
@@ -47,80 +41,119 @@ class Simulated:
     failure: str | None = None
 
 
-@contextlib.contextmanager
-def _histories(folder: Path | None, first: int, end: int) -> Iterator[Iterator[Ran]]:
-    """Run some in another process; it is ended when the caller has seen enough."""
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.mutants.histories", str(first), str(end)],
-            cwd=ROOT,
-            env=environment(folder),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        ) as process,
-    ):
+class Process:
+    """Runs histories one by one; it is started with the first."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: IO[str] | None = None
+
+    def run(self, one: History) -> Ran:
+        if self._process is None:
+            self._start()
+        process, errors = self._process, self._errors
+        assert process is not None
+        assert process.stdin is not None
         assert process.stdout is not None
+        assert errors is not None
         try:
-            yield _read(process.stdout, first, end, errors)
-        finally:
-            process.kill()
+            process.stdin.write(json.dumps(one) + "\n")
+            process.stdin.flush()
+            return Ran(one, *json.loads(read_line(process.stdout, errors)))
+        except (ProcessFailed, BrokenPipeError) as error:
+            self.end()
+            return Ran(one, "", str(error), 0.0)
+
+    def _start(self) -> None:
+        errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._errors = self._stack.enter_context(errors)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.histories"],
+            cwd=ROOT,
+            env=environment(self._folder),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        self._stack.close()
 
 
-def _read(lines: IO[str], first: int, end: int, errors: IO[str]) -> Iterator[Ran]:
-    for number in range(first, end):
-        ready, _, _ = select.select([lines], [], [], SILENCE_SECONDS_MAX)
-        line = lines.readline() if ready else ""
-        if not line:
-            errors.seek(0)
-            said = errors.read().strip().splitlines() or ["it said nothing more"]
-            why = said[-1] if ready else "it does not end"
-            yield Ran(number, "", f"the process failed: {why}"[:300], 0.0)
-            return
-        yield Ran(*json.loads(line))
+@contextmanager
+def _process(folder: Path | None) -> Iterator[Process]:
+    process = Process(folder)
+    try:
+        yield process
+    finally:
+        process.end()
 
 
-class Baseline:
-    """Histories of the code as it is, as many as the budget allows."""
+def simulate(mutant: Mutant, baseline: Baseline, folder: Path, cpu_seconds_max: float) -> Simulated:
+    """Run histories with the mistake, until one fails that does not fail without.
 
-    def __init__(self) -> None:
-        self.ran: list[Ran] = []
-
-    def run(self, histories_max: int, cpu_seconds_max: float) -> Iterator[Ran]:
-        spent = 0.0
-        with _histories(None, 0, histories_max) as ran:
-            for one in ran:
-                self.ran.append(one)
-                spent += one.cpu_seconds
-                yield one
-                if spent >= cpu_seconds_max:
-                    return
-
-    @property
-    def failures(self) -> list[Ran]:
-        """Seeds that fail without any mistake: what they say of mutants does not count."""
-        return [one for one in self.ran if one.failure is not None]
-
-
-def simulate(baseline: Baseline, folder: Path, cpu_seconds_max: float) -> Simulated:
-    """Run the same histories with the mistake, until one fails that does not fail without."""
-    spent, count = 0.0, 0
+    First those of the baseline that execute what is changed; then further ones, of the kinds that
+    do so most often.
+    """
+    there = reach(mutant, baseline)
+    count, spent = 0, 0.0
     active: str | None = None
-    with _histories(folder, 0, len(baseline.ran)) as ran:
-        for sound, one in zip(baseline.ran, ran, strict=False):
-            spent, count = spent + one.cpu_seconds, count + 1
-            if active is None and one.digest != sound.digest:
-                active = str(history(one.number))
-            if one.failure is not None and sound.failure is None:
-                name = str(history(one.number))
-                return Simulated(
-                    histories=count,
-                    cpu_seconds=spent,
-                    active=active or name,
-                    found=name,
-                    failure=one.failure,
-                )
+    with _process(folder) as changed, _process(None) as sound:
+        for choice in _choices(there, baseline):
             if spent >= cpu_seconds_max:
                 break
-    return Simulated(histories=count, cpu_seconds=spent, active=active)
+            one = changed.run(choice.history)
+            choice.took(one.cpu_seconds)
+            count, spent = count + 1, spent + one.cpu_seconds
+            known = baseline.ran[choice.number] if choice.number is not None else None
+            if active is None and known is not None and known.digest != one.digest:
+                active = str(one.history)
+            if one.failure is None:
+                continue
+            if known is None:
+                known = sound.run(one.history)
+            if known.failure is None:
+                return Simulated(
+                    reached=len(there.numbers),
+                    histories=count,
+                    cpu_seconds=spent,
+                    active=active or str(one.history),
+                    found=str(one.history),
+                    failure=one.failure,
+                )
+    return Simulated(reached=len(there.numbers), histories=count, cpu_seconds=spent, active=active)
+
+
+class _Stream:
+    """Histories that take about equally long, and the processor time that they had."""
+
+    def __init__(self, numbers: list[int], cpu_seconds: float) -> None:
+        self.numbers = iter(numbers)
+        self.cpu_seconds = cpu_seconds
+
+    def took(self, seconds: float) -> None:
+        self.cpu_seconds += seconds
+
+
+def _choices(there: Reach, baseline: Baseline) -> Iterator[Choice]:
+    """Short ones and long ones get equal shares of the time."""
+    ran = baseline.ran
+    short = [one for one in there.numbers if ran[one].history.is_short]
+    long = [one for one in there.numbers if not ran[one].history.is_short]
+    streams = [_Stream(short, 0.0), _Stream(long, SHORT_SECONDS_FIRST)]
+    while streams:
+        stream = min(streams, key=lambda one: one.cpu_seconds)
+        number = next(stream.numbers, None)
+        if number is None:
+            streams.remove(stream)
+            continue
+        yield Choice(ran[number].history, number, stream.took)
+    for history in further(there, baseline):
+        yield Choice(history, None, lambda _: None)

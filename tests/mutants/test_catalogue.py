@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.mutants.baseline import Baseline
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.histories import LONG_EVERY, history
 from tests.mutants.mutant import TESTS_OF, Mutant, PatchFailed
 from tests.mutants.overlay import overlay
 from tests.mutants.report import report
-from tests.mutants.simulating import Baseline
+from tests.mutants.simulating import Simulated
 from tests.mutants.testing import nearest_first, run_tests
-from tests.mutants.trial import Budget, Verdict, try_mutant
+from tests.mutants.trial import Budget, Trial, Verdict, try_mutant
 
 _BY_NAME = {one.name: one for one in CATALOGUE}
 # Enough for a mistake that shows in nearly every history.
@@ -31,7 +33,7 @@ _SOUND = Mutant(
 @pytest.fixture(scope="module")
 def baseline() -> Baseline:
     made = Baseline()
-    assert len(list(made.run(_HISTORIES, 60.0))) == _HISTORIES
+    made.record(_HISTORIES, 1)
     return made
 
 
@@ -110,15 +112,51 @@ def test_a_unit_test_finds_what_no_history_comes_to() -> None:
 
 
 def test_what_means_the_same_is_inert(baseline: Baseline) -> None:
-    trial = try_mutant(_SOUND, baseline, Budget(cpu_seconds=60.0, test_seconds=0))
+    trial = try_mutant(_SOUND, baseline, Budget(cpu_seconds=5.0, test_seconds=0))
     assert trial.verdict is Verdict.INERT
     assert trial.simulated is not None
-    assert trial.simulated.histories == _HISTORIES
+    assert trial.simulated.reached
+    assert trial.simulated.histories > _HISTORIES
     lines = list(report([trial], baseline))
     assert f"sound: {_SOUND.mistake}" in lines
-    assert "1 mutants: 0 found by the simulation, 0 found by tests, 0 active, unseen, 1 inert" in (
-        lines
-    )
+    assert "1 mutants: 1 inert" in lines
+
+
+def test_what_nobody_can_see_is_counted_by_itself() -> None:
+    mutant = replace(_SOUND, unseen_because="it means the same.")
+    active = Simulated(reached=3, histories=3, cpu_seconds=1.0, active="short 0")
+    trial = Trial(mutant=mutant, simulated=active, tested=None)
+    assert trial.verdict is Verdict.NOBODY
+    assert not trial.survives
+    assert not trial.contradicts
+    lines = list(report([trial], Baseline()))
+    assert "1 mutants: 1 seen by nobody" in lines
+    assert "0 active in the simulation, which found 0 of them" in lines
+
+
+def test_the_catalogue_is_told_when_somebody_sees_it() -> None:
+    mutant = replace(_SOUND, unseen_because="it means the same.")
+    found = Simulated(reached=3, histories=3, cpu_seconds=1.0, found="short 0", failure="no")
+    trial = Trial(mutant=mutant, simulated=found, tested=None)
+    assert trial.verdict is Verdict.SIMULATION
+    assert trial.contradicts
+    lines = list(report([trial], Baseline()))
+    assert "sound: somebody sees it, so this is wrong: it means the same." in lines
+
+
+@pytest.mark.parametrize(
+    ("simulated", "verdict"),
+    [
+        (Simulated(reached=0, histories=0, cpu_seconds=0.0), Verdict.UNREACHED),
+        (Simulated(reached=1, histories=1, cpu_seconds=1.0), Verdict.INERT),
+        (Simulated(reached=1, histories=1, cpu_seconds=1.0, active="short 0"), Verdict.UNSEEN),
+        (None, Verdict.UNTESTED),
+    ],
+)
+def test_who_survives_is_told_why(simulated: Simulated | None, verdict: Verdict) -> None:
+    trial = Trial(mutant=_SOUND, simulated=simulated, tested=None)
+    assert trial.verdict is verdict
+    assert trial.survives
 
 
 def test_a_test_that_fails_by_chance_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

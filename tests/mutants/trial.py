@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from tests.mutants.baseline import Baseline
 from tests.mutants.mutant import Mutant
 from tests.mutants.overlay import overlay
-from tests.mutants.simulating import Baseline, Simulated, simulate
+from tests.mutants.simulating import Simulated, simulate
 from tests.mutants.testing import Tested, run_tests
 
 
@@ -19,8 +20,14 @@ class Verdict(Enum):
     TESTS = "found by tests"
     # It did something else, and no checker complained: a checker is missing.
     UNSEEN = "active, unseen"
-    # Every history took the same steps: the workload is missing.
+    # Every history took the same steps, although it came to the changed lines.
     INERT = "inert"
+    # No history came to the changed lines: the workload is missing.
+    UNREACHED = "unreached"
+    # The catalogue says why neither simulation nor test could find it.
+    NOBODY = "seen by nobody"
+    # The simulation never runs this code, and the tests found nothing.
+    UNTESTED = "untested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +48,23 @@ class Trial:
             return Verdict.SIMULATION
         if self.tested is not None and self.tested.found is not None:
             return Verdict.TESTS
-        return Verdict.UNSEEN if self.is_active else Verdict.INERT
+        if self.mutant.unseen_because:
+            return Verdict.NOBODY
+        if self.simulated is None:
+            return Verdict.UNTESTED
+        if self.is_active:
+            return Verdict.UNSEEN
+        return Verdict.INERT if self.simulated.reached else Verdict.UNREACHED
 
     @property
     def survives(self) -> bool:
-        """Nothing has found it, and nothing says that nobody could."""
-        unseen = self.verdict in (Verdict.UNSEEN, Verdict.INERT)
-        return unseen and not self.mutant.unseen_because
+        return self.verdict not in (Verdict.SIMULATION, Verdict.TESTS, Verdict.NOBODY)
+
+    @property
+    def contradicts(self) -> bool:
+        """The catalogue says that nobody sees it, and somebody did."""
+        found = self.verdict in (Verdict.SIMULATION, Verdict.TESTS)
+        return found and bool(self.mutant.unseen_because)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -57,6 +74,7 @@ class Trial:
             "mistake": self.mutant.mistake,
             "verdict": self.verdict.value,
             "active": self.is_active,
+            "survives": self.survives,
             "simulation": asdict(self.simulated) if self.simulated is not None else None,
             "tests": asdict(self.tested) if self.tested is not None else None,
         }
@@ -82,7 +100,7 @@ def try_mutant(mutant: Mutant, baseline: Baseline, budget: Budget) -> Trial:
     with overlay(mutant) as folder:
         simulated: Simulated | None = None
         if budget.cpu_seconds and mutant.is_simulated:
-            simulated = simulate(baseline, folder, budget.cpu_seconds)
+            simulated = simulate(mutant, baseline, folder, budget.cpu_seconds)
         tested: Tested | None = None
         found = simulated is not None and simulated.found is not None
         if budget.test_seconds and (budget.always_tests or not found):

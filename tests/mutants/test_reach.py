@@ -1,0 +1,143 @@
+"""A mutant is tried with the histories that execute what it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.mutants.baseline import Baseline, Ran
+from tests.mutants.catalogue import CATALOGUE
+from tests.mutants.histories import LONG_EVERY, History, history
+from tests.mutants.mutant import Mutant
+from tests.mutants.overlay import overlay
+from tests.mutants.reach import FURTHER_SEEDS_FROM, Reach, changed_lines, further, reach
+from tests.mutants.simulating import simulate
+
+_FILE = "broker/magnetar_broker/example.py"
+_SOURCE = '''\
+"""An example."""
+
+LIMIT = 3
+
+
+class Box:
+    size: int = 1
+
+    def put(self, thing: int) -> int:
+        if thing > LIMIT:
+            raise ValueError(
+                "too much"
+            )
+        else:
+            self.size += thing
+        return thing
+
+    def take(self) -> int:
+        try:
+            return self.size
+        except KeyError:
+            return 0
+'''
+
+
+@pytest.fixture
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / _FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(_SOURCE)
+    for module in ("mutant", "reach"):
+        monkeypatch.setattr(f"tests.mutants.{module}.ROOT", tmp_path)
+    return path
+
+
+def _mutant(old: str, new: str) -> Mutant:
+    return Mutant(name="example", file=_FILE, old=old, new=new, mistake="It is one.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        # A statement over several lines is one.
+        ('"too much"', '"far too much"', {11, 12, 13}),
+        # The head of one with a body does not stand for the body.
+        ("thing > LIMIT", "thing >= LIMIT", {10}),
+        ("self.size += thing", "pass", {15}),
+        ("except KeyError", "except LookupError", {21}),
+        # What is only inserted belongs to the function around it.
+        ("    return thing", "    self.size = 0\n        return thing", set(range(10, 17))),
+        # Of a name the functions that speak of it.
+        ("LIMIT = 3", "LIMIT = 4", set(range(10, 17))),
+        ("size: int = 1", "size: int = 2", {*range(10, 17), *range(19, 23)}),
+        ("def take(self)", "def take(self, least: int = 0)", set(range(19, 23))),
+    ],
+)
+def test_a_patch_touches_lines(example: Path, old: str, new: str, lines: set[int]) -> None:
+    touched = changed_lines(_mutant(old, new))
+    assert touched is not None
+    assert touched.changed == {example: lines}
+
+
+def _baseline(lines: dict[int, int]) -> Baseline:
+    """One of four histories."""
+    made = Baseline()
+    made.ran = [Ran(history(number), "", None, 1.0) for number in range(4)]
+    made.lines = {_FILE: lines}
+    return made
+
+
+def test_rare_ways_through_a_function_come_first(example: Path) -> None:
+    mutant = _mutant("thing > LIMIT", "thing >= LIMIT")
+    # All four come to the line; the third alone goes on into the branch.
+    assert reach(mutant, _baseline({10: 0b1111, 11: 0b0100})).numbers == [2, 0, 1, 3]
+    assert reach(mutant, _baseline({10: 0b0101})).numbers == [0, 2]
+    assert reach(mutant, _baseline({11: 0b0101})).numbers == []
+
+
+def test_what_imports_execute_concerns_every_history(example: Path) -> None:
+    baseline = _baseline({})
+    baseline.imported = {_FILE: {10}}
+    assert len(reach(_mutant("thing > LIMIT", "thing >= LIMIT"), baseline).numbers) == 4
+
+
+def test_further_histories_are_of_the_kinds_that_come_there() -> None:
+    baseline = Baseline()
+    kinds = [("short", "over", 1.0), ("short", "crowd", 0.1), ("long", "any", 9.0)]
+    baseline.ran = [Ran(History(kind, of, 0), "", None, spent) for kind, of, spent in kinds]
+    more = further(Reach([0, 1]), baseline)
+    assert [next(more) for _ in range(3)] == [
+        History("short", "crowd", FURTHER_SEEDS_FROM),
+        History("short", "over", FURTHER_SEEDS_FROM),
+        History("short", "crowd", FURTHER_SEEDS_FROM + 1),
+    ]
+    assert list(further(Reach([]), baseline)) == []
+
+
+def test_a_baseline_is_kept_and_knows_who_was_where(tmp_path: Path) -> None:
+    baseline = Baseline()
+    baseline.record(6, 2)
+    file = "broker/magnetar_broker/producers.py"
+    # Every history sends something.
+    assert (1 << 6) - 1 in baseline.lines[file].values()
+    path = tmp_path / "kept.json.gz"
+    baseline.save(path)
+    again = Baseline()
+    assert again.load(path)
+    assert (again.ran, again.lines, again.imported) == (
+        baseline.ran,
+        baseline.lines,
+        baseline.imported,
+    )
+    alone = Baseline()
+    alone.record(6, 1)
+    assert [one.digest for one in alone.ran] == [one.digest for one in baseline.ran]
+    # Elsewhere imports differ, and what is computed once in a process.
+    assert alone.lines[file] == baseline.lines[file]
+
+
+def test_what_no_history_reaches_costs_nothing() -> None:
+    mutant = next(one for one in CATALOGUE if one.name == "counted-discarded")
+    baseline = Baseline()
+    baseline.ran = [Ran(history(number), "", None, 1.0) for number in range(LONG_EVERY)]
+    with overlay(mutant) as folder:
+        simulated = simulate(mutant, baseline, folder, 60.0)
+    assert (simulated.reached, simulated.histories, simulated.cpu_seconds) == (0, 0, 0.0)
