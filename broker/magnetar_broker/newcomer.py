@@ -38,6 +38,13 @@ class Newcomer:
         """Args: is_empty: the store holds nothing, and nobody has accepted that."""
         # Without a list of members nobody is to be waited for.
         self._is_empty = is_empty and bool(self._config.cluster_hash)
+        if self.is_waiting:
+            log.warning(
+                "this broker's store is empty: it serves when %s have begun with it, for which they"
+                " have to be started with the same list of members, in which this is the first"
+                " broker",
+                ", ".join(self._missing()),
+            )
 
     @property
     def is_waiting(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from magnetar.cluster import Cluster, ClusterInfo
+from magnetar.connection import Connection
 from magnetar.group_administration import GroupAdministration
 from magnetar.model import (
     HangingTransaction,
@@ -29,6 +30,9 @@ from magnetar.seeking import seek_command
 from magnetar_core.errors import (
     Gone,
     InvalidTxnState,
+    LogUnavailable,
+    MagnetarError,
+    OutcomeUnknown,
     ResourceInUse,
     TopicNotFound,
     TxnForgotten,
@@ -349,6 +353,7 @@ class Administration(GroupAdministration):
         producer_ids: Iterable[int] = (),
         tcid: int | None = None,
         limit: int = 1_000,
+        on_unanswered: Callable[[int, MagnetarError], None] | None = None,
     ) -> list[TransactionDescription]:
         """Transactions of all coordinators, those of each from the oldest to the newest.
 
@@ -361,6 +366,10 @@ class Administration(GroupAdministration):
             producer_ids: of these only, as transactional ids have them; none: all.
             tcid: of this coordinator only.
             limit: at most so many of each coordinator.
+            on_unanswered: told of each coordinator that does not answer, and why; what the others
+                have is returned. Without it the first of these errors is raised.
+        Raises:
+            LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
         """
         command = transaction_pb2.CommandListTxns(
@@ -371,11 +380,31 @@ class Administration(GroupAdministration):
             limit=limit,
         )
         found: list[TransactionDescription] = []
-        for coordinator in await self._cluster.coordinators(tcid):
-            reply = await coordinator.request(command)
+        for reply in await self._ask_coordinators(command, tcid, on_unanswered):
             listed = [TransactionDescription.from_wire(one) for one in reply.transactions]
             found += sorted(listed, key=lambda one: (one.ended_at_ms == 0, one.txn_id))
         return found
+
+    async def _ask_coordinators(
+        self,
+        command: Any,
+        tcid: int | None,
+        on_unanswered: Callable[[int, MagnetarError], None] | None,
+    ) -> list[Any]:
+        """The same of all coordinators at once, or of one."""
+
+        async def ask(tcid: int, coordinator: Connection) -> Any:
+            try:
+                return await coordinator.request(command)
+            except (LogUnavailable, OutcomeUnknown) as error:
+                if on_unanswered is None:
+                    raise
+                on_unanswered(tcid, error)
+                return None
+
+        coordinators = await self._cluster.coordinators_by_tcid(tcid)
+        replies = await asyncio.gather(*(ask(*one) for one in coordinators.items()))
+        return [one for one in replies if one is not None]
 
     async def describe_transaction(self, txn_id: TxnID) -> TransactionDescription:
         """Raises: TxnNotFound, TxnForgotten."""

@@ -76,6 +76,10 @@ class Cluster:
         Raises:
             LogUnavailable: the cluster has none.
         """
+        return tuple((await self.coordinators_by_tcid(tcid)).values())
+
+    async def coordinators_by_tcid(self, tcid: int | None = None) -> dict[int, Connection]:
+        """As coordinators(), by TCID."""
         if not self._coordinators:
             await self.info()
         if not self._coordinators:
@@ -83,7 +87,7 @@ class Cluster:
         chosen = [one for one in self._coordinators if tcid is None or one.tcid == tcid]
         if not chosen:
             raise InvalidArgument(f"no coordinator of this cluster has the id {tcid}")
-        return tuple(self.connection(one.address, COORDINATOR) for one in chosen)
+        return {one.tcid or 0: self.connection(one.address, COORDINATOR) for one in chosen}
 
     async def coordinator_for(self, name: str) -> Connection:
         """The coordinator of a transactional id, or of a name of sequences.

@@ -121,6 +121,22 @@ class Membership:
         """Raises: InvalidConfig when no broker bears the name."""
         return _named(name, self.brokers, "broker")
 
+    def serving_broker(self, name: str) -> Member:
+        """The broker that coordinators begin with, and that clients are sent to.
+
+        Raises:
+            InvalidConfig: no broker bears the name, or nobody would ever come to that one.
+        """
+        member = self.broker(name)
+        first = self.brokers[0]
+        if member is not first:
+            raise InvalidConfig(
+                f"{name} would wait for ever: so far coordinators begin with the first broker of"
+                f" the list, {first.name}, and tell no other; start that one, and take {name} off"
+                " the list"
+            )
+        return member
+
     def coordinator(self, name: str) -> CoordinatorMember:
         """Raises: InvalidConfig when no coordinator bears the name."""
         return _named(name, self.coordinators, "coordinator")

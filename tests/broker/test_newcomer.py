@@ -37,9 +37,12 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
-def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation() -> None:
+def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         world = await empty_world()
+        assert "serves when coordinator-0, coordinator-1 have begun with it" in caplog.text
         for tcid in (0, 1):
             with pytest.raises(LogUnavailable, match=r"waits for .*coordinator-1"):
                 await world.client.ask(CREATE)
@@ -47,7 +50,9 @@ def test_a_new_cluster_begins_when_every_coordinator_has_an_incarnation() -> Non
             await world.client.ask(topic_wire.CommandGetClusterInfo())
             assert await incarnation(world, tcid, f"token {tcid}") == 1
         await world.client.ask(CREATE)
+        caplog.clear()
         await world.restart()
+        assert not caplog.records
         await world.client.ask(subscribe())
         await world.stop()
 

@@ -508,6 +508,7 @@ class FakeCluster(FakeGroups):
                     txn_id=txn_id.to_wire(), status=txn["status"]
                 )
                 for txn_id, txn in self.transactions.items()
+                if txn_id.tcid == self.coordinators[link.address]
             ]
         )
 

@@ -11,7 +11,7 @@ from tests.client.fakes import FAST, HOLD, FakeCluster, run, until
 
 import magnetar
 from magnetar import Client
-from magnetar_core.errors import LogUnavailable, OutcomeUnknown, QuotaExceeded
+from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
 
@@ -49,6 +49,22 @@ def hang(cluster: FakeCluster, *addresses: str) -> None:
         return HOLD if address in addresses and name != "hello" else None
 
     cluster.script = script
+
+
+def test_transactions_are_listed_although_a_coordinator_is_away() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        for _ in range(3):
+            await client.begin_transaction()
+        hang(cluster, SECOND)
+        unanswered: dict[int, MagnetarError] = {}
+        found = await client.list_transactions(on_unanswered=unanswered.__setitem__)
+        assert sorted(one.txn_id.tcid for one in found) == [1, 3]
+        assert list(unanswered) == [2]
+        with pytest.raises(type(unanswered[2])):
+            await client.list_transactions()
+
+    run(test)
 
 
 def test_coordinators_take_turns() -> None:

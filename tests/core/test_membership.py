@@ -166,6 +166,13 @@ def test_variables_that_make_no_sense_are_refused_with_advice(
         membership.load(environ)
 
 
+def test_a_broker_that_nobody_would_come_to_is_not_started() -> None:
+    """It waited for ever, and said nothing: coordinators begin with the first of the list."""
+    assert MEMBERSHIP.serving_broker("broker-0") is MEMBERSHIP.brokers[0]
+    with pytest.raises(InvalidConfig, match="first broker of the list, broker-0"):
+        MEMBERSHIP.serving_broker("broker-1")
+
+
 def test_members_are_found_by_name() -> None:
     assert MEMBERSHIP.broker("broker-1").address == "10.0.0.2:6650"
     assert MEMBERSHIP.coordinator("coordinator-0").tcid == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.core.ports import free_ports
 from tests.deploy.engine import HERE, Engine
 
 ROOT = HERE.parents[1]
@@ -42,7 +42,7 @@ class Cluster:
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine = engine
         self.demo_started_s = 0.0
-        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         base = engine.base(default("BASE_IMAGE"))
         self.has_grafana = engine.pulled(default("GRAFANA_IMAGE"))
         # Packages come from wherever pip takes them on this machine.
@@ -155,11 +155,3 @@ class Cluster:
         assert answer["status"] == "success", answer
         series: list[dict[str, Any]] = answer["data"]["result"]
         return series
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -6,12 +6,13 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from tests.core.ports import free_ports
 
 MAGNETAR = (sys.executable, "-m", "magnetar.cli")
 BROKER = "broker"
@@ -28,7 +29,7 @@ class Servers:
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         self._directory = directory
-        ports = dict(zip(BOTH, _free_ports(len(BOTH)), strict=True))
+        ports = dict(zip(BOTH, free_ports(len(BOTH)), strict=True))
         self.addresses = {kind: f"127.0.0.1:{port}" for kind, port in ports.items()}
         self.environ = {
             name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")
@@ -121,14 +122,6 @@ def peak_memory_bytes(pid: int) -> int:
     found = re.search(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found
     return int(found[1]) << 10
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 class CommandLine:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
+from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, CommandLine, Servers
 
 import magnetar
 from magnetar import Client, Consumer, MessageId, Producer, TxnID
@@ -228,6 +228,16 @@ def test_data_directories_that_belong_elsewhere(servers: Servers, tmp_path: Path
     )
     assert "belongs to the coordinator 'coordinator-0'" in said
     servers.start()
+
+
+def test_a_list_without_a_coordinator_says_so(servers: Servers) -> None:
+    """A script that reads it must not take it for whole."""
+    command_line = CommandLine(servers)
+    assert command_line.json("transactions", "list") == []
+    servers.kill(COORDINATOR)
+    said = command_line.run("transactions", "list", status=1)
+    assert said.startswith("Warning: coordinator 0 does not answer")
+    servers.start(COORDINATOR)
 
 
 def test_a_server_that_is_away(servers: Servers) -> None:

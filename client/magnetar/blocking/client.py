@@ -373,6 +373,7 @@ class Client(Closing):
         producer_ids: Iterable[int] = (),
         tcid: int | None = None,
         limit: int = 1_000,
+        on_unanswered: Callable[[int, magnetar.MagnetarError], None] | None = None,
     ) -> list[TransactionDescription]:
         return self._loop.wait(
             self.inner.list_transactions(
@@ -382,6 +383,7 @@ class Client(Closing):
                 producer_ids=producer_ids,
                 tcid=tcid,
                 limit=limit,
+                on_unanswered=on_unanswered,
             )
         )
 

@@ -11,6 +11,7 @@ from magnetar.cli.types import Duration, TxnIdType, json_option
 
 if TYPE_CHECKING:
     from magnetar import TransactionDescription
+    from magnetar_core.errors import MagnetarError
 
 # Of find-hanging, when there is something: scripts tell it from success and from failure.
 HANGING_STATUS = 3
@@ -49,6 +50,9 @@ def list_transactions(
 
     Of those that have ended, the latest ones whose outcome is not forgotten; their age is the time
     since they ended.
+
+    A coordinator that does not answer is named, and the exit status is 1: what the others have is
+    shown all the same.
     """
     from magnetar import TransactionStatus
     from magnetar.cli.output import print_json, print_table, watched
@@ -56,7 +60,10 @@ def list_transactions(
 
     wanted = [TransactionStatus[one.upper()] for one in statuses]
 
+    unanswered: dict[int, MagnetarError] = {}
+
     def show() -> None:
+        unanswered.clear()
         found = with_client(
             lambda client: client.list_transactions(
                 wanted,
@@ -65,8 +72,15 @@ def list_transactions(
                 producer_ids=producer_ids,
                 tcid=tcid,
                 limit=limit,
+                on_unanswered=unanswered.__setitem__,
             )
         )
+        for missing, error in sorted(unanswered.items()):
+            click.echo(
+                f"Warning: coordinator {missing} does not answer, so what it has is not shown:"
+                f" {error}",
+                err=True,
+            )
         found = sorted(found, key=lambda one: -one.age_ms)
         if as_json:
             print_json(found)
@@ -81,6 +95,8 @@ def list_transactions(
         )
 
     watched(show) if watch else show()
+    if unanswered:
+        raise SystemExit(1)
 
 
 def _row(one: TransactionDescription) -> tuple[object, ...]:
