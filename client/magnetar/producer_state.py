@@ -1,14 +1,22 @@
-"""What may be called on a transactional producer, and when. Pure."""
+"""The states of a transactional producer: what moves them, and what may be called in each. Pure.
+
+Only `next_state` reads the table of transitions, and only `TransactionalProducer._move` stores what
+it says. The drawing is docs/design/states.md.
+Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/two_phase_commit.md.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Mapping
+from enum import Enum, unique
+from typing import Final
 
 from magnetar_core.errors import InvalidTxnState
 
 
+@unique
 class ProducerState(Enum):
-    """By name what may be called. init_transactions() may be, in all but the last."""
+    """Where a transactional producer is, with what may be called, for people."""
 
     NEW = "init, init_transactions"
     READY = "begin, init"
@@ -17,9 +25,94 @@ class ProducerState(Enum):
     FENCED = "init_transactions: another instance has taken over"
     CLOSED = "nothing: it is closed"
 
-    def require(self, call: str, name: str, *allowed: ProducerState) -> None:
-        """Raises: InvalidTxnState, unless this state is one of those allowed."""
-        if self not in allowed:
-            raise InvalidTxnState(
-                f"{call}() is not possible while {name} is {self.name}; allowed: {self.value}"
-            )
+
+_State = ProducerState
+
+
+@unique
+class ProducerEvent(Enum):
+    """What moves a transactional producer."""
+
+    RESTARTED = "init_transactions begins, and has given up what was open"
+    INITIALISED = "the transactional id is taken over, or there is none"
+    KEPT = "the transactional id is taken over, and what was prepared is kept"
+    BEGUN = "a transaction is open"
+    PREPARED = "prepare has flushed it"
+    ENDED = "it is committed or aborted, or there was nothing to complete"
+    FENCED = "the coordinator says that another instance has taken over"
+    CLOSED = "close"
+
+
+_Event = ProducerEvent
+
+TRANSITIONS: Final[Mapping[tuple[ProducerState, ProducerEvent], ProducerState]] = {
+    (_State.NEW, _Event.INITIALISED): _State.READY,
+    (_State.NEW, _Event.KEPT): _State.PREPARED,
+    (_State.READY, _Event.INITIALISED): _State.READY,
+    (_State.READY, _Event.KEPT): _State.PREPARED,
+    (_State.READY, _Event.BEGUN): _State.OPEN,
+    (_State.OPEN, _Event.PREPARED): _State.PREPARED,
+    (_State.OPEN, _Event.ENDED): _State.READY,
+    (_State.PREPARED, _Event.ENDED): _State.READY,
+    (_State.NEW, _Event.RESTARTED): _State.NEW,
+    (_State.READY, _Event.RESTARTED): _State.NEW,
+    (_State.OPEN, _Event.RESTARTED): _State.NEW,
+    (_State.PREPARED, _Event.RESTARTED): _State.NEW,
+    (_State.FENCED, _Event.RESTARTED): _State.NEW,
+    (_State.READY, _Event.FENCED): _State.FENCED,
+    (_State.OPEN, _Event.FENCED): _State.FENCED,
+    (_State.PREPARED, _Event.FENCED): _State.FENCED,
+    (_State.NEW, _Event.CLOSED): _State.CLOSED,
+    (_State.READY, _Event.CLOSED): _State.CLOSED,
+    (_State.OPEN, _Event.CLOSED): _State.CLOSED,
+    (_State.PREPARED, _Event.CLOSED): _State.CLOSED,
+    (_State.FENCED, _Event.CLOSED): _State.CLOSED,
+    (_State.CLOSED, _Event.CLOSED): _State.CLOSED,
+    # What a call brings that was under way when the producer was closed, or fenced by another call.
+    (_State.CLOSED, _Event.PREPARED): _State.CLOSED,
+    (_State.CLOSED, _Event.ENDED): _State.CLOSED,
+    (_State.CLOSED, _Event.FENCED): _State.CLOSED,
+    (_State.FENCED, _Event.FENCED): _State.FENCED,
+}
+
+_IN_TRANSACTION: Final = frozenset({_State.OPEN})
+_BEFORE_OUTCOME: Final = frozenset({_State.OPEN, _State.PREPARED})
+# In which states a method may be called.
+CALLS: Final[Mapping[str, frozenset[ProducerState]]] = {
+    "init": frozenset({_State.NEW, _State.READY}),
+    "init_transactions": frozenset(_State) - {_State.CLOSED},
+    "begin": frozenset({_State.READY}),
+    "send": _IN_TRANSACTION,
+    "acknowledge": _IN_TRANSACTION,
+    "send_offsets_to_transaction": _IN_TRANSACTION,
+    "prepare": _IN_TRANSACTION,
+    "commit": _BEFORE_OUTCOME,
+    "abort": _BEFORE_OUTCOME,
+    "complete": frozenset({_State.PREPARED}),
+}
+
+
+def require_call(state: ProducerState, call: str, name: str) -> None:
+    """Whether a method may be called now.
+
+    Args:
+        name: of the producer, for people.
+    Raises:
+        InvalidTxnState: not in this state.
+    """
+    if state not in CALLS[call]:
+        raise InvalidTxnState(
+            f"{call}() is not possible while {name} is {state.name}; allowed: {state.value}"
+        )
+
+
+def next_state(state: ProducerState, event: ProducerEvent, name: str) -> ProducerState:
+    """Where an event leads.
+
+    Raises:
+        InvalidTxnState: nowhere from this state. No effect.
+    """
+    target = TRANSITIONS.get((state, event))
+    if target is None:
+        raise InvalidTxnState(f"{name} is {state.name}: {event.name} is not possible")
+    return target

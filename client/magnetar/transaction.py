@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,16 @@ from magnetar.identity import ProducerIdentity
 from magnetar.model import TransactionStatus
 from magnetar.participants import Participants, TransactionPart
 from magnetar.runtime import Runtime
+from magnetar.transaction_state import (
+    DECIDED_ABORT,
+    DECIDED_COMMIT,
+    HEARD,
+    STATUS_OF,
+    UNDECIDED,
+    Event,
+    Phase,
+    next_phase,
+)
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
@@ -38,33 +47,6 @@ log = logging.getLogger("magnetar")
 # After the coordinator should have expired it, its fate is asked for; then again and again.
 EXPIRY_GRACE_MS = 1_000
 RESOLVE_PERIOD_MS = 1_000
-
-COMMITTED_STATUSES = (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
-
-
-class _Phase(Enum):
-    """OPEN -> FLUSHING (-> PREPARED) -> COMMIT_ASKED -> COMMITTED.
-
-    From all but the last, ABORTING -> ABORTED.
-
-    FLUSHING goes back to OPEN when commit() is cancelled before anything was decided.
-    """
-
-    OPEN = auto()
-    FLUSHING = auto()
-    # All that it has is confirmed, and it takes nothing more.
-    PREPARED = auto()
-    # The coordinator may have decided: only its answer moves us on.
-    COMMIT_ASKED = auto()
-    COMMITTED = auto()
-    # Somebody else decides.
-    LEFT = auto()
-    ABORTING = auto()
-    ABORTED = auto()
-
-
-# Nobody here has asked for an end.
-UNDECIDED = frozenset({_Phase.OPEN, _Phase.FLUSHING, _Phase.PREPARED})
 
 
 class Begun(NamedTuple):
@@ -110,8 +92,7 @@ class Transaction:
         self._begun: Begun | None = None
         self._beginning: asyncio.Task[None] | None = None
         self._on_ended = on_ended
-        self._phase = _Phase.OPEN
-        self._status = TransactionStatus.OPEN
+        self._phase = Phase.OPEN
         self._failure: MagnetarError | None = None
         # The messages of a lazy one that never began.
         self._whole: ClosedBatch | None = None
@@ -126,7 +107,7 @@ class Transaction:
         self._expiry = 0
 
     def __repr__(self) -> str:
-        return f"<Transaction {self._name} {self._status.name}>"
+        return f"<Transaction {self._name} {self.status.name}>"
 
     @property
     def txn_id(self) -> TxnID:
@@ -143,7 +124,7 @@ class Transaction:
     @property
     def has_been_aborted(self) -> bool:
         """Whether this client knows that it was."""
-        return self._phase is _Phase.ABORTED
+        return self._phase in DECIDED_ABORT
 
     @property
     def timeout_ms(self) -> int:
@@ -153,7 +134,7 @@ class Transaction:
     @property
     def status(self) -> TransactionStatus:
         """What this client knows: COMMITTING and ABORTING are decided, and being carried out."""
-        return self._status
+        return STATUS_OF[self._phase]
 
     @property
     def failure(self) -> MagnetarError | None:
@@ -162,7 +143,7 @@ class Transaction:
 
     def require_open(self) -> None:
         """Raises: InvalidTxnState, unless the transaction takes sends and acks."""
-        if self._phase is not _Phase.OPEN:
+        if self._phase is not Phase.OPEN:
             raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
         self._require_sound()
 
@@ -238,7 +219,7 @@ class Transaction:
         """
         await self._has_to_begin()
         await self._participants.enrolled()
-        if self._settled and self._phase is not _Phase.COMMITTED:
+        if self._settled and self._phase not in DECIDED_COMMIT:
             raise InvalidTxnState(f"{self._name} was aborted")
         self._require_sound()
 
@@ -260,11 +241,9 @@ class Transaction:
         Source: KIP-939, prepareTransaction.
         """
         async with self._ending:
-            if self._phase is not _Phase.OPEN:
+            if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
             await self._prepare_commit()
-            # Nothing was asked yet: an abort is possible as well as a commit.
-            self._phase = _Phase.PREPARED
 
     async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
         """Make everything in the transaction count, or nothing.
@@ -282,20 +261,20 @@ class Transaction:
         Source: PIP-31, Transaction#commit.
         """
         async with self._ending:
-            if self._phase in (_Phase.ABORTING, _Phase.ABORTED):
+            if self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT:
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
             self._require_not_left()
-            if self._phase is _Phase.COMMITTED:
-                finished = self._status is TransactionStatus.COMMITTED
-                if finished or not wait_finished:
-                    return
+            if self._phase is Phase.COMMITTED:
+                return
+            if self._phase is Phase.COMMITTING and not wait_finished:
+                return
             if self._begun is None and self._beginning is None:
                 await self._commit_whole()
                 return
-            if self._phase is _Phase.OPEN:
+            if self._phase is Phase.OPEN:
                 await self._prepare_commit()
-            if self._phase is _Phase.PREPARED:
-                self._phase = _Phase.COMMIT_ASKED
+            if self._phase is Phase.PREPARED:
+                self._move(Event.COMMIT_REQUESTED)
             await self._ask_commit(wait_finished, fingerprint)
 
     async def leave(self) -> TransactionPart:
@@ -309,11 +288,11 @@ class Transaction:
             InvalidTxnState: it has ended, or is not open.
         """
         async with self._ending:
-            if self._phase is not _Phase.OPEN:
+            if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
             part = self._participants.part(self.txn_id)
-            self._phase = _Phase.LEFT
+            self._move(Event.LEFT)
             self._release(committed=True)
             return part
 
@@ -323,12 +302,12 @@ class Transaction:
         For one of several clients: the transaction stays open for the others, whose work stands.
         Harmless when it has ended, or was left.
         """
-        if self._phase in (_Phase.OPEN, _Phase.FLUSHING, _Phase.PREPARED):
-            self._phase = _Phase.LEFT
+        if self._phase in UNDECIDED:
+            self._move(Event.LEFT)
             self._release(committed=False)
 
     def _require_not_left(self) -> None:
-        if self._phase is _Phase.LEFT:
+        if self._phase is Phase.LEFT:
             raise InvalidTxnState(
                 f"{self._name} was left here: whoever has its parts commits or aborts it"
             )
@@ -342,19 +321,12 @@ class Transaction:
         Source: PIP-31, Transaction#abort.
         """
         async with self._ending:
-            if self._phase is _Phase.ABORTED:
-                return
-            if self._phase is _Phase.COMMITTED:
-                raise InvalidTxnState(f"{self._name} is committed")
-            self._require_not_left()
-            if self._whole is not None:
-                raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
             await self._abort()
 
     async def close(self) -> None:
         """The client closes: abort what is open. What is undecided, the coordinator knows."""
         self._runtime.deadlines.forget(self._expiry)
-        if self._phase is _Phase.OPEN:
+        if self._phase is Phase.OPEN:
             await self.abort()
 
     async def __aenter__(self) -> Transaction:
@@ -367,7 +339,7 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            if self._phase is _Phase.OPEN:
+            if self._phase is Phase.OPEN:
                 try:
                     await self.commit()
                 except BaseException as commit_error:
@@ -378,9 +350,9 @@ class Transaction:
 
     async def _abort_after(self, error: BaseException) -> None:
         """Abort because of an error, which is not to be masked by another."""
-        if self._phase is _Phase.COMMIT_ASKED:
+        if self._phase is Phase.COMMIT_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
-        if self._phase is _Phase.OPEN:
+        if self._phase is Phase.OPEN:
             await self._abort_apart(self.abort(), error)
 
     async def _abort_apart(self, abort: Coroutine[Any, Any, None], error: BaseException) -> None:
@@ -403,26 +375,26 @@ class Transaction:
             CommitRefused: something had failed; it is aborted.
             InvalidTxnState: it has ended meanwhile.
         """
-        self._phase = _Phase.FLUSHING
+        self._move(Event.FLUSH_BEGUN)
         try:
             await self._has_to_begin()
             await self._participants.flush()
         except asyncio.CancelledError:
             if not self._settled:
-                self._phase = _Phase.OPEN
+                self._move(Event.FLUSH_CANCELLED)
             raise
         if self._settled:
             raise InvalidTxnState(
                 f"{self._name} was ended meanwhile, by its timeout or by an administrator:"
-                f" it is {self._status.name}"
+                f" it is {self.status.name}"
             )
         failure = self._failure
         if failure is None:
-            self._phase = _Phase.COMMIT_ASKED
+            self._move(Event.FLUSHED)
             self._commit_command = self._participants.commit_command()
             return
         if not aborting:
-            self._phase = _Phase.LEFT
+            self._move(Event.LEFT)
             self._release(committed=False)
             raise CommitRefused(f"the part in {self._name} is void: {failure}") from failure
         refused = CommitRefused(f"{self._name} was aborted: {failure}")
@@ -443,7 +415,7 @@ class Transaction:
             self._settle(TransactionStatus.COMMITTED)
             return
         timeout_ms = self._runtime.config.commit_timeout_ms
-        self._phase = _Phase.COMMIT_ASKED
+        self._move(Event.COMMIT_REQUESTED)
         try:
             if self._whole is None:
                 self._whole = sender.plain.send_alone(
@@ -482,7 +454,7 @@ class Transaction:
             raise
         except BaseException:
             # Undecided for all that we know: later sends of its producers stay behind it.
-            if self._phase is _Phase.COMMIT_ASKED:
+            if self._phase is Phase.COMMIT_ASKED:
                 self._participants.lead_plain_sends()
                 self._resolve_soon()
             raise
@@ -490,9 +462,16 @@ class Transaction:
         self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))
 
     async def _abort(self) -> None:
-        commit_was_asked = self._phase is _Phase.COMMIT_ASKED
-        self._phase = _Phase.ABORTING
-        self._status = TransactionStatus.ABORTING
+        """Raises: as abort."""
+        if self._phase in DECIDED_ABORT:
+            return
+        if self._phase in DECIDED_COMMIT:
+            raise InvalidTxnState(f"{self._name} is committed")
+        self._require_not_left()
+        if self._whole is not None:
+            raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
+        commit_was_asked = self._phase is Phase.COMMIT_ASKED
+        self._move(Event.ABORT_REQUESTED)
         error = InvalidTxnState(f"{self._name} was aborted")
         self._participants.abandon(error)
         if self._beginning is not None:
@@ -534,10 +513,11 @@ class Transaction:
 
     def _settle(self, status: TransactionStatus) -> None:
         """The outcome is known: tell producers and consumers, once."""
-        self._status = status
-        committed = status in COMMITTED_STATUSES
-        self._phase = _Phase.COMMITTED if committed else _Phase.ABORTED
-        self._release(committed=committed)
+        self._move(HEARD[status])
+        self._release(committed=self._phase in DECIDED_COMMIT)
+
+    def _move(self, event: Event) -> None:
+        self._phase = next_phase(self._phase, event, self._name)
 
     def _release(self, *, committed: bool) -> None:
         if self._settled:

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from magnetar.identity import PreparedTxnState, ProducerIdentity
 from magnetar.message import Message
 from magnetar.model import TxnSend
+from magnetar.producer_state import ProducerEvent as Event
 from magnetar.producer_state import ProducerState as State
+from magnetar.producer_state import next_state, require_call
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
@@ -96,7 +98,7 @@ class TransactionalProducer:
             InvalidTxnState: a transaction of this instance is open.
         Source: KIP-939, initTransactions.
         """
-        self._require("init", State.NEW, State.READY)
+        self._require("init")
         if self.transactional_id is None:
             raise InvalidTxnState("init() needs a transactional id; without one, just begin()")
         return await self._init(self.transactional_id, keep_prepared=keep_prepared)
@@ -114,16 +116,15 @@ class TransactionalProducer:
             TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
         Source: KIP-447, initTransactions.
         """
-        if self._state is State.CLOSED:
-            self._require("init_transactions")
+        self._require("init_transactions")
         self._consumer = consumer
         await self._abandon()
-        self._state = State.NEW
+        self._move(Event.RESTARTED)
         await consumer.joined()
         if self.transactional_id is not None:
             await self._init(self.transactional_id, keep_prepared=False)
         self._prepared = PreparedTxnState()
-        self._state = State.READY
+        self._move(Event.INITIALISED)
         consumer.redeliver()
 
     async def _abandon(self) -> None:
@@ -154,31 +155,31 @@ class TransactionalProducer:
         if not reply.HasField("ongoing_txn_id"):
             self._prepared = PreparedTxnState()
             # Nothing to complete; what is completed all the same is nothing.
-            self._state = State.PREPARED if keep_prepared else State.READY
+            self._move(Event.KEPT if keep_prepared else Event.INITIALISED)
             return self._prepared
         self._prepared = PreparedTxnState(
             reply.ongoing_producer_id,
             reply.ongoing_producer_epoch,
             TxnID.from_wire(reply.ongoing_txn_id),
         )
-        self._state = State.PREPARED
+        self._move(Event.KEPT)
         return self._prepared
 
     async def begin(self) -> None:
         """Open a transaction. Raises: ProducerFenced; InvalidTxnState, when one is open."""
-        self._require("begin", State.READY)
+        self._require("begin")
         if self.transactional_id is None:
             self._transaction = await self.client.begin_transaction(
                 TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
             )
-            self._state = State.OPEN
+            self._move(Event.BEGUN)
             return
         assert self._coordinator is not None
         with self._fencing():
             self._transaction = await self.client.begin_as(
                 self._identity, self._coordinator, self._on_pair
             )
-        self._state = State.OPEN
+        self._move(Event.BEGUN)
 
     async def send(
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
@@ -188,7 +189,7 @@ class TransactionalProducer:
         Args:
             options: as of Producer.send, without txn.
         """
-        self._require("send", State.OPEN)
+        self._require("send")
         producer = await self._producer(topic)
         return await producer.send(value, key, txn=self._transaction, **options)
 
@@ -196,7 +197,7 @@ class TransactionalProducer:
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
     ) -> None:
         """As send, without waiting: prepare() or commit() tell what became of it."""
-        self._require("send", State.OPEN)
+        self._require("send")
         producer = await self._producer(topic)
         await producer.enqueue(value, key, txn=self._transaction, **options)
 
@@ -204,7 +205,7 @@ class TransactionalProducer:
         self, consumer: Consumer | GroupConsumer, messages: Iterable[Message]
     ) -> None:
         """Acknowledge messages in the transaction."""
-        self._require("acknowledge", State.OPEN)
+        self._require("acknowledge")
         await consumer.ack_many(messages, txn=self._transaction)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -220,7 +221,7 @@ class TransactionalProducer:
             TransactionConflict: it is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """
-        self._require("send_offsets_to_transaction", State.OPEN)
+        self._require("send_offsets_to_transaction")
         if self._consumer is None:
             raise InvalidTxnState("call init_transactions(consumer) first")
         await self._consumer.ack_offsets(offsets, txn=self._transaction)
@@ -236,7 +237,7 @@ class TransactionalProducer:
             InvalidTxnState: without two-phase commit, or nothing is open.
         Source: KIP-939, prepareTransaction.
         """
-        self._require("prepare", State.OPEN)
+        self._require("prepare")
         if not self.two_phase_commit:
             raise InvalidTxnState(
                 "prepare() needs two-phase commit: without it the transaction may expire any time"
@@ -250,7 +251,7 @@ class TransactionalProducer:
         self._prepared = PreparedTxnState(
             self._identity.producer_id, self._identity.producer_epoch, self._transaction.txn_id
         )
-        self._state = State.PREPARED
+        self._move(Event.PREPARED)
         return self._prepared
 
     async def commit(self) -> None:
@@ -276,9 +277,9 @@ class TransactionalProducer:
             Whether a transaction was committed; nothing happens when none is prepared.
         Source: KIP-939, completeTransaction.
         """
-        self._require("complete", State.PREPARED)
+        self._require("complete")
         if self._prepared.txn_id is None:
-            self._state = State.READY
+            self._move(Event.ENDED)
             return False
         commits = prepared == self._prepared
         await self._end("complete", common_pb2.COMMIT if commits else common_pb2.ABORT)
@@ -288,7 +289,7 @@ class TransactionalProducer:
         """Abort what is open; what is prepared stays, for the next instance."""
         if self._state is State.OPEN:
             await self.abort()
-        self._state = State.CLOSED
+        self._move(Event.CLOSED)
         for producer in self._producers.values():
             await producer.close()
 
@@ -299,7 +300,7 @@ class TransactionalProducer:
         await self.close()
 
     async def _end(self, name: str, action: common_pb2.TxnAction) -> None:
-        self._require(name, State.OPEN, State.PREPARED)
+        self._require(name)
         with self._fencing():
             if self._transaction is None:
                 await self._end_kept(action)
@@ -313,7 +314,7 @@ class TransactionalProducer:
                 await self._transaction.abort()
         self._transaction = None
         self._prepared = PreparedTxnState()
-        self._state = State.READY
+        self._move(Event.ENDED)
 
     async def _end_kept(self, action: common_pb2.TxnAction) -> None:
         """What an earlier instance wrote: nobody here knows how much, so nothing is counted."""
@@ -336,7 +337,7 @@ class TransactionalProducer:
         """A transaction that was aborted is over; one whose outcome is unknown is not."""
         if self._transaction is not None and self._transaction.has_been_aborted:
             self._transaction = None
-            self._state = State.READY
+            self._move(Event.ENDED)
 
     def _on_pair(self, identity: ProducerIdentity) -> None:
         self._identity = identity
@@ -347,8 +348,11 @@ class TransactionalProducer:
             producer = self._producers[topic] = await self.client.create_producer(topic)
         return producer
 
-    def _require(self, call: str, *states: State) -> None:
-        self._state.require(call, self._name, *states)
+    def _require(self, call: str) -> None:
+        require_call(self._state, call, self._name)
+
+    def _move(self, event: Event) -> None:
+        self._state = next_state(self._state, event, self._name)
 
     @property
     def _name(self) -> str:
@@ -361,5 +365,5 @@ class TransactionalProducer:
         try:
             yield
         except ProducerFenced:
-            self._state = State.FENCED
+            self._move(Event.FENCED)
             raise
