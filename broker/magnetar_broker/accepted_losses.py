@@ -15,7 +15,8 @@ from magnetar_broker.entries import parse_entry
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topics
-from magnetar_storage.store import end_of_prefix
+from magnetar_core.errors import DataLoss
+from magnetar_storage.store import RowsUnreadable, end_of_prefix
 
 log = logging.getLogger(__name__)
 
@@ -52,5 +53,8 @@ async def _known_end(environment: Environment, partition: Partition) -> int:
     newest = await environment.store.scan(
         keys.LOG, prefix, end_of_prefix(prefix), rows_max=1, reverse=True
     )
-    ends += [parse_entry(keys.last_u64(key), value).end for key, value in newest]
+    try:
+        ends += [parse_entry(keys.last_u64(key), value).end for key, value in newest]
+    except DataLoss as error:
+        raise RowsUnreadable(str(error), family=keys.LOG) from error
     return max(ends, default=0)

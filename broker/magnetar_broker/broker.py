@@ -36,6 +36,7 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
+from magnetar_core.errors import DataLoss
 from magnetar_core.run_time import RunTime
 from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
@@ -272,7 +273,7 @@ class Broker:
         for topic in self.topics.all():
             for partition in topic.partitions:
                 # What cannot be read stays, and what lies behind it, until it is skipped.
-                with suppress(RowsUnreadable):
+                with suppress(RowsUnreadable, DataLoss):
                     await trim_partition(self.environment, topic, partition)
                 partition.forget_idle_producers(
                     run_time_ms - self.environment.config.producer_idle_ms_max

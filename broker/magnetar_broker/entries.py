@@ -11,6 +11,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from google.protobuf.message import DecodeError
+
+from magnetar_core.batch import BatchHeader, read_header
+from magnetar_core.errors import ChecksumMismatch, DataLoss, InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
 
@@ -90,16 +94,47 @@ class MarkerEntry:
 Entry = DataEntry | MarkerEntry
 
 
-def parse_entry(entry_id: int, data: bytes) -> Entry:
-    """Read what to_bytes() wrote."""
-    kind, count, append_time_ms = _HEADER.unpack_from(data)
-    body = data[_HEADER.size :]
-    if kind == DATA:
-        return DataEntry(entry_id, count, append_time_ms, body)
-    marker = records.CommitMarker.FromString(body)
-    writers = tuple(
-        MarkerWriter(writer.ordinal, writer.producer_id, writer.count, tuple(writer.batch_starts))
-        for writer in marker.writers
-    )
-    txn_id = TxnID.from_wire(marker.txn_id)
-    return MarkerEntry(entry_id, count, append_time_ms, txn_id, writers, marker.stored_bytes)
+def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
+    """Read what to_bytes() wrote.
+
+    Args:
+        verify: hold a batch against its checksum, too.
+    Raises:
+        DataLoss: these are not the bytes that were stored.
+    """
+    try:
+        kind, count, append_time_ms = _HEADER.unpack_from(data)
+        body = data[_HEADER.size :]
+        if kind == DATA:
+            entry: Entry = DataEntry(entry_id, count, append_time_ms, body)
+            stored_count = stored_batch_header(body, verify=verify).count
+        else:
+            marker = records.CommitMarker.FromString(body)
+            writers = tuple(
+                MarkerWriter(
+                    writer.ordinal, writer.producer_id, writer.count, tuple(writer.batch_starts)
+                )
+                for writer in marker.writers
+            )
+            txn_id = TxnID.from_wire(marker.txn_id)
+            entry = MarkerEntry(
+                entry_id, count, append_time_ms, txn_id, writers, marker.stored_bytes
+            )
+            stored_count = sum(writer.count for writer in writers)
+    except (struct.error, DecodeError) as error:
+        raise DataLoss(f"the entry at {entry_id} is damaged: {error}") from error
+    if kind not in (DATA, TXN_COMMIT) or count != stored_count:
+        raise DataLoss(f"the entry at {entry_id} is damaged: its parts contradict each other")
+    return entry
+
+
+def stored_batch_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
+    """The header of a batch that was whole when it was stored.
+
+    Raises:
+        DataLoss: it is not whole any more.
+    """
+    try:
+        return read_header(batch, verify=verify)
+    except (ChecksumMismatch, InvalidArgument) as error:
+        raise DataLoss(f"a stored batch is damaged: {error}") from error

@@ -8,14 +8,19 @@ Source: PIP-31, Broker Dispatching; docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 
 from magnetar_broker import keys
-from magnetar_broker.entries import DataEntry, Entry, MarkerEntry, parse_entry
+from magnetar_broker.entries import (
+    DataEntry,
+    Entry,
+    MarkerEntry,
+    parse_entry,
+    stored_batch_header,
+)
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
-from magnetar_core.batch import read_header
 from magnetar_core.errors import DataLoss, OutOfRange
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
@@ -192,28 +197,36 @@ class LogReader:
         tail = self._log.tail_from(offset, entries_max=ENTRIES_MAX)
         if tail:
             return tail
-        end = keys.in_partition(self._topic_id, self._number, self._log.durable_end)
-        rows = await scan_readable(
-            self._store,
-            keys.LOG,
-            keys.in_partition(self._topic_id, self._number, offset),
-            end,
-            rows_max=ENTRIES_MAX,
-            bytes_max=bytes_max,
-        )
-        if not rows or keys.last_u64(rows[0][0]) != offset:
-            # The offset lies within an entry.
-            rows = await self._store.scan(
+        try:
+            rows = await scan_readable(
+                self._store,
                 keys.LOG,
-                self._prefix,
-                keys.in_partition(self._topic_id, self._number, offset + 1),
-                rows_max=1,
-                reverse=True,
+                keys.in_partition(self._topic_id, self._number, offset),
+                keys.in_partition(self._topic_id, self._number, self._log.durable_end),
+                rows_max=ENTRIES_MAX,
+                bytes_max=bytes_max,
             )
-        entries = [parse_entry(keys.last_u64(key), value) for key, value in rows]
-        if not entries or not entries[0].entry_id <= offset < entries[0].end:
+        except RowsUnreadable:
+            # It concerns this offset only if no readable entry before it reaches so far.
+            rows = await self._row_around(offset)
+            if not rows or not _holds(_entries_of(rows)[0], offset):
+                raise
+        if not rows or keys.last_u64(rows[0][0]) != offset:
+            rows = await self._row_around(offset)
+        entries = _entries_of(rows)
+        if not entries or not _holds(entries[0], offset):
             raise DataLoss(f"the log holds no entry for offset {offset}", offset=offset)
         return entries
+
+    async def _row_around(self, offset: int) -> Sequence[tuple[bytes, bytes]]:
+        """The last row that begins at an offset or before it."""
+        return await self._store.scan(
+            keys.LOG,
+            self._prefix,
+            keys.in_partition(self._topic_id, self._number, offset + 1),
+            rows_max=1,
+            reverse=True,
+        )
 
     async def _resolve(
         self,
@@ -268,7 +281,7 @@ class LogReader:
             if not before:
                 raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
             start, first = before[0]
-            if keys.last_u64(start) + read_header(first, verify=False).count <= place:
+            if keys.last_u64(start) + stored_batch_header(first).count <= place:
                 raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
         gathered = 0
         expected = keys.last_u64(start)
@@ -287,10 +300,34 @@ class LogReader:
                 at = keys.last_u64(key)
                 if at != expected:
                     raise DataLoss(f"messages of transaction {txn_id} are missing", txn_id=txn_id)
-                expected += read_header(batch, verify=False).count
+                expected += stored_batch_header(batch).count
                 gathered += len(batch)
                 yield at, expected - at, batch
             start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
+
+
+def _entries_of(rows: Iterable[tuple[bytes, bytes]]) -> list[Entry]:
+    """What rows hold, up to one that is damaged.
+
+    A store tells damage by checksums of its own; what these let pass is noticed here, as far as the
+    batches' checksums reach.
+
+    Raises:
+        DataLoss: already the first is damaged.
+    """
+    entries: list[Entry] = []
+    for key, value in rows:
+        try:
+            entries.append(parse_entry(keys.last_u64(key), value, verify=True))
+        except DataLoss:
+            if not entries:
+                raise
+            break
+    return entries
+
+
+def _holds(entry: Entry, offset: int) -> bool:
+    return entry.entry_id <= offset < entry.end
 
 
 def _plain(entry: DataEntry) -> StoredBatch:

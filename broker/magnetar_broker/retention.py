@@ -11,6 +11,7 @@ from magnetar_broker.entries import Entry, parse_entry
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic
+from magnetar_core.errors import DataLoss
 from magnetar_core.wire import topic_pb2 as wire
 from magnetar_storage.store import RowsUnreadable, scan_readable
 
@@ -37,17 +38,9 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     record, log = topic.record, partition.log
     if not record.retention_ms and not record.retention_bytes:
         return 0
-    prefix = topic.topic_id, partition.name.partition
     try:
-        rows = await scan_readable(
-            environment.store,
-            keys.LOG,
-            keys.in_partition(*prefix, log.first_offset),
-            keys.in_partition(*prefix, log.durable_end),
-            rows_max=ENTRIES_AT_ONCE,
-            bytes_max=16 * 1024 * 1024,
-        )
-    except RowsUnreadable:
+        entries = await _oldest_entries(environment, partition)
+    except (RowsUnreadable, DataLoss):
         skipped_to = log.readable_from(log.first_offset)[0]
         if skipped_to == log.first_offset:
             raise
@@ -61,8 +54,7 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     oldest_kept_ms = environment.clock.wall_ms() - record.retention_ms
     excess = log.retained_bytes - record.retention_bytes if record.retention_bytes else 0
     doomed: list[Entry] = []
-    for key, value in rows:
-        entry = parse_entry(keys.last_u64(key), value)
+    for entry in entries:
         too_old = bool(record.retention_ms) and entry.append_time_ms < oldest_kept_ms
         if entry.entry_id < log.first_offset:
             continue
@@ -73,6 +65,32 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     if doomed:
         partition.trim(doomed)
     return len(doomed)
+
+
+async def _oldest_entries(environment: Environment, partition: Partition) -> list[Entry]:
+    """A portion from the front of the log, up to what cannot be read.
+
+    Raises:
+        RowsUnreadable, DataLoss: already the first cannot be read.
+    """
+    place, log = (partition.name.topic_id, partition.name.partition), partition.log
+    rows = await scan_readable(
+        environment.store,
+        keys.LOG,
+        keys.in_partition(*place, log.first_offset),
+        keys.in_partition(*place, log.durable_end),
+        rows_max=ENTRIES_AT_ONCE,
+        bytes_max=16 * 1024 * 1024,
+    )
+    entries: list[Entry] = []
+    for key, value in rows:
+        try:
+            entries.append(parse_entry(keys.last_u64(key), value))
+        except DataLoss:
+            if not entries:
+                raise
+            break
+    return entries
 
 
 def _limit(topic: Topic, partition: Partition) -> int:

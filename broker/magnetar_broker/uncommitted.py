@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator
 
 from magnetar_broker import keys
+from magnetar_broker.entries import stored_batch_header
 from magnetar_broker.partition import Partition
 from magnetar_broker.transaction_index import OpenTransaction, Writer
 from magnetar_broker.views import Peeked, messages_of_batch
@@ -72,6 +73,7 @@ async def _messages(
     ):
         for key, batch in rows:
             first_index = keys.last_u64(key)
+            stored_batch_header(batch)
             for _, message in messages_of_batch(batch, max(0, skip - first_index)):
                 message.txn_id.CopyFrom(transaction.txn_id.to_wire())
                 yield message

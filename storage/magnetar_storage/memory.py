@@ -49,6 +49,8 @@ class MemoryDisk:
         self.sync_failure_probability = 0.0
         # Rows that cannot be read, by family and key.
         self.unreadable: set[tuple[str, bytes]] = set()
+        # What is read in a row's place, where no checksum of the engine's says that it is damaged.
+        self.torn: dict[tuple[str, bytes], bytes] = {}
         self.write_count = 0  # Batches ever written, lost ones included.
         self.sync_count = 0
         self._random = random
@@ -177,7 +179,8 @@ class MemoryStore:
         table = self._table(family)
         if (family, key) in self._disk.unreadable:
             raise RowsUnreadable("the row is damaged", family=family)
-        return table.values.get(key)
+        value = table.values.get(key)
+        return value if value is None else self._disk.torn.get((family, key), value)
 
     async def scan(
         self,
@@ -195,8 +198,15 @@ class MemoryStore:
         if self._disk.unreadable:
             for place, (key, _) in enumerate(rows):
                 if (family, key) in self._disk.unreadable:
-                    raise RowsUnreadable("a row is damaged", family=family, rows=rows[:place])
-        return rows
+                    rows = self._as_read(family, rows[:place])
+                    raise RowsUnreadable("a row is damaged", family=family, rows=rows)
+        return self._as_read(family, rows)
+
+    def _as_read(self, family: str, rows: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        torn = self._disk.torn
+        if not torn:
+            return rows
+        return [(key, torn.get((family, key), value)) for key, value in rows]
 
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int

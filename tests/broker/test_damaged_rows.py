@@ -104,6 +104,93 @@ def test_a_damaged_batch_of_a_transaction_is_data_loss_for_its_messages_alone() 
     run(scenario, tail_bytes_max=1)
 
 
+def test_an_offset_within_an_entry_is_read_beside_a_damaged_neighbour() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        entries = [key for key, _ in await world.rows(keys.LOG)]
+        world.disk.unreadable.add((keys.LOG, entries[1]))
+        for start in (1, 2):
+            values, following = await read_from(world, start)
+            assert (values[-1], following) == (b"2", 3)
+        world.disk.unreadable.add((keys.LOG, entries[0]))
+        assert [await loss_at(world, start) for start in range(5)] == list(range(5))
+        assert await read_from(world, 5) == ([b"5"], 6)
+
+    run(scenario, tail_bytes_max=1)
+
+
+def tear(world: World, row: tuple[bytes, bytes], family: str, way: str, at: int) -> None:
+    """What a row gives from now on: cut short, or with a bit flipped; the engine says nothing."""
+    key, value = row
+    flipped = bytes((value[at] ^ 4,))
+    world.disk.torn[family, key] = (
+        value[:at] if way == "cut" else value[:at] + flipped + value[at + 1 :]
+    )
+
+
+# Of an entry: its kind, its count, its batch's header, its messages. Of a marker: what it counts.
+@pytest.mark.parametrize(("way", "at"), [("cut", n) for n in (0, 5, 13, 20, 40)])
+def test_an_entry_that_comes_back_cut_is_data_loss(way: str, at: int) -> None:
+    _check_torn_entry(way, at)
+
+
+@pytest.mark.parametrize("at", [0, 1, 14, 20, 40, 50])
+def test_an_entry_that_comes_back_with_a_flipped_bit_is_data_loss(at: int) -> None:
+    _check_torn_entry("flip", at)
+
+
+def _check_torn_entry(way: str, at: int) -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await world.client.ask(subscribe("a", consumer=1))
+        tear(world, (await world.rows(keys.LOG))[1], keys.LOG, way, at)
+        assert await read_from(world, 0) == ([b"0", b"1", b"2"], 3)
+        assert [await loss_at(world, start) for start in (3, 4)] == [3, 4]
+        assert await read_from(world, 5) == ([b"5"], 6)
+        assert await skip(world) == [(3, 4)]
+        world.client.tell(flow(10, name="a"))
+        await world.settle()
+        assert world.client.values() == [b"0", b"1", b"2", b"5"]
+        assert not world.fatal
+
+    run(scenario, tail_bytes_max=1)
+
+
+@pytest.mark.parametrize(("way", "at"), [("cut", 3), ("cut", 30), ("flip", 2), ("flip", 25)])
+def test_a_batch_of_a_transaction_that_comes_back_torn_is_data_loss(way: str, at: int) -> None:
+    async def scenario(world: World) -> None:
+        for sequence in range(3):
+            await world.client.ask(send(b"%d" % sequence, in_txn=T1, sequence=sequence))
+        await world.client.ask(end(T1))
+        tear(world, (await world.rows(keys.TXNLOG))[1], keys.TXNLOG, way, at)
+        assert await read_from(world, 0) == ([b"0"], 1)
+        assert await loss_at(world, 1) == 1
+        assert await read_from(world, 2) == ([b"2"], 3)
+        assert await skip(world) == [(1, 1)]
+
+    run(scenario, tail_bytes_max=1)
+
+
+def test_retention_waits_at_a_torn_entry_and_goes_on_behind_it() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(topic_wire.CommandDeleteTopic(topic="t"))
+        await world.client.ask(topic_wire.CommandCreateTopic(topic="t", retention_ms=500))
+        await three_entries(world)
+        world.clock.advance(1_000)
+        tear(world, (await world.rows(keys.LOG))[1], keys.LOG, "cut", 5)
+        for _ in range(2):
+            await world.broker._retain()
+        assert world.partition().log.first_offset == 3, "it waits for somebody's decision"
+        assert await skip(world) == [(3, 4)]
+        for _ in range(3):
+            await world.broker._retain()
+        await world.settle()
+        assert world.partition().log.first_offset == 6
+        assert not world.fatal
+
+    run(scenario, tail_bytes_max=1)
+
+
 def test_what_lies_between_two_damaged_places_is_not_given_up() -> None:
     async def scenario(world: World) -> None:
         for place in range(8):
