@@ -9,6 +9,7 @@ from tests.broker.harness import txn
 
 from magnetar_broker.entries import DataEntry, MarkerEntry, MarkerWriter, parse_entry
 from magnetar_broker.partition_log import PartitionLog
+from magnetar_core.batch import encode
 
 
 @given(
@@ -60,7 +61,7 @@ def test_pins_hold_the_lowest_offset_that_is_read() -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        DataEntry(5, 3, -1, b"batch"),
+        DataEntry(5, 3, -1, encode([b"a", b"b", b"c"])),
         MarkerEntry(9, 4, 7, txn(1), (MarkerWriter(0, 8, 3), MarkerWriter(2, 9, 1)), 77),
     ],
 )

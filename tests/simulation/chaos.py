@@ -122,6 +122,7 @@ class Chaos:
         for server in self._world.servers:
             self._free_disk(server)
             self._speed_up_disk(server)
+            server.damage.repair()
             server.disk._fail_next_write = server.disk._fail_next_sync = False
             if not server.alive:
                 server.start()

@@ -141,6 +141,8 @@ class History:
         self.deliveries: Counter[Cursor] = Counter()
         self.unchecked_cursors: set[Cursor] = set()
         self._mark_delete: dict[Cursor, int] = {}
+        # What a disk has lost, and an administrator gave up: it counts as acknowledged.
+        self.given_up: dict[Place, set[int]] = {}
         # Plain messages that were sent as one batch, and whether the SDK said that it is not there.
         self.wholes: list[tuple[list[Sent], bool]] = []
         self.positions = 0
@@ -319,7 +321,10 @@ class History:
             return
         checked = self._mark_delete.get(cursor, 0)
         ackers = self.ackers.get(cursor, {})
+        given_up = self.given_up.get(cursor[:2], ())
         for one in range(checked, offset):
+            if one in given_up:
+                continue
             for txn in ackers.get(one, ()):
                 if txn is None or (txn.commit_asked and txn.decision != common_pb2.ABORT):
                     break

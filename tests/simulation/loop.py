@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from asyncio import events
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
@@ -267,6 +267,20 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     _close(incarnation.tasks.pop())
         finally:
             events._set_running_loop(None)
+
+    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+        """An async generator was dropped before its end, and nobody had closed it.
+
+        A real loop closes it some time later, by a task that belongs to nobody.
+        """
+        self._asyncgens.discard(agen)  # type: ignore[attr-defined]
+        if not self._muted:
+            self.fail(
+                UnhandledException(
+                    f"{agen.__qualname__} was left half-read: close it where it is read"
+                    " (contextlib.aclosing)"
+                )
+            )
 
     # What a virtual world does not have.
 

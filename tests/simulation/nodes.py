@@ -8,6 +8,7 @@ from contextvars import Context
 from random import Random
 from typing import Any
 
+from tests.simulation.damaged_reads import Damage
 from tests.simulation.loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.slow_reads import Reads, SlowStore
@@ -84,8 +85,9 @@ class ServerNode(Node):
     ) -> None:
         super().__init__(environment, name)
         self._make = make
-        self._families = families
+        self.families = families
         self.disk = MemoryDisk(random=environment.random(f"disk/{name}"))
+        self.damage = Damage(self.disk)
         self.reads = Reads(environment.random(f"reads/{name}"))
         self.disk.write_seconds = 0.0
         self.disk.sync_seconds = 0.0004
@@ -110,7 +112,7 @@ class ServerNode(Node):
 
     async def _live(self, incarnation: Incarnation) -> None:
         try:
-            store = SlowStore(self.disk, self._families, self.reads)
+            store = SlowStore(self.disk, self.families, self.reads)
             self.server, acceptors = self._make(self, store, incarnation)
             await self.server.start()
         except Exception as error:

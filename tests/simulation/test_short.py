@@ -35,6 +35,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "identities": ("identified commits",),
     "sequences": ("sequence replayed", "sequence too old"),
     "strangers": ("stranger's id issued",),
+    "damaged rows": ("data loss told", "consumer told", "given up"),
     "coordinator away": ("begins beside a dead coordinator",),
 }
 

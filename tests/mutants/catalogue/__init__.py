@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.catalogue import (
     broker_acknowledgements,
+    broker_damage,
     broker_delivery,
     broker_groups,
     broker_recovery,
@@ -24,6 +25,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *broker_transactions.MUTANTS,
     *broker_recovery.MUTANTS,
     *broker_acknowledgements.MUTANTS,
+    *broker_damage.MUTANTS,
     *broker_delivery.MUTANTS,
     *broker_groups.MUTANTS,
     *coordinator.MUTANTS,

@@ -224,8 +224,8 @@ MUTANTS = (
     Mutant(
         name="log-ends-within-entry",
         file=_READER,
-        old="                keys.in_partition(self._topic_id, self._number, offset + 1),",
-        new="                keys.in_partition(self._topic_id, self._number, offset),",
+        old="            keys.in_partition(self._topic_id, self._number, offset + 1),",
+        new="            keys.in_partition(self._topic_id, self._number, offset),",
         mistake="A read from the middle of an entry looks for its beginning one too low.",
     ),
     Mutant(

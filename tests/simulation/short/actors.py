@@ -78,7 +78,7 @@ class Actor:
                         self.world.broker.name,
                         transport=self.node.transport(),
                         clock=self.node.clock,
-                        random=self.random(f"sdk/{self.node.life}"),
+                        random=self.random(f"sdk/{self._life_name}"),
                         config=self.world.client_config,
                     )
                 except MagnetarError:
@@ -133,6 +133,11 @@ class Actor:
 
     def random(self, purpose: str) -> Random:
         return self.world.environment.random(f"{self.name}/{purpose}")
+
+    @property
+    def _life_name(self) -> str:
+        """Of this process: no two of them draw the same tokens."""
+        return f"{'' if self.node.name == self.name else 'closing/'}{self.node.life}"
 
     # Life.
 

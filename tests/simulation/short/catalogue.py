@@ -10,6 +10,7 @@ from tests.simulation.short import (
     chains,
     consumers,
     consuming,
+    damage,
     derived,
     members,
     producers,
@@ -34,6 +35,7 @@ VERBS: dict[str, Verb] = {
     **derived.VERBS,
     **acks.VERBS,
     **tricks.VERBS,
+    **damage.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -55,6 +57,7 @@ SCENARIOS: dict[str, Scenario] = {
     "crews": derived.crews,
     "acks by hand": acks.by_hand,
     "hand made": tricks.hand_made,
+    "damaged rows": damage.damaged_rows,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}

@@ -13,6 +13,7 @@ from tests.simulation.short.calm import EVERYBODY, FOR_EVER
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Fault
 
+from magnetar_broker.keys import PAYLOAD_FAMILIES
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -224,6 +225,54 @@ def disk_full(world: ShortWorld, random: Random, *, server: str, seconds: float)
     return True
 
 
+def damage(
+    world: ShortWorld,
+    random: Random,
+    *,
+    topic: str,
+    partition: int,
+    count: int,
+    way: str,
+) -> bool:
+    """The broker's disk damages rows of a partition's messages, for good."""
+    if world.skips_under_way:
+        return False
+    prefix = world.broker.damage.prefix_of(topic, partition)
+    if prefix is None:
+        return False
+    struck = world.broker.damage.strike(
+        random, PAYLOAD_FAMILIES, count=count, way=way, prefix=prefix
+    )
+    return bool(struck)
+
+
+def no_rows(
+    world: ShortWorld, random: Random, *, server: str, count: int, crashes: bool, seconds: float
+) -> bool:
+    """A disk does not give rows of any kind, until somebody puts them back.
+
+    Args:
+        crashes: the server has to start without them, too.
+    """
+    node = world.server(server)
+    if node is None:
+        return False
+    families = tuple(one for one in node.families if one not in PAYLOAD_FAMILIES)
+    node.damage.strike_for_now(random, families, count=count)
+    world.calm.trouble([server], FOR_EVER)
+    world.calm.trouble([EVERYBODY], seconds)
+
+    def put_back() -> None:
+        node.damage.repair()
+        if node.ready.is_set():
+            world.calm.over(server)
+
+    world.loop.call_later(seconds, put_back, context=Context())
+    if crashes and node.alive:
+        node.crash(power_loss=False)
+    return True
+
+
 def clock_jump(world: ShortWorld, random: Random, *, node: str, jump_ms: int) -> bool:
     found = world.server(node) or world.actor_node(node)
     if found is None:
@@ -258,6 +307,8 @@ KINDS: dict[str, Callable[..., bool]] = {
     "disk failure": disk_failure,
     "disk stall": disk_stall,
     "disk full": disk_full,
+    "damage": damage,
+    "no rows": no_rows,
     "clock jump": clock_jump,
 }
 # Kinds that any history may have, with how often each is drawn.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tests.simulation.history import Cursor
+from tests.simulation.history import Cursor, Place
 from tests.simulation.network import REPEATABLE
 from tests.simulation.nodes import ClientNode, ServerNode
 from tests.simulation.plan import Plan
@@ -55,6 +55,7 @@ COPIED = REPEATABLE | {
     "publish",
     "remove_name",
     "seek",
+    "skip_damaged",
     "subscribe",
     "unsubscribe",
 }
@@ -101,6 +102,10 @@ class ShortWorld(World):
         self._on_done: asyncio.Event | None = None
         # Cursors whose inputs are processed to the end, and whether outputs keep their order.
         self.processed: dict[Cursor, bool] = {}
+        # While an administrator looks at what is damaged, nothing else gets damaged.
+        self.skips_under_way = 0
+        # What it is known for certain that it was given up.
+        self.skips_answered: dict[Place, set[int]] = {}
         # Instances of each transactional id, oldest first; sequences of each name that may have
         # been committed, and whether that is certain.
         self.instances: dict[str, list[str]] = {}

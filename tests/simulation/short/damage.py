@@ -1,0 +1,251 @@
+"""What a disk has damaged: readers and consumers are told of exactly that, and an administrator
+has everybody go on behind it.
+
+All of it happens on a topic of its own. Whatever else a history holds goes on as if nothing were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.damaged_reads import WAYS, Stored
+from tests.simulation.raw import NoAnswer, messages_of
+from tests.simulation.short.actors import Actor
+from tests.simulation.short.consumers import filled, subscription
+from tests.simulation.short.consuming import consumer_of, cursor_of, receive
+from tests.simulation.short.draft import Draft
+from tests.simulation.short.producers import one_step, writer_settings
+from tests.simulation.short.script import Step
+
+from magnetar_core.errors import DataLoss, MagnetarError
+from magnetar_core.ids import TxnID
+
+if TYPE_CHECKING:
+    from tests.simulation.history import Place
+    from tests.simulation.short.world import ShortWorld
+
+TOPIC = "harmed"
+
+
+def stored(world: ShortWorld, topic_id: int, partition: int) -> dict[int, Stored]:
+    return world.broker.damage.stored(topic_id, partition)
+
+
+async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
+    """Read from every offset: it is right, or DataLoss for what is damaged and not given up."""
+    world, client = actor.world, actor.raw()
+    topic_id = await client.lookup(topic)
+    place = (topic, partition)
+    known = (await client.describe_topic(topic)).partitions[partition]
+    for offset in range(known.first_offset, known.end_offset):
+        given_up = set(world.history.given_up.get(place, ()))
+        answered = set(world.skips_answered.get(place, ()))
+        try:
+            read = await client.read(topic, partition, offset)
+        except DataLoss as error:
+            _check_loss(world, place, topic_id, offset, error, answered)
+            continue
+        came = set()
+        for delivered in read.batches:
+            txn_id = TxnID.from_wire(delivered.txn_id) if delivered.HasField("txn_id") else None
+            for at, value in messages_of(delivered):
+                world.history.saw(topic, partition, at, value, txn_id)
+                came.add(at)
+        given_up |= world.history.given_up.get(place, set())
+        missing = set(range(offset, read.next_offset)) - came - given_up
+        if missing:
+            world.history.violation(
+                "2", f"a read of {place} from {offset} passes over {sorted(missing)} in silence"
+            )
+
+
+def _check_loss(
+    world: ShortWorld,
+    place: Place,
+    topic_id: int,
+    offset: int,
+    error: DataLoss,
+    answered: Collection[int],
+) -> None:
+    """DataLoss names the first offset that was asked for and not given up; that one is damaged.
+
+    Args:
+        answered: what an administrator knew to be given up before the question left.
+    """
+    named = int(error.details["offset"])
+    given_up = world.history.given_up.get(place, set())
+    passed_over = set(range(offset, named)) - given_up
+    found = stored(world, topic_id, place[1]).get(named)
+    if named in answered:
+        world.history.violation("b", f"{named} of {place} was given up, and is DataLoss again")
+    if named < offset or passed_over or found is None or not found.is_damaged:
+        world.history.violation("b", f"DataLoss for {named} of {place} at {offset}: {error}")
+    if f"{place[0]}-partition-{place[1]}" not in str(error):
+        world.history.violation("b", f"DataLoss at {place} does not say where: {error}")
+    world.active["data loss told"] += 1
+
+
+async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
+    """An administrator looks, then has everybody go on behind what is damaged."""
+    world = actor.world
+    client = await actor.client()
+    topic_id = await actor.raw().lookup(topic)
+    place = (topic, partition)
+    given_up = world.history.given_up.setdefault(place, set())
+    world.skips_under_way += 1
+    try:
+        damaged = world.broker.damage.damaged_offsets(topic_id, partition)
+        looked = await client.skip_damaged(topic, partition, dry_run=True)
+        _check_ranges(world, place, looked, damaged.keys())
+        # An answer may get lost, and what is given up counts from here on.
+        for first, last in looked:
+            given_up.update(range(first, last + 1))
+        skipped = await client.skip_damaged(topic, partition)
+        # What has become visible since is damaged, too, if it was struck before.
+        damaged = world.broker.damage.damaged_offsets(topic_id, partition)
+        _check_ranges(world, place, skipped, damaged.keys())
+    except (MagnetarError, NoAnswer):
+        # It may have been done all the same.
+        given_up.update(world.broker.damage.damaged_offsets(topic_id, partition))
+        raise
+    finally:
+        world.skips_under_way -= 1
+    for first, last in skipped:
+        given_up.update(range(first, last + 1))
+        world.skips_answered.setdefault(place, set()).update(range(first, last + 1))
+    for offset in sorted(given_up & damaged.keys()):
+        # It had been stored, rightly: the disk alone has lost it.
+        world.history.saw(topic, partition, offset, damaged[offset].value, damaged[offset].txn_id)
+    world.active["given up"] += sum(last - first + 1 for first, last in skipped)
+
+
+def _check_ranges(
+    world: ShortWorld, place: Place, ranges: list[tuple[int, int]], damaged: Collection[int]
+) -> None:
+    whole = [
+        offset
+        for first, last in ranges
+        for offset in range(first, last + 1)
+        if offset not in damaged
+    ]
+    if whole:
+        world.history.violation("b", f"{whole} of {place} are given up, and are not damaged")
+
+
+async def consume_around(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any]
+) -> None:
+    """Consume what comes, until there is no more or the disk has lost what comes next."""
+    world = actor.world
+    received: set[tuple[int, int]] = actor.kept.setdefault(consumer, set())
+    try:
+        made = await consumer_of(actor, consumer, settings)
+        while messages := await receive(actor, made, 4):
+            for message in messages:
+                world.history.ack(
+                    cursor_of(message, settings["subscription"]), [message.offset], None
+                )
+                received.add((message.partition, message.offset))
+            await made.ack_many(messages)
+    except DataLoss as error:
+        # It ends this consumer; the next step makes another one.
+        actor.consumers.pop(consumer, None)
+        topic_id = await actor.raw().lookup(settings["topic"])
+        named = int(error.details["offset"])
+        if not any(
+            (found := stored(world, topic_id, partition).get(named)) is not None
+            and found.is_damaged
+            for partition in range(world.plan.topics[settings["topic"]])
+        ):
+            world.history.violation("b", f"a consumer was told of {named}: {error}")
+        world.active["consumer told"] += 1
+
+
+async def all_consumed(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any]
+) -> None:
+    """At the end: consumers have had all but what was given up."""
+    await consume_around(actor, step, consumer=consumer, settings=settings)
+    world, topic = actor.world, settings["topic"]
+    description = await actor.raw().describe_topic(topic)
+    world.check_description(description)
+    received: set[tuple[int, int]] = actor.kept.get(consumer, set())
+    for part in description.partitions:
+        given_up = world.history.given_up.get((topic, part.partition), set())
+        missing = [
+            offset
+            for offset in range(part.first_offset, part.end_offset)
+            if (part.partition, offset) not in received and offset not in given_up
+        ]
+        if missing:
+            world.history.violation(
+                "2", f"{missing} of {topic}/{part.partition} never came to {actor.name}"
+            )
+
+
+def damaged_rows(draft: Draft) -> None:
+    """Rows of messages get damaged while they are written, read, consumed and given up."""
+    random = draft.random
+    topic = draft.topic(TOPIC, 2)
+    # What lies in memory yet is not read from the disk.
+    draft.settings["broker"]["tail_bytes_max"] = random.choice((0, 0, 300))
+    before = filled(draft, topic, random.randint(4, 10))
+    producer = draft.client("producer")
+    settings = {"w": writer_settings(random, topic)}
+    reader, consumer, keeper = (draft.client(one) for one in ("reader", "consumer", "keeper"))
+    taking = subscription(draft, topic, "taking", type=random.choice(("exclusive", "shared")))
+    struck = []
+    for _ in range(random.randint(3, 5)):
+        one_step(draft, producer, settings)
+        struck.append(len(draft.steps))
+        if random.random() < 0.6:
+            draft.step(
+                reader,
+                "read around",
+                topic=topic,
+                partition=draft.partition(topic),
+                after=(before, len(draft.steps)),
+            )
+        if random.random() < 0.6:
+            draft.step(consumer, "consume around", consumer="c", settings=taking, after=(before,))
+        if random.random() < 0.3:
+            draft.step(
+                keeper,
+                "skip",
+                topic=topic,
+                partition=draft.partition(topic),
+                after=(len(draft.steps),),
+            )
+    for _ in range(random.randint(1, 3)):
+        draft.fault(
+            "damage",
+            step=random.choice(struck),
+            delay_s=random.choice((0.0, 0.01, random.uniform(0.0, 0.5))),
+            topic=topic,
+            partition=draft.partition(topic),
+            count=random.choice((1, 1, 2, 5)),
+            way=random.choice(WAYS),
+        )
+    if random.random() < 0.4:
+        draft.fault(
+            "no rows",
+            step=random.choice(struck),
+            delay_s=random.uniform(0.0, 0.3),
+            server=random.choice(("broker", "broker", "coordinator")),
+            count=random.choice((1, 3)),
+            crashes=random.random() < 0.7,
+            seconds=round(random.uniform(0.1, 2.0), 3),
+        )
+    for partition in range(draft.topics[topic]):
+        draft.step(reader, "read around", topic=topic, partition=partition, closing=True)
+        draft.step(consumer, "skip", topic=topic, partition=partition, closing=True)
+    draft.step(consumer, "all consumed", consumer="c", settings=taking, closing=True)
+
+
+VERBS = {
+    "read around": read_around,
+    "skip": skip,
+    "consume around": consume_around,
+    "all consumed": all_consumed,
+}
