@@ -34,7 +34,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "idle client": ("administrator aborted",),
     "identities": ("identified commits",),
     "sequences": ("sequence replayed", "sequence too old"),
-    "strangers": ("stranger's id issued",),
+    "strangers": ("stranger's id issued", "publish refused", "publish as refused"),
     "damaged rows": ("data loss told", "consumer told", "given up"),
     "coordinator away": ("begins beside a dead coordinator",),
 }
