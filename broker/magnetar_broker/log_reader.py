@@ -82,20 +82,30 @@ class LogReader:
         batches: list[StoredBatch] = []
         pin = log.pin(offset)
         try:
-            await self._gather(batches, offset, bytes_max)
-        except (RowsUnreadable, DataLoss) as error:
-            if not batches:
-                at = log.readable_from(offset)[0]
-                # Which transaction's messages they are, where the cause says so.
-                known = error.details if isinstance(error, DataLoss) else {}
-                raise DataLoss(
-                    f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
-                    " skip-damaged` says how much is lost, and goes on behind it",
-                    **{**known, "offset": at},
-                ) from error
+            while not await self._try(batches, offset, bytes_max):
+                pass
         finally:
             log.unpin(pin)
         return batches
+
+    async def _try(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> bool:
+        """Gather what read() returns; False: what failed was given up meanwhile, so try again."""
+        at = self._log.readable_from(offset)[0]
+        try:
+            await self._gather(batches, offset, bytes_max)
+        except (RowsUnreadable, DataLoss) as error:
+            if batches:
+                return True
+            if self._log.readable_from(offset)[0] != at:
+                return False
+            # Which transaction's messages they are, where the cause says so.
+            known = error.details if isinstance(error, DataLoss) else {}
+            raise DataLoss(
+                f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
+                " skip-damaged` says how much is lost, and goes on behind it",
+                **{**known, "offset": at},
+            ) from error
+        return True
 
     async def _gather(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> None:
         """What read() returns; what comes before a failure is in `batches` by then."""

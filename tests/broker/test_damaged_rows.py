@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from tests.broker.harness import (
     World,
@@ -24,7 +27,7 @@ from magnetar_core.errors import DataLoss, MagnetarError, from_wire
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage.store import StoreDamaged
+from magnetar_storage.store import Store, StoreDamaged
 
 T1 = txn(1)
 
@@ -187,6 +190,37 @@ def test_retention_waits_at_a_torn_entry_and_goes_on_behind_it() -> None:
         await world.settle()
         assert world.partition().log.first_offset == 6
         assert not world.fatal
+
+    run(scenario, tail_bytes_max=1)
+
+
+class HeldReads:
+    """A store whose scans take until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.let_go = asyncio.Event()
+
+    async def scan(self, *arguments: Any, **more: Any) -> list[tuple[bytes, bytes]]:
+        await self.let_go.wait()
+        return await self._store.scan(*arguments, **more)
+
+
+def test_what_is_given_up_while_it_is_read_is_passed_over() -> None:
+    async def scenario(world: World) -> None:
+        await three_entries(world)
+        await damage(world, keys.LOG, 1)
+        reader = world.partition().reader
+        held = HeldReads(reader._store)
+        reader._store = held  # type: ignore[assignment]
+        asked = world.client.begin(wire.CommandRead(partition=partition(), start_offset=3))
+        await world.settle()
+        assert not asked.done()
+        world.partition().skip_damaged([(3, 4)])
+        held.let_go.set()
+        await world.settle()
+        [found] = asked.result().batches
+        assert messages_of(found) == [(5, b"5")], "offset 5 is whole: nobody says otherwise"
 
     run(scenario, tail_bytes_max=1)
 
