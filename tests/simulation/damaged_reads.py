@@ -77,6 +77,12 @@ class Damage:
         self._disk.unreadable -= self._passing
         self._passing.clear()
 
+    def repair_all(self) -> None:
+        """Somebody has put back everything; what was given up stays given up."""
+        self._disk.unreadable.clear()
+        self._disk.torn.clear()
+        self._passing.clear()
+
     def prefix_of(self, topic: str, partition: int) -> bytes | None:
         """What the keys of a partition's rows begin with; None: there is no such topic."""
         for key, data in _rows(self._disk, keys.TOPICS, b""):

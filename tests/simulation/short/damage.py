@@ -173,6 +173,11 @@ async def all_consumed(
     received: set[tuple[int, int]] = actor.kept.get(consumer, set())
     for part in description.partitions:
         given_up = world.history.given_up.get((topic, part.partition), set())
+        damaged = world.broker.damage.damaged_offsets(description.topic_id, part.partition)
+        if damaged.keys() - given_up:
+            return  # Nobody has given it up, so they wait there.
+    for part in description.partitions:
+        given_up = world.history.given_up.get((topic, part.partition), set())
         missing = [
             offset
             for offset in range(part.first_offset, part.end_offset)

@@ -38,6 +38,9 @@ class ShortJudgement(Judgement):
         await world.run_program("janitor", self._wait_for_ends)
         for actor in world.actors.values():
             await actor.close_down()
+        for server in world.servers:
+            # What nobody gave up is looked at as well.
+            server.damage.repair_all()
         await world.run_program("janitor", self._wait_for_ends)
 
     def _nothing_more_to_do(self) -> bool:
