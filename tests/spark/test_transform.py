@@ -267,6 +267,44 @@ def test_a_checkpoint_belongs_to_one_job(world: World, tmp_path: Path) -> None:
 NAMES = ("--input", "a", "--output", "b", "--checkpoint", "c")
 
 
+def test_who_stands_by_goes_on_where_the_other_one_ended(world: World, tmp_path: Path) -> None:
+    """It looks at the checkpoint when it is let go, and not before."""
+    world.topics("handed-over")
+    world.send("handed-over", [Flight(START, number=one).row() for one in range(20)])
+    request = world.request("handed-over", tmp_path / "checkpoint")
+    stop = threading.Event()
+    batches: list[Batch] = []
+
+    def ready() -> None:
+        assert not (tmp_path / "checkpoint").exists()
+        assert world.run(request)[0].rows == 20
+        world.send("handed-over", [Flight(START, number=one).row() for one in range(20, 50)])
+
+    summary = job.transform(
+        world.spark, request, stop=stop, on_batch=batches.append, on_ready=ready
+    )
+    assert summary.rows == 30
+    assert sum(one.rows for one in batches) == 30
+    (one,) = world.windows("handed-over").values()
+    assert one["flights"] == 50
+
+
+def test_who_stands_by_and_is_told_to_stop_does_nothing(world: World, tmp_path: Path) -> None:
+    world.topics("never")
+    world.send("never", [Flight(START).row()])
+    stop = threading.Event()
+    summary = job.transform(
+        world.spark,
+        world.request("never", tmp_path / "checkpoint"),
+        stop=stop,
+        on_batch=pytest.fail,
+        on_ready=stop.set,
+    )
+    assert summary == Summary()
+    assert not (tmp_path / "checkpoint").exists()
+    assert world.windows("never") == {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
@@ -297,7 +335,7 @@ def test_the_program_ends_in_order(java: None, world: World, tmp_path: Path, way
         *("--broker", world.servers.address, "--json", "--interval", "200ms"),
         *("--input", name, "--output", f"{name}-windows"),
         *("--checkpoint", str(tmp_path / "checkpoint")),
-        *(["--supervised"] if way == "parent gone" else []),
+        *(["--supervised", "--standby"] if way == "parent gone" else []),
     ]
     with subprocess.Popen(
         command,
@@ -310,6 +348,11 @@ def test_the_program_ends_in_order(java: None, world: World, tmp_path: Path, way
     ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
+        if way == "parent gone":
+            assert json.loads(process.stdout.readline()) == {"ready": True}
+            assert not (tmp_path / "checkpoint").exists()
+            process.stdin.write("\n")
+            process.stdin.flush()
         first = json.loads(process.stdout.readline())
         family = psutil.Process(process.pid).children(recursive=True)
         assert first["batch"]["rows"] == 40

@@ -44,15 +44,20 @@ def watch_parent(stop: Callable[[], None]) -> None:
     on_parent_gone(lambda: loop.call_soon_threadsafe(stop))
 
 
-def on_parent_gone(act: Callable[[], object]) -> None:
+def on_parent_gone(
+    act: Callable[[], object], *, on_word: Callable[[], object] = lambda: None
+) -> None:
     """Call back, in a thread, when standard input ends: whoever held its other end has gone.
 
     Nobody is left then to kill a process that does not stop, so it ends itself after a while.
+
+    Args:
+        on_word: called for each byte that comes before the end.
     """
 
     def watch() -> None:
         while os.read(0, 1):
-            pass
+            on_word()
         try:
             act()
         except RuntimeError:

@@ -100,12 +100,15 @@ def transform(
     *,
     stop: threading.Event,
     on_batch: Callable[[Batch], None],
+    on_ready: Callable[[], None] | None = None,
 ) -> Summary:
     """Run the query until it has read what there is, or is told to stop.
 
     Args:
         stop: ends it at once; a batch that is not committed then comes again with the next run.
         on_batch: hears of each batch when it has ended.
+        on_ready: is called when all is there but the query, and holds it back until it returns:
+            another one may run on the checkpoint until then.
     Raises:
         CheckpointRefused: it belongs to another query.
         TopicNotFound: one that the request names is not there.
@@ -116,11 +119,16 @@ def transform(
     for topic in (request.input, request.output, request.error_topic, request.late_topic):
         if topic is not None:
             client.list_offsets(topic)
-    checkpoint.claim(request.settings())
     job = _Job(spark, request, checkpoint)
     try:
         with settings(spark, _wanted(spark, request)):
-            query = job.start()
+            output = job.output()
+            if on_ready is not None:
+                on_ready()
+                if stop.is_set():
+                    return Summary()
+            checkpoint.claim(request.settings())
+            query = job.start(output)
         return _watch(query, job, stop, on_batch)
     except PySparkException as error:
         raise TransformFailed(one_line(str(error))) from error
@@ -150,9 +158,8 @@ class _Job:
         self._checkpoint = checkpoint
         self._late: dict[int, int] = {}
 
-    def start(self) -> StreamingQuery:
+    def start(self, output: DataFrame) -> StreamingQuery:
         request = self._request
-        output = self._output()
         # By itself the sink does as well, unless rows are to be held against the watermark.
         by_batch = request.emit is Emit.UPDATES or request.late_topic is not None
         writer = (
@@ -171,7 +178,7 @@ class _Job:
         """Late rows of a batch that has ended; None when they are not counted."""
         return None if self._request.late_topic is None else self._late.pop(batch, 0)
 
-    def _output(self) -> DataFrame:
+    def output(self) -> DataFrame:
         """Messages: windows, and what does not fit in.
 
         What does not fit in is read once more, since nothing comes out of an aggregation but what

@@ -137,10 +137,13 @@ class _Demo:
         process_s = time.monotonic() - started_s
         outcomes = await self._outcomes()
         committed = {txn_id for txn_id, done in outcomes.items() if done}
-        with display.stage("Comparing", count) as stage:
-            direct = await asyncio.to_thread(expected, self._options.flights, self._options.limit)
-            checks, output_count = await self._checks(direct, committed, stage)
-        spark_checks, spark_totals = await self._spark(count)
+        async with self._spark_started(count) as spark:
+            with display.stage("Comparing", count) as stage:
+                direct = await asyncio.to_thread(
+                    expected, self._options.flights, self._options.limit
+                )
+                checks, output_count = await self._checks(direct, committed, stage)
+            spark_checks, spark_totals = await self._spark(spark, count)
         entries = self._journal.entries
         killed = {kill.pid for kill in self._kills}
         aborted = outcomes.keys() - committed
@@ -272,24 +275,39 @@ class _Demo:
         ]
         return checks, delays.messages.total() + cancellations.messages.total()
 
-    async def _spark(self, count: int) -> tuple[list[Check], SparkTotals | None]:
-        """Spark's part, where there is Spark and nobody has left it out."""
-        claim = "Windows by route and day, from Spark"
+    @asynccontextmanager
+    async def _spark_started(self, count: int) -> AsyncIterator[SparkPart | str]:
+        """Spark's part, which has only begun to start; or why it is left out."""
         if not self._options.with_spark:
-            return [verify.left_out(claim, "--no-spark")], None
+            yield "--no-spark"
+            return
         without = await asyncio.to_thread(missing)
         if without is not None:
             self._display.say(f"[yellow]Spark is left out[/]: {without}")
-            return [verify.left_out(claim, without)], None
+            yield without
+            return
+        part = SparkPart(
+            *(self._client, self._directory, self._address, self._options.spark_master, count),
+            self._display.say,
+        )
+        self._display.say("Spark starts meanwhile: a driver, with a JVM and Python workers")
+        try:
+            await part.start()
+            yield part
+        finally:
+            await part.stop()
+
+    async def _spark(
+        self, part: SparkPart | str, count: int
+    ) -> tuple[list[Check], SparkTotals | None]:
+        """Spark's part, where there is Spark and nobody has left it out."""
+        if isinstance(part, str):
+            return [verify.left_out("Windows by route and day, from Spark", part)], None
         client = self._client
-        started_s = time.monotonic()
-        self._display.say("Spark sums up the same flights")
+        self._display.say("Spark sums up the same flights, as soon as it has started")
         with self._display.stage("Spark, killed once", count) as stage:
-            part = SparkPart(
-                client, self._directory, self._address, self._options.spark_master, count, stage
-            )
-            await part.run(self._on_kill)
-        elapsed_s = time.monotonic() - started_s
+            await part.run(stage, self._on_kill)
+        elapsed_s = part.elapsed_s
         direct = await asyncio.to_thread(
             expected_windows, self._options.flights, self._options.limit
         )

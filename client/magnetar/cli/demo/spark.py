@@ -1,7 +1,9 @@
 """The last part of the demo: Spark sums up the same flights, and its driver is killed on the way.
 
 The driver is `magnetar pipeline transform` in a process of its own, as a user would start it. Java
-and gRPC's threads stay out of this process.
+and gRPC's threads stay out of this process. Spark takes seconds to start, most of them on one core:
+so both drivers start while the demo has other things to do, and the second stands by until the
+first is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ BATCHES = 5
 LATE_BY = "366d"
 # Of the flights; when no transaction was found open until then, the driver is killed all the same.
 SHARE_LAST = 0.75
-# A stop for good, not a slow machine: Spark starts twice, and each start takes what it takes.
+# A stop for good, not a slow machine: a start takes what it takes.
 STALL_S_MAX = 600.0
 JVM_S_MAX = 5.0
 # It runs for seconds: what the second compiler gains comes too late.
@@ -49,10 +51,11 @@ class Driver:
             *("--broker", address, "pipeline", "transform", "--input", INPUT, "--output", WINDOWS),
             *("--checkpoint", str(directory / "checkpoint"), "--late-by", LATE_BY),
             *("--rows-per-batch", str(-(-flight_count // BATCHES))),
-            *("--available-now", "--json", "--supervised"),
+            *("--available-now", "--json", "--supervised", "--standby"),
             *(() if master is None else ("--master", master)),
         )
         self._process: Process | None = None
+        self._is_killed = False
 
     @property
     def pid(self) -> int:
@@ -60,6 +63,7 @@ class Driver:
         return self._process.pid
 
     async def start(self) -> None:
+        """Make Spark ready, and wait: nothing is read or written before `begin`."""
         # What a killed JVM leaves behind goes with the demo's directory.
         temporary = self._directory / "spark"
         temporary.mkdir(exist_ok=True)
@@ -78,7 +82,7 @@ class Driver:
             self._process = await asyncio.create_subprocess_exec(
                 *PROGRAM,
                 *self._arguments,
-                # Never written: its end tells the driver that the demo has gone.
+                # Its end tells the driver that the demo has gone.
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
@@ -87,8 +91,16 @@ class Driver:
                 start_new_session=True,
             )
 
-    async def follow(self, on_batch: Callable[[int, int], None]) -> None:
-        """Hear of batches, their number and rows, until it ends.
+    def begin(self) -> None:
+        """Let it work as soon as it is ready."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    async def follow(
+        self, on_ready: Callable[[], None], on_batch: Callable[[int, int], None]
+    ) -> None:
+        """Hear that it is ready, and of batches, their number and rows, until it ends.
 
         Raises:
             click.ClickException: it stood still, or ended by an error; with the end of its log.
@@ -103,12 +115,18 @@ class Driver:
                 raise self._failed(f"told nothing for {STALL_S_MAX:.0f} s") from None
             if not line.endswith(b"\n"):
                 break
-            told = json.loads(line).get("batch")
-            if told is not None:
-                on_batch(told["number"], told["rows"])
+            told = json.loads(line)
+            if "ready" in told:
+                on_ready()
+            elif "batch" in told:
+                on_batch(told["batch"]["number"], told["batch"]["rows"])
         status = await self._process.wait()
-        if status not in (0, -signal.SIGKILL):
+        if status != 0 and not self._is_killed:
             raise self._failed(f"ended with status {status}")
+
+    def kill(self) -> None:
+        self._is_killed = True
+        self.send(signal.SIGKILL)
 
     def send(self, number: signal.Signals) -> None:
         try:
@@ -153,7 +171,13 @@ class Driver:
 
 
 class SparkPart:
-    """Runs the job twice: until it is killed, and from there to the end."""
+    """Runs the job twice: until it is killed, and from there to the end.
+
+    Args:
+        master: where Spark's tasks run; None: beside each driver. A cluster may give all that it
+            has to whoever comes first, so that nobody stands by there.
+        say: tells the user something.
+    """
 
     def __init__(
         self,
@@ -162,53 +186,78 @@ class SparkPart:
         address: str,
         master: str | None,
         flight_count: int,
-        stage: Stage,
+        say: Callable[[str], None],
     ) -> None:
         self._client = client
-        self._directory = directory
-        self._address = address
-        self._master = master
         self._flight_count = flight_count
-        self._stage = stage
+        self._say = say
+        self._stage: Stage | None = None
         self._rows: dict[int, int] = {}
         self._changed = asyncio.Event()
+        self._first, self._second = (
+            Driver(directory, address, master, flight_count) for _ in range(2)
+        )
+        self._stands_by = master is None
+        self._started_s = 0.0
 
     @property
     def batch_count(self) -> int:
         return len(self._rows)
 
-    async def run(self, on_kill: Callable[[Kill], None]) -> None:
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started_s
+
+    async def start(self) -> None:
+        self._started_s = time.monotonic()
+        await self._first.start()
+        if self._stands_by:
+            await self._second.start()
+
+    async def stop(self) -> None:
+        await self._first.stop()
+        await self._second.stop()
+
+    async def run(self, stage: Stage, on_kill: Callable[[Kill], None]) -> None:
         """Both runs; the kill is told when the second one has gone on.
 
         Raises:
             click.ClickException: a driver failed.
         """
-        first = self._driver()
+        self._stage = stage
+        self._first.begin()
+        following = asyncio.create_task(
+            self._first.follow(
+                lambda: self._say(
+                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch takes longer"
+                    " than others, since its plan is compiled and its Python workers start"
+                ),
+                self._on_batch,
+            )
+        )
         try:
-            await first.start()
-            following = asyncio.create_task(first.follow(self._on_batch))
-            try:
-                open_count = await self._until_open(first, following)
-                at_s = time.monotonic()
-                first.send(signal.SIGKILL)
-                await following
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
+            open_count = await self._until_open(self._first, following)
+            at_s = time.monotonic()
+            self._first.kill()
+            await following
         finally:
-            await first.stop()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
         def on_recovery(recovery_s: float) -> None:
             on_kill(
                 Kill(
                     kind=DRIVER,
-                    pid=first.pid,
+                    pid=self._first.pid,
                     at_s=at_s,
                     open_count=open_count,
                     recovery_s=recovery_s,
                 )
             )
 
+        who = "which has stood by" if self._stands_by else "which starts"
+        self._say(f"the {DRIVER} is killed; waiting for the first batch of another, {who}")
         await self._go_on(at_s, on_recovery)
 
     async def _until_open(self, driver: Driver, following: asyncio.Task[None]) -> int:
@@ -241,8 +290,7 @@ class SparkPart:
         return sum(any(one.topic == WINDOWS for one in each.partitions) for each in listed)
 
     async def _go_on(self, since_s: float, on_recovery: Callable[[float], None]) -> None:
-        """Start it again, and let it end."""
-        second = self._driver()
+        """Let the second driver go on, and end."""
         has_gone_on = False
 
         def on_batch(number: int, rows: int) -> None:
@@ -252,17 +300,13 @@ class SparkPart:
             has_gone_on = True
             self._on_batch(number, rows)
 
-        try:
-            await second.start()
-            await second.follow(on_batch)
-        finally:
-            await second.stop()
+        if not self._stands_by:
+            await self._second.start()
+        self._second.begin()
+        await self._second.follow(lambda: None, on_batch)
         if not has_gone_on:
             # The last batch was done, and only not yet told of.
             on_recovery(time.monotonic() - since_s)
-
-    def _driver(self) -> Driver:
-        return Driver(self._directory, self._address, self._master, self._flight_count)
 
     @property
     def _row_count(self) -> int:
@@ -270,5 +314,6 @@ class SparkPart:
 
     def _on_batch(self, number: int, rows: int) -> None:
         self._rows[number] = rows
-        self._stage.at(min(self._row_count, self._flight_count))
+        if self._stage is not None:
+            self._stage.at(min(self._row_count, self._flight_count))
         self._changed.set()

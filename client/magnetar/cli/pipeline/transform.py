@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ from magnetar.cli.pipeline.running import failures_told, job, job_options, job_s
 from magnetar.cli.types import Duration
 
 MINUTE_MS = 60_000
+POLL_S = 0.1
 
 
 @click.command()
@@ -89,8 +91,19 @@ MINUTE_MS = 60_000
 @job_options
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each batch.")
 @click.option("--supervised", is_flag=True, hidden=True)
+@click.option(
+    "--standby",
+    is_flag=True,
+    hidden=True,
+    help="With --supervised: get ready, print it, and begin when standard input has something.",
+)
 def transform(
-    servers: tuple[str, ...], master: str | None, as_json: bool, supervised: bool, **given: Any
+    servers: tuple[str, ...],
+    master: str | None,
+    as_json: bool,
+    supervised: bool,
+    standby: bool,
+    **given: Any,
 ) -> None:
     """Sum up flights by route and window: how many, cancelled ones, arrival delays.
 
@@ -115,17 +128,21 @@ def transform(
         shuffle_partitions=given["shuffle_partitions"],
         interval_ms=None if available_now else given["interval"],
     )
-    stop = threading.Event()
+    stop, begin = threading.Event(), threading.Event()
     if supervised:
         from magnetar.cli.supervisor import on_parent_gone
 
-        on_parent_gone(stop.set)
+        on_parent_gone(stop.set, on_word=begin.set)
     spark = job_session("transform", master, servers)
     _stop_on_signals(stop)
     try:
         with failures_told():
             summary = jobs.transform(
-                spark, request, stop=stop, on_batch=_json_line if as_json else _line
+                spark,
+                request,
+                stop=stop,
+                on_batch=_json_line if as_json else _line,
+                on_ready=partial(_stand_by, begin, stop) if standby else None,
             )
     finally:
         spark.stop()
@@ -135,6 +152,13 @@ def transform(
         _print_summary(summary)
     if available_now and stop.is_set():
         raise click.Abort
+
+
+def _stand_by(begin: threading.Event, stop: threading.Event) -> None:
+    """Wait for the word to begin, or to stop."""
+    print(json.dumps({"ready": True}), flush=True)
+    while not (begin.is_set() or stop.is_set()):
+        begin.wait(POLL_S)
 
 
 def _check(given: dict[str, Any]) -> None:
