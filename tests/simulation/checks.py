@@ -143,6 +143,7 @@ def check_order(history: History) -> None:
             if before is None or before.order < message.order:
                 newest[message.producer, key] = message
     check_transactions_lie_together(history)
+    check_writers_in_order(history)
 
 
 def check_transactions_lie_together(history: History) -> None:
@@ -158,6 +159,23 @@ def check_transactions_lie_together(history: History) -> None:
                 if txn_id is not None and txn_id in ended:
                     history.violation("1", f"{place}: messages of {txn_id} lie apart")
                 current = txn_id
+
+
+def check_writers_in_order(history: History) -> None:
+    """Producers of a transaction come in the order of their first messages in the partition."""
+    for place, log in history.seen.items():
+        found: dict[TxnID, list[str]] = {}
+        for offset in sorted(log):
+            message = history.sent[log[offset]]
+            if message.txn is None or message.producer not in message.txn.writers.get(place, ()):
+                continue
+            writers = found.setdefault(message.txn.txn_id, [])
+            if message.producer not in writers:
+                writers.append(message.producer)
+        for txn_id, writers in found.items():
+            wanted = history.transactions[txn_id].writers[place]
+            if writers != [one for one in wanted if one in writers]:
+                history.violation("5", f"{place}: {txn_id} was written by {wanted}, has {writers}")
 
 
 def check_processed_once(history: History, cursors: list[Cursor], *, complete: bool = True) -> None:

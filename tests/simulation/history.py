@@ -101,6 +101,7 @@ class TransactionRecord:
         expected: what a commit makes visible, when that is known exactly; set with the request.
         decision: COMMIT or ABORT, once anybody was told.
         ended_told_at: when somebody was told that every participant has carried it out.
+        writers: by partition, producers whose first messages were confirmed one after the other.
     """
 
     def __init__(self, txn_id: TxnID, owner: str) -> None:
@@ -108,6 +109,7 @@ class TransactionRecord:
         self.owner = owner
         self.messages: list[Sent] = []
         self.acks: dict[Cursor, set[int]] = {}
+        self.writers: dict[Place, list[str]] = {}
         self.commit_asked = False
         self.abort_asked = False
         self.expected: list[Sent] | None = None

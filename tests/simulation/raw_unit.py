@@ -118,6 +118,9 @@ class RawUnit:
         self._next_sequence[key] = sequence + count
         for one in sent:
             history.confirm(one, asked_at=asked_at)
+        writers = self.record.writers.setdefault((topic, partition), [])
+        if name not in writers:
+            writers.append(name)
         self.confirmed.setdefault((topic, partition, producer_id), []).extend(sent)
         return sent
 

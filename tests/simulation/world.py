@@ -25,6 +25,7 @@ from tests.simulation.loop import (
 )
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
+from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
 from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
@@ -95,7 +96,10 @@ class World:
         self.group_wiretap = GroupWiretap(self.history.violation)
         self.key_wiretap = KeyWiretap(self.loop.time, self._delivery_lag, self.history.violation)
         self.network.wiretap = Wiretaps(
-            Wiretap(self.history.violation), self.group_wiretap, self.key_wiretap
+            Wiretap(self.history.violation),
+            OpenWiretap(self.loop.time, self.history.violation),
+            self.group_wiretap,
+            self.key_wiretap,
         )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation
