@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from tests.mutants.histories import HISTORY_SECONDS_MAX, History, history
+from tests.mutants.histories import HISTORY_SECONDS_MAX, History, history, share
 from tests.mutants.mutant import ROOT
 from tests.mutants.overlay import environment
 
@@ -79,9 +79,8 @@ class Baseline:
                 for file, by_line in line["imported"].items():
                     imported[file].update(map(int, by_line))
 
-        jobs = min(jobs, count)
         with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(lambda job: _record(job, count, jobs, take), range(jobs)))
+            list(pool.map(lambda job: _record(job, jobs, count, take), range(jobs)))
         self.ran = [results[number] for number in range(count)]
         self.lines = {file: dict(by_line) for file, by_line in masks.items()}
         self.imported = dict(imported)
@@ -130,8 +129,8 @@ def kept_in(count: int) -> Path:
     return FOLDER / f"{whole.hexdigest()[:20]}.json.gz"
 
 
-def _record(first: int, count: int, step: int, take: Callable[[Any], None]) -> None:
-    arguments = [str(one) for one in (first, count, step)]
+def _record(job: int, jobs: int, count: int, take: Callable[[Any], None]) -> None:
+    arguments = [str(one) for one in (job, jobs, count)]
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -146,7 +145,7 @@ def _record(first: int, count: int, step: int, take: Callable[[Any], None]) -> N
         assert process.stdout is not None
         try:
             # One for each history, and one with the lines.
-            for _ in range(len(range(first, count, step)) + 1):
+            for _ in range(len(share(job, jobs, count)) + 1):
                 take(json.loads(read_line(process.stdout, errors)))
         finally:
             process.kill()

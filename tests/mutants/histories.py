@@ -68,6 +68,11 @@ def history(number: int) -> History:
     return History("family", rules[half % len(rules)], half // len(rules))
 
 
+def share(job: int, jobs: int, count: int) -> list[int]:
+    """What one of several processes runs of the first histories: each has its part of long ones."""
+    return [one for one in range(count) if one // LONG_EVERY % jobs == job]
+
+
 def run(one: History) -> tuple[str, str | None]:
     """The digest of its trace, and what was wrong in one line."""
     if one.is_short:

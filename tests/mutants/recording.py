@@ -1,6 +1,6 @@
 """Run histories of the code as it is, and note which lines of the sources each of them executes.
 
-Run as a process of its own: `python -m tests.mutants.recording FIRST END STEP`. Prints a line of
+Run as a process of its own: `python -m tests.mutants.recording JOB JOBS COUNT`. Prints a line of
 JSON for each history, and one at the end with the lines: by file and line a number in hexadecimal
 digits, whose bit N says that history N was there. What was executed before any history, by
 imports, has a list of its own.
@@ -27,16 +27,16 @@ SLOWER = 4.0
 
 
 def main() -> int:
-    first, end, step = map(int, sys.argv[1:])
+    job, jobs, count = map(int, sys.argv[1:])
     # No file and no settings of others; imports are to be seen, so they come later.
     recorder = coverage.Coverage(
         data_file=None, config_file=False, source_pkgs=PACKAGES, check_preimported=False
     )
     recorder.start()
-    from tests.mutants.histories import HISTORY_SECONDS_MAX, bound_memory, history, timed
+    from tests.mutants.histories import HISTORY_SECONDS_MAX, bound_memory, history, share, timed
 
     bound_memory()
-    for number in range(first, end, step):
+    for number in share(job, jobs, count):
         recorder.switch_context(str(number))
         result = timed(history(number), SLOWER * HISTORY_SECONDS_MAX)
         print(json.dumps([number, *result]), flush=True)

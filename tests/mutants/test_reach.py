@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.mutants.baseline import Baseline, Ran
 from tests.mutants.catalogue import CATALOGUE
-from tests.mutants.histories import LONG_EVERY, History, history
+from tests.mutants.histories import LONG_EVERY, History, history, share
 from tests.mutants.mutant import Mutant
 from tests.mutants.overlay import overlay
 from tests.mutants.reach import FURTHER_SEEDS_FROM, Reach, changed_lines, further, reach
@@ -112,9 +112,17 @@ def test_further_histories_are_of_the_kinds_that_come_there() -> None:
     assert list(further(Reach([]), baseline)) == []
 
 
+def test_long_histories_are_shared_by_all_processes() -> None:
+    shares = [share(job, 2, 10 * LONG_EVERY) for job in range(2)]
+    assert sorted(shares[0] + shares[1]) == list(range(10 * LONG_EVERY))
+    for one in shares:
+        assert sum(not history(number).is_short for number in one) == 5
+
+
 def test_a_baseline_is_kept_and_knows_who_was_where(tmp_path: Path) -> None:
     baseline = Baseline()
     baseline.record(6, 2)
+    assert [one.history for one in baseline.ran] == [history(number) for number in range(6)]
     file = "broker/magnetar_broker/producers.py"
     # Every history sends something.
     assert (1 << 6) - 1 in baseline.lines[file].values()
