@@ -86,12 +86,12 @@ class MarkWriter:
         self._log, self._log_path = self._newest_log()
 
     def write(self, now_seconds: float) -> None:
-        """All that the files hold now is synced."""
+        """All that the logs hold now is synced."""
         try:
-            manifest_bytes = self._manifest_path.stat().st_size
+            manifest_bytes = self._synced_manifest_bytes()
         except FileNotFoundError:
             self._manifest, self._manifest_path = current_manifest(self._directory)
-            manifest_bytes = self._manifest_path.stat().st_size
+            manifest_bytes = self._synced_manifest_bytes()
         log_bytes = self._log_bytes()
         if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
             # Nothing came to it: there is a newer one.
@@ -105,7 +105,7 @@ class MarkWriter:
             os.fdatasync(self._file)
 
     def close(self) -> None:
-        """The store is closed, and so synced."""
+        """The store is closed: what its logs hold is in tables, and those are synced."""
         self._next_sync = 0.0
         try:
             self.write(0.0)
@@ -116,6 +116,13 @@ class MarkWriter:
         """The store failed: nothing is known of what its files hold."""
         os.close(self._file)
 
+    def _synced_manifest_bytes(self) -> int:
+        """RocksDB adds to the manifest in threads of its own, and syncs it a moment later."""
+        manifest_bytes = self._manifest_path.stat().st_size
+        if (self._manifest, manifest_bytes) != (self._last.manifest, self._last.manifest_bytes):
+            _sync(self._manifest_path)
+        return manifest_bytes
+
     def _log_bytes(self) -> int:
         try:
             return self._log_path.stat().st_size
@@ -125,6 +132,14 @@ class MarkWriter:
 
     def _newest_log(self) -> tuple[int, Path]:
         return numbered(self._directory, LOG)[-1]
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _slot(mark: Synced) -> bytes:
