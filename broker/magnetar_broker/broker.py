@@ -251,6 +251,7 @@ class Broker:
             self.environment.clock.wall_ms(),
             late_ms=config.late_txn_ms,
             partitions_shown_max=config.open_txn_gauges_max,
+            lags_shown_max=config.group_lag_gauges_max,
         )
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 

@@ -80,6 +80,9 @@ class BrokerConfig:
     # Memory for plain sends of this broker that wait until the transaction that they follow has
     # ended. Beyond, such a send gets LogUnavailable, and its client sends it again: order holds.
     parked_send_bytes_max: int = 64 << 20
+    # What of that one connection may take, with what earlier connections of its machine left there:
+    # the rest stays for others.
+    session_parked_send_bytes_max: int = 16 << 20
 
     # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
     tail_bytes_max: int = 4 * 1024 * 1024
@@ -103,6 +106,9 @@ class BrokerConfig:
     # Partitions of which the age of the longest open transaction is shown, the oldest ones first.
     # More: more series for Prometheus to keep. 0: none.
     open_txn_gauges_max: int = 100
+    # Partitions whose lag is shown for a group, over all groups, those with the greatest lag first.
+    # More: more series for Prometheus to keep. 0: none.
+    group_lag_gauges_max: int = 10_000
     # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
     # Time that the broker has been running counts, and no other.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
@@ -129,6 +135,7 @@ class BrokerConfig:
             "open_txn_bytes_max",
             "session_open_txn_bytes_max",
             "parked_send_bytes_max",
+            "session_parked_send_bytes_max",
             "dispatch_bytes_max",
             "key_shared_waiting_max",
             "retention_check_interval_ms",
@@ -160,6 +167,7 @@ class BrokerConfig:
             "tails_bytes_max",
             "free_space_floor_bytes",
             "open_txn_gauges_max",
+            "group_lag_gauges_max",
         ):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be negative")

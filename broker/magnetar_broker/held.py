@@ -8,6 +8,8 @@ Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 Participant = PartitionName | SubscriptionName
@@ -46,15 +48,21 @@ class Held:
         """All of a coordinator's."""
         return list(self._unknown.get(tcid, ()))
 
-    def to_ask(self, tcid: int, now_ms: float) -> list[tuple[TxnID, Participant]]:
-        """About which the coordinator is to be asked now."""
+    def to_ask(
+        self, tcid: int, now_ms: float, *, at_once: Callable[[TxnID], bool] = lambda _: False
+    ) -> list[tuple[TxnID, Participant]]:
+        """About which the coordinator is to be asked now.
+
+        Args:
+            at_once: whether to ask about a transaction however short it has been open.
+        """
         some = self._unknown.get(tcid)
         if not some:
             return []
         due: list[tuple[TxnID, Participant]] = []
         byte_count = 0
         for place, opened_ms in some.items():
-            if now_ms - opened_ms >= HELD_MS_MIN:
+            if now_ms - opened_ms >= HELD_MS_MIN or at_once(place[0]):
                 byte_count += _size_of(place[1])
                 if byte_count > HELD_LISTED_BYTES_MAX or len(due) == HELD_LISTED_MAX:
                     break

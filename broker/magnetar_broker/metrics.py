@@ -116,7 +116,8 @@ class BrokerMetrics:
         )
         self._group_lag = gauge(
             "group_lag",
-            "Messages that a group has not acknowledged, by partition.",
+            "Messages that a group has not acknowledged, by partition; of group_lag_gauges_max at"
+            " most, those with the greatest.",
             "group",
             "topic",
             "partition",

@@ -1,5 +1,7 @@
 """What open transactions hold in the sidecars: in all, and by the conversation that sent it.
 
+The same accounts are kept of plain sends that wait for a transaction (rule k).
+
 What a conversation leaves open when it ends counts for the machine at its other end, and so does
 what unary calls open: whoever comes again from there does not start with an empty account.
 """
@@ -49,17 +51,14 @@ class Account:
             self._machine.add(self._own_bytes)
 
 
-class OpenBytes:
-    """One broker's limits on them."""
+class Accounts:
+    """Those of all conversations, and of the machines from which they come."""
 
-    def __init__(self, *, total_max: int, session_max: int) -> None:
-        self.total = 0
-        self._total_max = total_max
-        self._session_max = session_max
+    def __init__(self) -> None:
         self._accounts: WeakKeyDictionary[CommandSession, Account] = WeakKeyDictionary()
         self._machines: WeakValueDictionary[str, Account] = WeakValueDictionary()
 
-    def account(self, session: CommandSession | None, origin: str) -> Account:
+    def of(self, session: CommandSession | None, origin: str) -> Account:
         """Whom to charge: a conversation, or the machine for a unary call."""
         if session is None:
             return self._machine(origin)
@@ -68,6 +67,26 @@ class OpenBytes:
             account = self._accounts[session] = Account(self._machine(origin))
             session.listen(account)
         return account
+
+    def _machine(self, origin: str) -> Account:
+        machine = self._machines.get(origin)
+        if machine is None:
+            machine = self._machines[origin] = Account()
+        return machine
+
+
+class OpenBytes:
+    """One broker's limits on them."""
+
+    def __init__(self, *, total_max: int, session_max: int) -> None:
+        self.total = 0
+        self._total_max = total_max
+        self._session_max = session_max
+        self._accounts = Accounts()
+
+    def account(self, session: CommandSession | None, origin: str) -> Account:
+        """Whom to charge."""
+        return self._accounts.of(session, origin)
 
     def check(self, account: Account, byte_count: int) -> None:
         """Raises: QuotaExceeded, when so much more is too much."""
@@ -94,9 +113,3 @@ class OpenBytes:
         account.add(-byte_count)
         self.total -= byte_count
         assert self.total >= 0
-
-    def _machine(self, origin: str) -> Account:
-        machine = self._machines.get(origin)
-        if machine is None:
-            machine = self._machines[origin] = Account()
-        return machine

@@ -7,6 +7,7 @@ from random import Random
 
 from magnetar_broker.environment import Environment
 from magnetar_broker.index_rows import followed_by
+from magnetar_broker.open_bytes import Accounts
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
 from magnetar_broker.subscription_commands import epoch_of
@@ -34,6 +35,8 @@ class SendCommands:
         self._replies = replies
         self._random = random
         self._parked_bytes = 0
+        # By whom they were sent.
+        self._parkers = Accounts()
         self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
 
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
@@ -96,20 +99,28 @@ class SendCommands:
     ) -> None:
         """Rule k: this plain send comes after that transaction, whose end is under way."""
         size = PARKED_OVERHEAD_BYTES + len(command.batch)
-        limit = self._environment.config.parked_send_bytes_max
-        if self._parked_bytes and self._parked_bytes + size > limit:
-            raise LogUnavailable(
-                f"{self._parked_bytes} bytes of plain sends wait for transactions to end, of which"
-                f" {follows} is one: send it again later, or raise parked_send_bytes_max",
-                parked_send_bytes_max=limit,
-            )
+        account = self._parkers.of(reply.session, reply.origin)
+        config = self._environment.config
+        for parked_bytes, setting in (
+            (account.byte_count, "session_parked_send_bytes_max"),
+            (self._parked_bytes, "parked_send_bytes_max"),
+        ):
+            limit = getattr(config, setting)
+            if parked_bytes and parked_bytes + size > limit:
+                raise LogUnavailable(
+                    f"{parked_bytes} bytes of plain sends wait for transactions to end, of which"
+                    f" {follows} is one: send it again later, or raise {setting}",
+                    **{setting: limit},
+                )
         self._parked_bytes += size
+        account.add(size)
         # The message as it came would keep all of its frame.
         parked = wire.CommandSend()
         parked.CopyFrom(command)
 
         def go_on() -> None:
             self._parked_bytes -= size
+            account.add(-size)
             self._replies.handle(self._send, parked, reply)
 
         partition.order.park(follows, go_on)

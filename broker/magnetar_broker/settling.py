@@ -42,19 +42,26 @@ class Settling:
         self._drop_unissued(tcid)
 
     def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
-        """What the coordinator is asked about: whatever its watermark covers, and the rest."""
+        """What the coordinator is asked about: whatever its watermark covers, and the rest.
+
+        As much as fits: what is left over comes in the next answers.
+        """
         response = txn_wire.CommandLowWatermarkResponse()
         covers = self._environment.watermarks.covers
-        held = self._environment.held
-        for txn_id, participant in held.of(tcid):
-            if covers(txn_id):
-                _name(response.orphans.add(), txn_id, participant)
         # Of an incarnation that was left behind nobody knows more than an administrator.
         is_superseded = self._environment.watermarks.is_superseded
-        for txn_id, participant in held.to_ask(tcid, self._environment.clock.monotonic_ms()):
-            if not covers(txn_id) and not is_superseded(txn_id):
+        now_ms = self._environment.clock.monotonic_ms()
+        for txn_id, participant in self._environment.held.to_ask(tcid, now_ms, at_once=covers):
+            if covers(txn_id):
+                _name(response.orphans.add(), txn_id, participant)
+            elif not is_superseded(txn_id):
                 _name(response.held.add(), txn_id, participant)
         return response
+
+    def covered(self, tcid: int) -> set[int]:
+        """What is open here although the watermark covers it: a recovery has to read it, too."""
+        covers = self._environment.watermarks.covers
+        return {txn_id.counter for txn_id, _ in self._environment.held.of(tcid) if covers(txn_id)}
 
     def _drop_unissued(self, tcid: int) -> None:
         for txn_id, participant in self._environment.held.of(tcid):

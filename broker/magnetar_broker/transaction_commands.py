@@ -121,7 +121,7 @@ class TransactionCommands:
                 low_watermark=advanced.low_watermark,
                 live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
                 # What a recovery reads besides, although it is covered.
-                orphans=sorted({one.txn_id.least_bits for one in answer.orphans} | passing),
+                orphans=sorted(self._settling.covered(command.tcid) | passing),
                 next_counter=advanced.next_counter,
                 counter_bound=advanced.counter_bound,
             )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
 from magnetar_broker.partition import Partition
+from magnetar_broker.subscription import Subscription
 from magnetar_broker.topics import Topic, Topics
 from magnetar_broker.transaction_index import NO_EPOCH
 from magnetar_core import batch as columnar
@@ -101,13 +102,20 @@ def describe_producers(partition: Partition) -> wire.CommandDescribeProducersRes
 
 
 def overview(
-    topics: Topics, groups: Groups, now_ms: int, *, late_ms: int, partitions_shown_max: int
+    topics: Topics,
+    groups: Groups,
+    now_ms: int,
+    *,
+    late_ms: int,
+    partitions_shown_max: int,
+    lags_shown_max: int,
 ) -> Overview:
     """All of it in numbers; costs what there is.
 
     Args:
         late_ms: a partition with a transaction that has been open for longer is late.
         partitions_shown_max: of so many the longest open transaction is told.
+        lags_shown_max: so many lags of groups are told.
     """
     partitions = topics.partitions()
     subscriptions = [one for partition in partitions for one in partition.subscriptions]
@@ -121,11 +129,7 @@ def overview(
         groups=len(groups.all()),
         group_members=sum(len(one.members) for one in groups.all()),
         group_waiting_partitions=sum(one.delivery.waiting for one in subscriptions),
-        group_lags={
-            (one.name.subscription, one.name.topic, one.name.partition): one.backlog
-            for one in subscriptions
-            if one.ownership is not None
-        },
+        group_lags=_greatest_lags(subscriptions, count_max=lags_shown_max),
         open_txns=len(started_ms),
         oldest_open_txn_ms=max(0, now_ms - min(started_ms, default=now_ms)),
         partition_open_txn_ms=_longest_open_ms(partitions, now_ms, count_max=partitions_shown_max),
@@ -143,6 +147,18 @@ def overview(
         backlog=sum(one.backlog for one in subscriptions),
         retained_bytes=sum(max(0, one.log.retained_bytes) for one in partitions),
     )
+
+
+def _greatest_lags(
+    subscriptions: list[Subscription], *, count_max: int
+) -> dict[tuple[str, str, int], int]:
+    """What groups have not acknowledged, by group and partition."""
+    lags = (
+        ((one.name.subscription, one.name.topic, one.name.partition), one.backlog)
+        for one in subscriptions
+        if one.ownership is not None
+    )
+    return dict(heapq.nlargest(count_max, lags, key=lambda item: item[1]))
 
 
 def _longest_open_ms(

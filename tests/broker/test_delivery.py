@@ -51,6 +51,35 @@ def test_nothing_goes_out_between_a_seek_and_its_durability() -> None:
     run(scenario)
 
 
+def test_many_damaged_places_with_nothing_between_them_leave_others_their_turn() -> None:
+    """They never touch, so something is read after each, and that leaves others their turn."""
+    count = 40
+
+    async def scenario(world: World) -> None:
+        turns, skipped_in = 0, []
+        await world.client.ask(subscribe(consumer=1))
+        for sequence in range(count):
+            await world.client.ask(send(b"x", sequence=sequence))
+        await world.client.ask(ack(*((one, one) for one in range(1, count, 2))))
+        world.partition().skip_damaged([(one, one) for one in range(0, count, 2)])
+        delivery = world.subscription().delivery
+        skip = delivery._skip
+
+        def noting(gap: tuple[int, int]) -> None:
+            skipped_in.append(turns)
+            skip(gap)
+
+        delivery._skip = noting
+        world.client.tell(flow())
+        while world.subscription().backlog:
+            await asyncio.sleep(0)
+            turns += 1
+        assert len(skipped_in) == count // 2
+        assert len(set(skipped_in)) == count // 2
+
+    run(scenario)
+
+
 def test_a_consumer_that_leaves_much_unread_gets_nothing_for_now() -> None:
     async def scenario(world: World) -> None:
         slow, quick = world.client, Client(world)

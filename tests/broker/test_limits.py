@@ -205,6 +205,37 @@ def test_bytes_of_sends_that_wait_for_a_transaction() -> None:
     run(scenario, parked_send_bytes_max=2 * size)
 
 
+def test_one_connection_does_not_take_all_room_for_sends_that_wait() -> None:
+    """Others waited, or were refused, until its transaction ended; also when it came again."""
+    size = len(encode([b"x" * 100])) + PARKED_OVERHEAD_BYTES
+
+    async def scenario(world: World) -> None:
+        greedy, other = Client(world), world.client
+        await greedy.ask(send(b"in it", in_txn=txn(1)))
+        values = [b"%d" % number * 100 for number in range(8)]
+
+        def waiting(number: int) -> Any:
+            return send(values[number], producer=number, follows=txn(1))
+
+        parked = [greedy.begin(waiting(number)) for number in (2, 3)]
+        error = await refused(greedy, waiting(4), LogUnavailable)
+        assert "session_parked_send_bytes_max" in error.details
+        ours = other.begin(waiting(5))
+        await world.settle()
+        assert not ours.done()
+        await greedy.close()
+        greedy = Client(world)
+        error = await refused(greedy, waiting(4), LogUnavailable)
+        assert "session_parked_send_bytes_max" in error.details
+        await other.ask(end(txn(1), common.ABORT))
+        await ours
+        await greedy.ask(waiting(6))
+        assert await world.read() == [values[number] for number in (2, 3, 5, 6)]
+        assert not any(one.done() for one in parked)
+
+    run(scenario, session_parked_send_bytes_max=2 * size)
+
+
 def test_bytes_that_a_connection_leaves_open_count_for_who_comes_from_there() -> None:
     size = len(encode([b"x" * 100]))
 

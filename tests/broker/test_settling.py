@@ -20,6 +20,7 @@ from tests.broker.harness import (
     watermark,
 )
 
+from magnetar_broker import held as held_module
 from magnetar_broker import keys
 from magnetar_broker.config import MemberAddress
 from magnetar_broker.held import HELD_MS_MIN, Held, Participant
@@ -376,6 +377,28 @@ def test_what_is_asked_about_fits_a_command_with_the_longest_names() -> None:
         asked += due
     # Each in its turn, whatever became of the others.
     assert asked[:count] == places
+
+
+def test_what_is_covered_and_open_is_named_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of it came in each answer, however much that was; and a recovery needs all of it."""
+    monkeypatch.setattr(held_module, "HELD_LISTED_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        for counter in range(5):
+            await world.client.ask(send(b"x", in_txn=txn(counter)))
+        for restarted in (False, True):
+            if restarted:
+                await world.restart()
+            named = []
+            for _ in range(4):
+                answer = await world.client.ask(watermark(5))
+                assert len(answer.orphans) <= 3
+                named += [one.txn_id.least_bits for one in answer.orphans]
+            assert sorted(set(named)) == list(range(5))
+
+    run(scenario)
 
 
 def test_what_was_said_to_be_issued_is_not_dropped_for_an_earlier_word() -> None:
