@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from magnetar_broker import keys
 from magnetar_broker.entries import stored_batch_header
@@ -47,10 +48,12 @@ async def peek_uncommitted(
     for transaction, writer in parts:
         count = writer.next_index
         if base + count > skip:
-            async for message in _messages(store, partition, transaction, writer, skip - base):
-                peeked.add(message)
-                if peeked.is_full:
-                    break
+            messages = _messages(store, partition, transaction, writer, skip - base)
+            async with aclosing(messages):
+                async for message in messages:
+                    peeked.add(message)
+                    if peeked.is_full:
+                        break
         base += count
         if peeked.is_full:
             break
@@ -59,7 +62,7 @@ async def peek_uncommitted(
 
 async def _messages(
     store: Store, partition: Partition, transaction: OpenTransaction, writer: Writer, skip: int
-) -> AsyncIterator[wire.Message]:
+) -> AsyncGenerator[wire.Message, None]:
     """One writer's messages, from its `skip`-th."""
     prefix = keys.partition(partition.name.topic_id, partition.name.partition)
     starts = writer.batch_starts

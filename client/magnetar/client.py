@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import aclosing
 from functools import partial
 from random import Random
 
@@ -313,9 +314,11 @@ class Client(Consuming):
             OutOfRange: retention removed what lies at `start`.
         """
         pieces = self.read_columns(topic, partition, start, end, follow_period_s=follow_period_s)
-        async for columns in pieces:
-            for message in columns:
-                yield message
+        # Who stops in the middle ends the reading behind it, too.
+        async with aclosing(pieces):
+            async for columns in pieces:
+                for message in columns:
+                    yield message
 
     async def read_columns(
         self,
@@ -340,8 +343,9 @@ class Client(Consuming):
             messages_max=messages_max,
             bytes_max=bytes_max,
         )
-        async for columns in pieces:
-            yield columns
+        async with aclosing(pieces):
+            async for columns in pieces:
+                yield columns
 
     async def read_ahead(
         self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
@@ -357,8 +361,9 @@ class Client(Consuming):
         route = await self._cluster.route(topic)
         if topic_id not in (0, route.topic_id):
             raise Gone(f"topic {topic!r} of id {topic_id} was deleted; it has id {route.topic_id}")
-        async for columns in read_ahead(route, partition, start, end):
-            yield columns
+        async with aclosing(read_ahead(route, partition, start, end)) as pieces:
+            async for columns in pieces:
+                yield columns
 
     async def close(self) -> None:
         """Flush producers, abort what is open, leave subscriptions, end all links.

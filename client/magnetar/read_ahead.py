@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from magnetar.cluster import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
@@ -26,7 +26,7 @@ async def read_ahead(
     replies_max: int = REPLIES_AHEAD_MAX,
     bytes_max: int = BYTES_MAX,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
-) -> AsyncIterator[list[MessageColumns]]:
+) -> AsyncGenerator[list[MessageColumns], None]:
     """What lies from one offset to another, in order; what came in one reply together.
 
     Args:

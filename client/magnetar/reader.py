@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 from magnetar.assembly import Assembly
 from magnetar.cluster import TopicRoute
@@ -24,7 +24,7 @@ async def read_columns(
     messages_max: int = 10_000,
     bytes_max: int = 4 << 20,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
-) -> AsyncIterator[MessageColumns]:
+) -> AsyncGenerator[MessageColumns, None]:
     """Messages from one offset to another, in order, as columns.
 
     A message that was sent in parts has several offsets, and is there where the first one is.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from random import Random
 
 import pytest
@@ -90,6 +94,60 @@ def hello(name: str) -> common_pb2.CommandHello:
 
 def raw(node: ClientNode) -> RawClient:
     return RawClient(node.name, node.transport(), {BROKER: "server"})
+
+
+def test_an_async_generator_that_is_left_half_read_is_noticed() -> None:
+    loop = VirtualLoop()
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        for number in range(3):
+            yield number
+            await asyncio.sleep(0)
+
+    async def closes() -> None:
+        async with aclosing(numbers()) as found:
+            async for number in found:
+                if number:
+                    return
+
+    async def leaves() -> None:
+        async for number in numbers():
+            if number:
+                break
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(closes())
+    with pytest.raises(UnhandledException, match=r"numbers was left half-read"):
+        loop.run_until_complete(leaves())
+    loop.bury()
+
+
+def test_what_reads_when_the_run_is_over_is_buried_in_silence() -> None:
+    """Closing a coroutine closes no async generator that it waits for (CPython before 3.13)."""
+    loop = VirtualLoop()
+    left: list[str] = []
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        yield 1
+        await asyncio.sleep(1_000)
+
+    async def reads() -> None:
+        async for _ in numbers():
+            pass
+
+    async def main() -> None:
+        loop.spawn(loop.incarnate("reader"), reads())
+        await asyncio.sleep(1)
+
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda one: left.append(str(one.exc_value))
+    try:
+        loop.run_until_complete(main())
+        loop.bury()
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
+    assert left == []
 
 
 def test_time_is_virtual():
