@@ -14,6 +14,7 @@ from tests.simulation.raw import BROKER, NoAnswer, RawClient, messages_of
 from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit, ask_status
 
 from magnetar_core.errors import (
+    InvalidArgument,
     InvalidTxnState,
     ResourceInUse,
     SubscriptionNotFound,
@@ -247,28 +248,36 @@ async def seek_back(world: World, unit: RawUnit, random: Random) -> None:
     name = common_pb2.Subscription(
         topic="mix", subscription=f"seek-{unit.name}", partition=partition, topic_id=topic_id
     )
-    held = await attach(client, name, random.getrandbits(63), permits=1_000)
+    shared = random.random() < 0.5
+    type = broker_pb2.SHARED if shared else broker_pb2.EXCLUSIVE
+    held = await attach(client, name, random.getrandbits(63), permits=1_000, type=type)
     offsets = [offset for offset, _, _ in held.messages]
     if not offsets:
         return
     cursor = ("mix", partition, name.subscription)
     world.history.ack(cursor, offsets, None)
-    await client.ask(
-        BROKER,
-        broker_pb2.CommandAck(
-            subscription=name,
-            consumer_id=held.consumer_id,
-            ack_type=broker_pb2.CommandAck.CUMULATIVE,
-            ranges=[common_pb2.OffsetRange(first=0, last=max(offsets))],
-        ),
+    up_to_last = broker_pb2.CommandAck(
+        subscription=name,
+        consumer_id=held.consumer_id,
+        ack_type=broker_pb2.CommandAck.CUMULATIVE,
+        ranges=[common_pb2.OffsetRange(first=0, last=max(offsets))],
     )
+    try:
+        await client.ask(BROKER, up_to_last)
+    except InvalidArgument:
+        # What lies below may be with others: they are named one by one.
+        if not shared:
+            raise
+        world.provoked["cumulative refused"] += 1
+        up_to_last.ack_type = broker_pb2.CommandAck.INDIVIDUAL
+        await client.ask(BROKER, up_to_last)
     world.check_description(await client.describe_topic("mix"))
     target = random.choice(offsets)
     world.history.unchecked_cursors.add(cursor)
     reply = await client.insist(BROKER, broker_pb2.CommandSeek(subscription=name, offset=target))
     client.hang_up(BROKER)
     again = await attach(
-        client, name, held.consumer_id, permits=1_000, attempts=30, wanted=[target]
+        client, name, held.consumer_id, permits=1_000, attempts=30, wanted=[target], type=type
     )
     found = [offset for offset, _, _ in again.messages]
     if reply.offset != target or min(found, default=None) != target:
@@ -295,6 +304,7 @@ async def attach(
     permits: int = 8,
     attempts: int = 1,
     wanted: Collection[int] = (),
+    type: broker_pb2.SubscriptionType.ValueType = broker_pb2.SHARED,
 ) -> Attached:
     """Attach a consumer, and take what comes first.
 
@@ -325,7 +335,7 @@ async def attach(
                 broker_pb2.CommandSubscribe(
                     subscription=name,
                     consumer_id=consumer_id,
-                    type=broker_pb2.SHARED,
+                    type=type,
                     initial_position=broker_pb2.EARLIEST,
                     consumer_name=client.name,
                     attach_epoch=client.attach_epoch,

@@ -99,8 +99,8 @@ class Chaos:
                 else:
                     server.disk.fail_next_sync()
             case "disk full":
-                server.disk.free_bytes = 1 << 20
-                self._loop.call_later(random.uniform(0.05, 0.5), self._free_disk, server)
+                server.fill_disk()
+                self._loop.call_later(random.uniform(0.05, 0.5), server.free_disk)
             case "disk stall":
                 server.disk.sync_seconds = random.choice((0.05, 0.5))
                 self._loop.call_later(random.uniform(0.05, 1.0), self._speed_up_disk, server)
@@ -120,15 +120,12 @@ class Chaos:
         """Nothing goes wrong from now on, and what is down comes up."""
         self._network.heal()
         for server in self._world.servers:
-            self._free_disk(server)
+            server.free_disk()
             self._speed_up_disk(server)
             server.damage.repair()
             server.disk._fail_next_write = server.disk._fail_next_sync = False
             if not server.alive:
                 server.start()
-
-    def _free_disk(self, server: ServerNode) -> None:
-        server.disk.free_bytes = 1 << 40
 
     def _speed_up_disk(self, server: ServerNode) -> None:
         server.disk.sync_seconds = 0.0004

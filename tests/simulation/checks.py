@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from tests.simulation.history import ENDED_STATUSES, Cursor, History, Place, Sent
 from tests.simulation.identity_programs import Database, Job
 
+from magnetar_core.batch import decode
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
 
@@ -81,6 +84,21 @@ def check_plain_messages(history: History, first_offsets: dict[Place, int]) -> N
         lost = message.txn is None and message.confirmed and message.value not in history.seen_at
         if lost and first_offsets.get(message.place) == 0:
             history.violation("2", f"{message} was confirmed and is lost")
+
+
+def check_placed(
+    history: History,
+    placed: dict[tuple[Place, int], bytes],
+    first_offsets: dict[Place, int],
+) -> None:
+    """Invariant 2: what the broker said where it is lies there, whether anybody heard it or not."""
+    for (place, first), data in placed.items():
+        for offset, value in enumerate(decode(data).values(), first):
+            if offset < first_offsets.get(place, inf):
+                continue  # Removed since, or of a topic that nobody reads to its end.
+            found = history.seen.get(place, {}).get(offset)
+            if found != value:
+                history.violation("2", f"{place} {offset} was {value!r} in an answer, is {found!r}")
 
 
 def check_wholes(history: History, first_offsets: dict[Place, int], *, copies: bool) -> None:

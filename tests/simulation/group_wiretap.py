@@ -21,6 +21,7 @@ Request = tuple[int, int]
 
 class _Ack(NamedTuple):
     cursor: Cursor
+    member_id: str
     txn: TxnKey | None
     generation: int
     # The newest one that was announced when the command came.
@@ -38,6 +39,9 @@ class GroupWiretap:
         self._owners: dict[tuple[Cursor, int], str] = {}
         self._announced: dict[Cursor, int] = {}
         self._members: dict[Request, tuple[str, str]] = {}
+        # Heartbeats on their way: what their members say that they hold, unless it is a late copy.
+        self._held: dict[Request, list[tuple[Cursor, int]]] = {}
+        self._heartbeats: dict[tuple[str, str], int] = {}
         self._acks: dict[Request, _Ack] = {}
         self._subscribes: dict[Request, Any] = {}
         # The cursor of each attached consumer, and the generation with which it attached.
@@ -53,6 +57,8 @@ class GroupWiretap:
             request = link, one.request_id
             if name in ("join_group", "group_heartbeat"):
                 body = getattr(one, name)
+                if name == "group_heartbeat" and request not in self._members:
+                    self._note_held(request, body)
                 self._members.setdefault(request, (body.group, body.member_id))
             elif name == "ack" and one.ack.HasField("member"):
                 self._acks.setdefault(request, self._ack(one.ack))
@@ -72,6 +78,7 @@ class GroupWiretap:
             if name == "join_group_response":
                 self._announce(request, one.join_group_response.state)
             elif name == "group_heartbeat_response":
+                self._check_held(request, one.group_heartbeat_response)
                 self._announce(request, one.group_heartbeat_response)
             elif name == "ack_response":
                 ack = self._acks.pop(request, None)
@@ -84,11 +91,40 @@ class GroupWiretap:
                     key = (wire.consumer_id, cursor[1], cursor[2])
                     self._consumers[key] = cursor, wire.member.generation
             elif name == "error":
+                self._held.pop(request, None)
                 known = (self._members, self._subscribes, self._acks)
                 if any([some.pop(request, None) is not None for some in known]):  # type: ignore[attr-defined]
                     self.counts["refused"] += 1
             elif name == "deliver":
                 self._check(one.deliver)
+
+    def _note_held(self, request: Request, wire: Any) -> None:
+        """What a member says with its newest heartbeat binds the broker while it is a member."""
+        member = wire.group, wire.member_id
+        if wire.heartbeat_number <= self._heartbeats.get(member, 0):
+            return
+        self._heartbeats[member] = wire.heartbeat_number
+        self._held[request] = [
+            ((wire.group, one.partition.topic_id, one.partition.partition), one.generation)
+            for one in wire.held
+        ]
+
+    def _check_held(self, request: Request, state: Any) -> None:
+        """What a member holds is given to nobody, as long as it is one: this answer says so."""
+        member = self._members.get(request)
+        given = {
+            (member[0], one.partition.topic_id, one.partition.partition): one.generation
+            for one in (state.assigned if member is not None else ())
+        }
+        for cursor, generation in self._held.pop(request, ()):
+            announced = self._announced.get(cursor, 0)
+            newest = max(announced, given.get(cursor, 0))
+            owner = self._owners.get((cursor, generation))
+            if newest > generation and member is not None and owner == member[1]:
+                self._violation(
+                    "p",
+                    f"{cursor} was given away in {newest}, and {owner} holds it since {generation}",
+                )
 
     def _announce(self, request: Request, state: Any) -> None:
         asked = self._members.pop(request, None)
@@ -111,9 +147,14 @@ class GroupWiretap:
         txn = _txn(wire.txn_id) if wire.HasField("txn_id") else None
         ends = self._ends[cursor, txn] if txn is not None else 0
         announced = self._announced.get(cursor, 0)
-        return _Ack(cursor, txn, wire.member.generation, announced, ends)
+        return _Ack(cursor, wire.member.member_id, txn, wire.member.generation, announced, ends)
 
     def _confirm(self, ack: _Ack) -> None:
+        if not any(
+            cursor == ack.cursor and owner == ack.member_id
+            for (cursor, _), owner in self._owners.items()
+        ):
+            self._violation("p", f"{ack.cursor} takes an ack of {ack.member_id}, never its owner")
         if ack.generation < ack.announced:
             self._violation(
                 "group",
@@ -142,7 +183,10 @@ class Wiretaps:
     """Several that listen on the same wire."""
 
     def __init__(self, *taps: Any) -> None:
-        self._taps = taps
+        self._taps = list(taps)
+
+    def add(self, tap: Any) -> None:
+        self._taps.append(tap)
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         for tap in self._taps:

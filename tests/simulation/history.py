@@ -317,11 +317,15 @@ class History:
         elif txn.ended_told_at is not None and asked_at > txn.ended_told_at:
             self.violation("9", f"an ack was accepted after {txn.txn_id} had ended")
 
-    def mark_delete(self, cursor: Cursor, offset: int) -> None:
-        """Somebody was told that everything below offset is acknowledged on this cursor."""
+    def mark_delete(self, cursor: Cursor, offset: int, *, first_offset: int = 0) -> None:
+        """Somebody was told that everything below offset is acknowledged on this cursor.
+
+        Args:
+            first_offset: of the log. A cursor may have begun there, so far as nobody knew it.
+        """
         if cursor in self.unchecked_cursors:
             return
-        checked = self._mark_delete.get(cursor, 0)
+        checked = self._mark_delete.get(cursor, min(first_offset, offset))
         ackers = self.ackers.get(cursor, {})
         given_up = self.given_up.get(cursor[:2], ())
         for one in range(checked, offset):

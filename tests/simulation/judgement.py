@@ -14,6 +14,7 @@ from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
 from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
 from tests.simulation.settling_tricks import held_on, probe_settling
 
+from magnetar_core.errors import OutOfRange
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2, transaction_pb2
 
@@ -165,7 +166,12 @@ class Judgement:
                 end_offsets[place] = partition.end_offset
                 offset = partition.first_offset
                 while offset < partition.end_offset:
-                    following = await read_new(self._world, client, *place, offset)
+                    try:
+                        following = await read_new(self._world, client, *place, offset)
+                    except OutOfRange as error:
+                        # Retention goes on.
+                        following = int(error.details["first_offset"])
+                        first_offsets[place] = following
                     if following <= offset:
                         self._history.violation(
                             "2", f"{place} cannot be read past {offset} of {partition.end_offset}"
@@ -176,6 +182,7 @@ class Judgement:
             for txn_id, txn in self._history.transactions.items()
         }
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
+        checks.check_placed(self._history, self._world.answer_wiretap.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
         copies = self._world.network.faults["duplicate"] > 0
@@ -227,7 +234,7 @@ class Judgement:
             await read_new(self._world, client, "mix", partition, offset)
         description = await client.describe_topic("mix")
         for partition in description.partitions:
-            start = max(0, partition.end_offset - 4)
+            start = max(partition.first_offset, partition.end_offset - 4)
             await read_new(self._world, client, "mix", partition.partition, start)
         for message in sent:
             if message.value not in self._history.seen_at:

@@ -32,6 +32,8 @@ class _Keys:
             acknowledged it, and who was given it last; a link may have broken in between.
         free: since when nobody has it.
         unsure: offsets of which the broker may think otherwise; nothing is said of them.
+        settling: the ack that settles an offset, while that has no answer; its key does not move.
+        early: when such a key went to somebody else all the same.
     """
 
     def __init__(self) -> None:
@@ -42,6 +44,8 @@ class _Keys:
         self.pending: dict[int, tuple[TxnKey, tuple[int, ...]]] = {}
         self.free: dict[int, float] = {}
         self.unsure: dict[int, None] = {}
+        self.settling: dict[int, Request] = {}
+        self.early: dict[int, float] = {}
 
     def of(self, consumer_id: int) -> list[int]:
         return [offset for offset, owner in self.held.items() if owner == consumer_id]
@@ -56,6 +60,8 @@ class _Keys:
         self.held.pop(offset, None)
         self.pending.pop(offset, None)
         self.free.pop(offset, None)
+        self.settling.pop(offset, None)
+        self.early.pop(offset, None)
         key = self.keys.pop(offset, None)
         if key is not None:
             self.by_key.get(key, {}).pop(offset, None)
@@ -118,15 +124,21 @@ class KeyWiretap:
             elif name == "ack_response":
                 ack = self._acks.pop(request, None)
                 if ack is not None:
+                    self._check_settled(request, ack[0])
                     self._acked(*ack)
             elif name == "error":
-                self._acks.pop(request, None)
+                ack = self._acks.pop(request, None)
+                if ack is not None:
+                    self._doubt(request, ack[0])
                 self._subscribes.pop(request, None)
             elif name == "deliver":
                 self._check(one.deliver)
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""
+        for request, (cursor, *_) in self._acks.items():
+            if request[0] == link:
+                self._doubt(request, cursor)
         for key, (_, its_link) in list(self._attached.items()):
             if its_link == link:
                 self._detach(key)
@@ -136,6 +148,8 @@ class KeyWiretap:
         for state in self._cursors.values():
             for offset in list(state.held):
                 state.release(offset, self._time())
+            state.settling.clear()
+            state.early.clear()
         for cursor, offsets, _, _ in self._acks.values():
             state = self._cursors.get(cursor)
             for offset in offsets if state is not None else ():
@@ -179,9 +193,35 @@ class KeyWiretap:
         offsets += [one.entry_id + one.index for one in wire.message_ids]
         txn = (wire.txn_id.most_bits, wire.txn_id.least_bits) if wire.HasField("txn_id") else None
         known = [offset for offset in offsets if offset in state.keys]
+        request = link, request_id
+        for offset in known if txn is None else ():
+            if state.held.get(offset) == wire.consumer_id and offset not in state.unsure:
+                state.settling.setdefault(offset, request)
         # From here to the answer nothing is said of them.
         state.unsure.update(dict.fromkeys(known))
-        self._acks.setdefault((link, request_id), (cursor, known, txn, wire.consumer_id))
+        self._acks.setdefault(request, (cursor, known, txn, wire.consumer_id))
+
+    def _check_settled(self, request: Request, cursor: Cursor) -> None:
+        """Rule a: a key moves when what settles it is durable, and so when that is answered."""
+        state = self._cursors.get(cursor)
+        if state is None:
+            return
+        for offset in self._doubt(request, cursor):
+            at = state.early.pop(offset, None)
+            # What becomes durable together is answered and delivered at the same instant.
+            if at is not None and at < self._time():
+                self._violation(
+                    "q", f"{cursor}: the key of {offset} moved before its ack was durable"
+                )
+
+    def _doubt(self, request: Request, cursor: Cursor) -> list[int]:
+        """An ack settles nothing any more; returns what it was about to settle."""
+        state = self._cursors.get(cursor)
+        settling = state.settling if state is not None else {}
+        offsets = [offset for offset, its_request in settling.items() if its_request == request]
+        for offset in offsets:
+            del settling[offset]
+        return offsets
 
     def _acked(self, cursor: Cursor, offsets: list[int], txn: TxnKey | None, owner: int) -> None:
         state = self._cursors.get(cursor)
@@ -227,6 +267,8 @@ class KeyWiretap:
     ) -> None:
         decided = self._time() - self._lag()
         for other in state.by_key.get(key, ()):
+            if other in state.settling and state.held.get(other) != consumer_id:
+                state.early.setdefault(other, self._time())
             if other == offset or other in state.unsure:
                 continue
             text = f"{cursor} {offset} of {key!r} goes to {consumer_id}"

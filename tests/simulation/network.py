@@ -14,7 +14,7 @@ from math import inf
 from random import Random
 
 from tests.simulation.group_wiretap import Wiretaps
-from tests.simulation.loop import Incarnation, VirtualLoop
+from tests.simulation.loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.simulation.trace import Trace
 
 from magnetar_core.transport import Acceptor, LinkClosed, Session
@@ -134,6 +134,8 @@ class SimulatedLink:
         self.half_open = False
         self._client_told = False
         self._server_told = False
+        # Of what the client has written.
+        self._newest_request_id = 0
         self._on_frame = on_frame
         self._on_closed = on_closed
         self.to_server = Pipe(self)
@@ -148,9 +150,21 @@ class SimulatedLink:
     def write(self, frame: pb.Frame) -> None:
         if self._client_told or not self.client.alive:
             return
+        self._check_order(frame)
         data = frame.SerializeToString(deterministic=True)
         self.recent.append((self.network.loop.time(), data))
         self.to_server.write(data)
+
+    def _check_order(self, frame: pb.Frame) -> None:
+        """The SDK numbers its requests as it makes them, and so they leave."""
+        if self.client_node in self.network.server_names:
+            return
+        for one in frame.commands:
+            if one.request_id:
+                if one.request_id <= self._newest_request_id:
+                    text = f"{self.client_node} sends {one.WhichOneof('body')} before its turn"
+                    self.network.loop.fail(SimulationFailure(text))
+                self._newest_request_id = one.request_id
 
     async def drain(self) -> None:
         return
@@ -313,6 +327,7 @@ class Network:
         self.on_half_open: Callable[[SimulatedLink, float], None] = lambda link, seconds: None
         # Commands of which copies may turn up.
         self.copied = REPEATABLE
+        self.server_names: frozenset[str] = frozenset()
         # Streams of chance by both ends of a link, where one link must not disturb another.
         self.delays_between: Callable[[str, str], Random] | None = None
         self._listeners: dict[tuple[str, str], tuple[Incarnation, Acceptor]] = {}

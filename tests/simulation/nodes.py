@@ -94,6 +94,8 @@ class ServerNode(Node):
         self.server: Any = None
         self.ready = asyncio.Event()
         self.ready_at = 0.0
+        # Since when it has next to no room; None: it has.
+        self._full_since: float | None = None
         self.crash_count = 0
         self.fatal_count = 0
         self.lost_batch_count = 0
@@ -125,6 +127,21 @@ class ServerNode(Node):
         self.ready_at = self.environment.loop.time()
         self.ready.set()
         self.on_ready()
+
+    def fill_disk(self) -> None:
+        self.disk.free_bytes = 1 << 20
+        if self._full_since is None:
+            self._full_since = self.environment.loop.time()
+
+    def free_disk(self) -> None:
+        self.disk.free_bytes = 1 << 40
+        self._full_since = None
+
+    @property
+    def full_seconds(self) -> float:
+        """For how long its disk has been full; 0: it is not."""
+        since = self._full_since
+        return 0.0 if since is None else self.environment.loop.time() - since
 
     def on_fatal(self, error: BaseException) -> None:
         """The server found that it cannot go on; it ends at once."""

@@ -2,13 +2,15 @@
 
 What clients see comes late and in no certain order; here the broker's own order is known. From the
 moment in which the broker confirms an ack, nobody may be handed that message: for good after a
-plain ack or a commit, until the abort after an ack in a transaction (PENDING_ACK).
+plain ack or a commit, until the abort after an ack in a transaction (PENDING_ACK). An end that has
+arrived changes that when it is durable, and so not before it is answered.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple, NoReturn
 
 from magnetar_core.wire import broker_pb2, common_pb2
@@ -31,6 +33,15 @@ class _Ack(NamedTuple):
     held: frozenset[int]
 
 
+class _End(NamedTuple):
+    """An end of a transaction that has not been answered yet."""
+
+    cursor: Cursor
+    offsets: frozenset[int]
+    # What was delivered of it meanwhile, and when.
+    early: dict[int, float]
+
+
 class _State:
     """What is confirmed on one cursor."""
 
@@ -44,14 +55,19 @@ class _State:
 
 class Wiretap:
     """Args:
+    time: virtual seconds.
     violation: ends the run; invariant and text.
     """
 
-    def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
+    def __init__(
+        self, time: Callable[[], float], violation: Callable[[str, str], NoReturn]
+    ) -> None:
+        self._time = time
         self._violation = violation
         self._cursors: dict[Cursor, _State] = {}
         self._consumers: dict[tuple[int, int, int], Cursor] = {}
         self._asked: dict[tuple[int, int], _Ack] = {}
+        self._ending: dict[tuple[int, int], _End] = {}
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
@@ -65,7 +81,7 @@ class Wiretap:
                 key = (one.subscribe.consumer_id, wire.topic_id, wire.partition)
                 self._consumers[key] = _cursor(wire)
             elif name == "end_txn_on_subscription":
-                self._end(one.end_txn_on_subscription)
+                self._end((link, one.request_id), one.end_txn_on_subscription)
             elif name in ("seek", "unsubscribe"):
                 state = self._state(_cursor(getattr(one, name).subscription))
                 state.generation += 1
@@ -81,8 +97,22 @@ class Wiretap:
                     self._confirm(ack)
             elif name == "error":
                 self._asked.pop((link, one.request_id), None)
+                self._ending.pop((link, one.request_id), None)
+            elif name == "end_txn_on_subscription_response":
+                self._ended((link, one.request_id))
             elif name == "deliver":
                 self._check(one.deliver)
+            elif name == "describe_topic_response":
+                self._check_floors(one.describe_topic_response)
+
+    def on_closed(self, link: int) -> None:
+        """A server was told that a link is gone."""
+        for request in [one for one in self._ending if one[0] == link]:
+            del self._ending[request]
+
+    def on_crash(self) -> None:
+        """The broker is gone, and what was under way there."""
+        self._ending.clear()
 
     def _state(self, cursor: Cursor) -> _State:
         state = self._cursors.get(cursor)
@@ -127,11 +157,15 @@ class Wiretap:
         elif ack.ends == state.ends[ack.txn]:
             state.pending.setdefault(ack.txn, []).append(ack)
 
-    def _end(self, wire: Any) -> None:
-        state = self._state(_cursor(wire.subscription))
+    def _end(self, request: tuple[int, int], wire: Any) -> None:
+        cursor = _cursor(wire.subscription)
+        state = self._state(cursor)
         txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
         state.ends[txn] += 1
         acks = state.pending.pop(txn, [])
+        if acks:
+            offsets = frozenset().union(*(ack.offsets for ack in acks))
+            self._ending[request] = _End(cursor, offsets, {})
         if wire.txn_action != common_pb2.COMMIT or wire.selection_given or wire.loss_accepted:
             return
         counts = {one.writer_id: one.count for one in wire.counts}
@@ -143,16 +177,44 @@ class Wiretap:
         for ack in acks:
             state.deleted |= ack.offsets
 
+    def _ended(self, request: tuple[int, int]) -> None:
+        end = self._ending.pop(request, None)
+        for offset, at in end.early.items() if end is not None else ():
+            # What becomes durable together is answered and delivered at the same instant.
+            if at < self._time():
+                self._violation(
+                    "a", f"{end.cursor} {offset} was delivered before its abort was durable"
+                )
+
+    def _check_floors(self, wire: Any) -> None:
+        """Rule i: a mark-delete offset that anybody is told passes nothing that is pending."""
+        for partition in wire.partitions:
+            for one in partition.subscriptions:
+                cursor = (wire.topic_id, partition.partition, one.subscription)
+                state = self._cursors.get(cursor)
+                for txn, acks in state.pending.items() if state is not None else ():
+                    lowest = min(min(ack.offsets, default=inf) for ack in acks)
+                    if lowest < one.mark_delete_offset:
+                        self._violation(
+                            "i",
+                            f"mark-delete of {cursor} is {one.mark_delete_offset}, {lowest} is"
+                            f" pending in {txn}",
+                        )
+
     def _check(self, wire: broker_pb2.CommandDeliver) -> None:
         cursor = self._consumers.get((wire.consumer_id, wire.topic_id, wire.partition))
         state = self._cursors.get(cursor) if cursor is not None else None
-        if state is None or not (state.deleted or state.pending):
+        if state is None or not (state.deleted or state.pending or self._ending):
             return
         for delivered in wire.batches:
             first = delivered.entry_id + delivered.first_index
             offsets = set(range(first, first + delivered.num_messages))
             for one in delivered.excluded:
                 offsets.difference_update(range(one.first, one.last + 1))
+            for end in self._ending.values():
+                if end.cursor == cursor:
+                    for offset in offsets & end.offsets:
+                        end.early.setdefault(offset, self._time())
             wrong = offsets & state.deleted
             if wrong:
                 self._violation("2", f"{cursor} {min(wrong)} is delivered after its ack")

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TextIO
 
 from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
+from tests.simulation.answer_wiretap import AnswerWiretap
 from tests.simulation.chaos import Chaos
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
@@ -34,6 +35,7 @@ from tests.simulation.wiretap import Wiretap
 
 import magnetar
 from magnetar_broker.subscription import Subscription
+from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
 from magnetar_core.wire import topic_pb2
 from magnetar_storage.memory import MemoryStore
 
@@ -66,6 +68,10 @@ CLIENT_SETTINGS: dict[str, Any] = {
 }
 
 
+# Clients here say nothing wrong, but for those who expect to be told so.
+NEVER_EXCUSED = (InvalidArgument, InternalError, ChecksumMismatch)
+
+
 @dataclass(frozen=True)
 class Result:
     """What a run amounted to."""
@@ -95,11 +101,15 @@ class World:
         self.history = History(self.loop.time, self.loop.fail)
         self.group_wiretap = GroupWiretap(self.history.violation)
         self.key_wiretap = KeyWiretap(self.loop.time, self._delivery_lag, self.history.violation)
-        self.network.wiretap = Wiretaps(
-            Wiretap(self.history.violation),
+        self.answer_wiretap = AnswerWiretap(
+            lambda: self.broker.full_seconds, self.history.violation
+        )
+        self.taps = self.network.wiretap = Wiretaps(
+            Wiretap(self.loop.time, self.history.violation),
             OpenWiretap(self.loop.time, self.history.violation),
             self.group_wiretap,
             self.key_wiretap,
+            self.answer_wiretap,
         )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation
@@ -130,13 +140,14 @@ class World:
             **{**CLIENT_SETTINGS, **self.plan.client_settings}
         )
         self.broker = self._server("broker", make_broker, self.plan.broker_settings)
-        self.broker.on_crash = self.network.wiretap.on_crash
+        self.broker.on_crash = self.taps.on_crash
         # By TCID.
         self.coordinators = [
             self._server(name, make_coordinator, self.plan.coordinator_settings)
             for name in coordinator_names(self.plan.coordinator_count)
         ]
         self.coordinator = self.coordinators[0]
+        self.network.server_names = frozenset(one.name for one in self.servers)
         self.clients: dict[str, list[ClientNode]] = {}
         self.client_crash_count = 0
         self.chaos = Chaos(self)
@@ -167,6 +178,9 @@ class World:
         )
 
     def note_client_failure(self, node: Node, error: BaseException) -> None:
+        """A client gave something up. Raises: Violation for what no fault brings about."""
+        if isinstance(error, NEVER_EXCUSED):
+            self.history.violation("end", f"{node.name} was told {error!r}")
         self.history.counts["client failures"] += 1
         self.trace.event("failure", f"{node.name}: {type(error).__name__}: {error}")
 
@@ -174,7 +188,9 @@ class World:
         for partition in wire.partitions:
             for one in partition.subscriptions:
                 cursor = (wire.topic, partition.partition, one.subscription)
-                self.history.mark_delete(cursor, one.mark_delete_offset)
+                self.history.mark_delete(
+                    cursor, one.mark_delete_offset, first_offset=partition.first_offset
+                )
 
     # The run.
 

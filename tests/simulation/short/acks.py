@@ -47,11 +47,13 @@ async def ack_by_hand(
         await unit.begin(20_000)
         actor.units[slot] = unit
     place = await _place(actor, topic, partition, name)
-    consumer_id = actor.random(name).getrandbits(60)
+    consumer_id = _consumer_id(actor, name)
     if permits or not actor.kept.get(name):
         await attach(client, place, consumer_id, permits=max(1, permits))
         actor.kept[name] = True
-    end = (await client.describe_topic(topic)).partitions[partition].end_offset
+    description = await client.describe_topic(topic)
+    world.check_description(description)
+    end = description.partitions[partition].end_offset
     offsets = range(first, min(first + count, end))
     if not offsets:
         return
@@ -98,6 +100,21 @@ async def end_by_hand(
         return
 
 
+async def permit_by_hand(
+    actor: Actor, step: Step, *, topic: str, partition: int, name: str, permits: int
+) -> None:
+    """Ask for more, if attached: what has not been read is read now."""
+    if not actor.kept.get(name):
+        return
+    place = await _place(actor, topic, partition, name)
+    consumer_id = _consumer_id(actor, name)
+    session = await actor.raw().session(BROKER)
+    session.post(
+        broker_pb2.CommandFlow(subscription=place, consumer_id=consumer_id, permits=permits)
+    )
+    actor.world.active["asked for by hand"] += 1
+
+
 async def all_there(actor: Actor, step: Step, *, topic: str, partition: int, name: str) -> None:
     """At the end: what no transaction has consumed for certain is delivered to who asks."""
     world, client = actor.world, actor.raw()
@@ -125,6 +142,11 @@ async def all_there(actor: Actor, step: Step, *, topic: str, partition: int, nam
     if missing:
         world.history.violation("6", f"{cursor} {missing} were never consumed, and do not come")
     world.active["unconsumed came"] += len(wanted)
+
+
+def _consumer_id(actor: Actor, name: str) -> int:
+    """Of this life: whoever comes after it is another consumer."""
+    return actor.random(f"{name}/{actor.node.life}").getrandbits(60)
 
 
 async def _place(
@@ -166,6 +188,8 @@ def by_hand(draft: Draft) -> None:
                 wait_finished=random.random() < 0.5,
                 pause_s=random.choice((0.0, 0.0, 0.01)),
             )
+            if random.random() < 0.5:
+                _asked_meanwhile(draft, client, place)
     if random.random() < 0.5:
         feed(draft, topic, 2)
     for slot in ("slot0", "slot1"):
@@ -179,7 +203,24 @@ def by_hand(draft: Draft) -> None:
     draft.step(client, "all there", closing=True, **place)
 
 
+def _asked_meanwhile(draft: Draft, client: str, place: dict[str, Any]) -> None:
+    """Somebody asks for messages while an end is being written, which takes its time."""
+    random = draft.random
+    sync_s = random.choice((0.01, 0.03))
+    ending = len(draft.steps)
+    draft.fault("disk stall", step=ending, server="broker", sync_s=sync_s, seconds=0.2)
+    for _ in range(random.choice((1, 3))):
+        draft.step(
+            client,
+            "permit by hand",
+            permits=random.choice((1, 5)),
+            pause_s=random.uniform(0.0, sync_s),
+            **place,
+        )
+
+
 VERBS = {
+    "permit by hand": permit_by_hand,
     "ack by hand": ack_by_hand,
     "end by hand": end_by_hand,
     "all there": all_there,

@@ -187,6 +187,9 @@ class Actor:
         try:
             await world.verbs[step.verb](self, step, **step.arguments)
         except (MagnetarError, NoAnswer) as error:
+            if step.closing:
+                # Nothing is wrong any more that could excuse it.
+                world.history.violation("end", f"{self.name} cannot {step.verb}: {error!r}")
             world.note_client_failure(self.node, error)
 
     def record(self, unit: Any) -> TransactionRecord:

@@ -42,6 +42,8 @@ SCENARIOS: dict[str, Scenario] = {
     "unheard": producers.unheard,
     "by turns": producers.by_turns,
     "idle producer": producers.idle_producer,
+    "behind": producers.behind,
+    "seeks": consumers.seeks,
     "chains": chains.chains,
     "deep chain": chains.deep_chain,
     "in order": consumers.in_order,

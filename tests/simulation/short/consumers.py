@@ -84,6 +84,31 @@ def feed(draft: Draft, topic: str, count: int) -> None:
         )
 
 
+def seeks(draft: Draft) -> None:
+    """The cursor moves, also to the beginning of a log whose beginning is gone."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    if random.random() < 0.7:
+        draft.settings["topic"]["retention_bytes"] = random.choice((1, 300))
+        draft.settings["broker"]["retention_check_interval_ms"] = 50
+    settings = subscription(draft, topic, "seek", type=random.choice(TYPES))
+    before = filled(draft, topic, random.randint(4, 16))
+    client = draft.client("consumer")
+    for _ in range(random.randint(2, 4)):
+        draft.step(client, "drain", consumer="c", settings=settings, after=(before,))
+        before = draft.step(
+            client,
+            "seek",
+            consumer="c",
+            settings=settings,
+            position=random.choice(("earliest", "earliest", "latest")),
+            pause_s=random.choice((0.0, 0.1, 0.2)),
+        )
+        if random.random() < 0.5:
+            before = filled(draft, topic, random.randint(1, 6))
+    draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+
+
 def idle_client(draft: Draft) -> None:
     """An administrator aborts what an idle client holds; its messages come to it again at once."""
     random = draft.random

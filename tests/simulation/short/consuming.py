@@ -18,6 +18,9 @@ from magnetar_core.wire import common_pb2
 
 # From an abort's answer until what it gave back is with a consumer that asks for it.
 AGAIN_SECONDS_MAX = 2.0
+# At the end, without faults: nothing comes for so long, and something is left. A link that was
+# half-open when its client hung up may have something for 40 s.
+DRAIN_SILENCE_SECONDS = 45.0
 # How long to wait for it before giving up: the bound is judged by calm time alone.
 AGAIN_SECONDS_PATIENCE = 20.0
 
@@ -255,14 +258,28 @@ async def regain(
 async def drain(
     actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any], nack_share: float = 0.0
 ) -> None:
-    """Consume what there is with plain acks; gives some back."""
+    """Consume what there is with plain acks; gives some back. At the end nothing is left over."""
     world, random = actor.world, actor.random(f"step/{step.number}")
     made = await consumer_of(actor, consumer, settings)
     subscription = settings["subscription"]
-    for _ in range(60):
+    silent_since = world.loop.time()
+    while True:
         messages = await receive(actor, made, random.choice((1, 4, 16)), timeout_s=0.3)
-        if not messages:
+        if messages:
+            silent_since = world.loop.time()
+        elif not step.closing:
             return
+        else:
+            await made.flush_acks()
+            left = await backlog(actor, settings)
+            if not left:
+                world.active["drained"] += 1
+                return
+            if world.loop.time() - silent_since > DRAIN_SILENCE_SECONDS:
+                world.history.violation(
+                    "2", f"{left} messages of {settings['topic']} do not come to {subscription}"
+                )
+            continue
         if random.random() < nack_share:
             made.nack_many(messages)
             world.history.counts["nacks"] += len(messages)
@@ -271,6 +288,33 @@ async def drain(
         for message in messages:
             world.history.ack(cursor_of(message, subscription), [message.offset], None)
         await made.ack_many(messages)
+
+
+async def seek(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any], position: str
+) -> None:
+    """Move the cursor of all partitions to where their logs begin, or end."""
+    world = actor.world
+    made = await consumer_of(actor, consumer, settings)
+    for partition in range(world.plan.topics[settings["topic"]]):
+        # What is acknowledged there now may not be for long.
+        world.history.unchecked_cursors.add(
+            (settings["topic"], partition, settings["subscription"])
+        )
+    await made.seek(position=position)
+    world.active["seeks"] += 1
+
+
+async def backlog(actor: Actor, settings: dict[str, Any]) -> int:
+    """Messages that a subscription has not consumed for good."""
+    description = await actor.raw().describe_topic(settings["topic"])
+    actor.world.check_description(description)
+    return sum(
+        one.backlog + one.pending_ack_count
+        for partition in description.partitions
+        for one in partition.subscriptions
+        if one.subscription == settings["subscription"]
+    )
 
 
 async def leave(actor: Actor, step: Step, *, consumer: str) -> None:
@@ -287,4 +331,5 @@ VERBS = {
     "regain": regain,
     "drain": drain,
     "leave": leave,
+    "seek": seek,
 }

@@ -12,7 +12,7 @@ from typing import Any
 from tests.simulation.sdk_programs import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import feed, filled, subscription
-from tests.simulation.short.consuming import consumer_of, cursor_of, receive
+from tests.simulation.short.consuming import backlog, consumer_of, cursor_of, receive
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
@@ -149,7 +149,7 @@ async def reject(
                 await consumer.ack(message)
         if world.loop.time() > deadline:
             break
-        if not messages and step.closing and not await _backlog(actor, settings):
+        if not messages and step.closing and not await backlog(actor, settings):
             break
     if step.closing:
         await consumer.close()
@@ -169,16 +169,6 @@ def _check_poison(actor: Actor, topic: str, dead: str) -> None:
             if is_poison(value) and not late and value not in known.seen:
                 world.history.violation("6", f"{value!r} of {topic} is no dead letter of {dead}")
     world.active["dead letters"] += len(known.seen)
-
-
-async def _backlog(actor: Actor, settings: dict[str, Any]) -> int:
-    description = await actor.raw().describe_topic(settings["topic"])
-    return sum(
-        one.backlog + one.pending_ack_count
-        for partition in description.partitions
-        for one in partition.subscriptions
-        if one.subscription == settings["subscription"]
-    )
 
 
 # Groups.
@@ -222,7 +212,7 @@ async def crew(
             settings = {"topic": topic, "subscription": group}
             for _ in range(int(DRAIN_SECONDS_MAX / 0.2)):
                 await asyncio.sleep(0.2)
-                if not await _backlog(actor, settings):
+                if not await backlog(actor, settings):
                     break
         stop.set()
 

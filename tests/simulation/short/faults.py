@@ -82,6 +82,25 @@ def crash(
     return True
 
 
+def power_cut(
+    world: ShortWorld, random: Random, *, server: str, answers: int, down_s: float
+) -> bool:
+    """The power goes the moment after a server has answered: what it said has to be stored.
+
+    Args:
+        answers: how many it gives before, from now on.
+    """
+    node = world.server(server)
+    if node is None or not node.alive:
+        return False
+
+    def cut() -> None:
+        crash(world, random, server=server, power_loss=True, down_s=down_s)
+
+    world.power.after(server, answers, lambda: world.loop.call_soon(cut, context=Context()))
+    return True
+
+
 def away(world: ShortWorld, random: Random, *, server: str, seconds: float, silent: bool) -> bool:
     """A server is gone for long: nobody listens there, or nobody answers at all."""
     if world.server(server) is None:
@@ -220,8 +239,8 @@ def disk_full(world: ShortWorld, random: Random, *, server: str, seconds: float)
     if node is None:
         return False
     world.calm.trouble([server], seconds)
-    node.disk.free_bytes = 1 << 20
-    world.loop.call_later(seconds, _set, node, "free_bytes", 1 << 40)
+    node.fill_disk()
+    world.loop.call_later(seconds, node.free_disk)
     return True
 
 
@@ -296,6 +315,7 @@ def _links(world: ShortWorld, client: str, server: str) -> list[SimulatedLink]:
 
 KINDS: dict[str, Callable[..., bool]] = {
     "crash": crash,
+    "power cut": power_cut,
     "away": away,
     "client crash": client_crash,
     "link": link,
@@ -314,6 +334,7 @@ KINDS: dict[str, Callable[..., bool]] = {
 # Kinds that any history may have, with how often each is drawn.
 COMMON = {
     "crash": 5,
+    "power cut": 3,
     "client crash": 2,
     "link": 4,
     "half-open": 3,
@@ -364,6 +385,9 @@ def _arguments(
                 "in_write_s": random.choice((0.0, 0.01, 0.1)),
                 "down_s": round(random.choice((0.01, random.uniform(0.05, 2.0))), 3),
             }
+        case "power cut":
+            down_s = round(random.choice((0.01, random.uniform(0.05, 2.0))), 3)
+            return {**server, "answers": random.choice((0, 0, 1, 2, 5)), "down_s": down_s}
         case "client crash":
             return {"client": random.choice(clients), "down_s": round(random.uniform(0.01, 0.5), 3)}
         case "link":

@@ -162,6 +162,45 @@ def by_turns(draft: Draft) -> None:
         draft.step(client, "flush", writer=name)
 
 
+def behind(draft: Draft) -> None:
+    """Ends come late to the broker; what a producer sends meanwhile waits, and keeps its order."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    partition = draft.partition(topic)
+    client = draft.client("producer")
+    settings = {
+        name: {"topic": topic, "linger_ms": 0.0, "batch_messages_max": 1} for name in ("w", "v")
+    }
+    for _ in range(random.randint(2, 4)):
+        names = random.choice((["w"], ["w", "w"], ["w", "v"]))
+        begun = draft.step(
+            client,
+            "transact",
+            writers=settings,
+            sends=[(name, partition, True) for name in names],
+            timeout_s=3.0,
+            end=random.choice(("commit", "commit", "abort")),
+        )
+        draft.fault(
+            "partition",
+            step=begun,
+            delay_s=random.choice((0.0, random.uniform(0.0, 0.02))),
+            client="coordinator",
+            server="broker",
+            seconds=round(random.uniform(0.05, 0.6), 3),
+        )
+        draft.step(
+            client,
+            "plain",
+            writer=random.choice(names),
+            settings=settings["w"],
+            partitions=[partition] * random.randint(2, 6),
+            wait=False,
+            flush=True,
+            patient=False,
+        )
+
+
 def idle_producer(draft: Draft) -> None:
     """Plain producers that fall silent for about as long as a broker remembers them."""
     random = draft.random

@@ -135,13 +135,25 @@ async def plain(
     partitions: list[int],
     wait: bool,
     flush: bool = False,
+    patient: bool = True,
 ) -> None:
-    """Plain messages, one for each of these partitions."""
+    """Plain messages, one for each of these partitions.
+
+    Args:
+        patient: nothing is said of how long it takes: what they come after may stay open.
+    """
     made = await actor.writer(writer, **settings)
-    for partition in partitions:
-        await made.plain(partition, wait=wait)
-    if flush:
-        await made.flush()
+    asked_at = actor.world.loop.time()
+    try:
+        for partition in partitions:
+            await made.plain(partition, wait=wait)
+        if flush:
+            await made.flush()
+    finally:
+        if not patient:
+            nodes = ["broker", *(one.name for one in actor.world.coordinators)]
+            _check_patience(actor, "plain sends", asked_at, nodes)
+            actor.world.active["sends behind"] += len(partitions)
 
 
 async def flush(actor: Actor, step: Step, *, writer: str) -> None:

@@ -16,6 +16,7 @@ from tests.simulation.short.actors import Actor
 from tests.simulation.short.calm import Calm
 from tests.simulation.short.faults import Striker
 from tests.simulation.short.judgement import ShortJudgement
+from tests.simulation.short.power import Power
 from tests.simulation.short.script import Script, Step
 from tests.simulation.world import Result, World
 
@@ -84,6 +85,8 @@ class ShortWorld(World):
         self.calm = Calm(self.loop.time)
         self.striker = Striker(self, script.faults)
         self.network.copied = COPIED
+        self.power = Power(self._server_at)
+        self.taps.add(self.power)
         self._delays: dict[tuple[str, str], Random] = {}
         self.network.delays_between = self._delay_random
         self.network.on_half_open = lambda link, seconds: self.calm.trouble(
@@ -116,6 +119,12 @@ class ShortWorld(World):
         self.tallies: dict[str, Tally] = {}
         # Asked when everything has been read; each fails the run by itself.
         self.final_checks: list[Callable[[], None]] = []
+
+    def _server_at(self, link_number: int) -> str | None:
+        for one in self.network.links():
+            if one.number == link_number:
+                return one.server_node
+        return None
 
     def _delay_random(self, first: str, second: str) -> Random:
         found = self._delays.get((first, second))
