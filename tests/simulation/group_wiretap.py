@@ -64,11 +64,18 @@ class GroupWiretap:
                 self._acks.setdefault(request, self._ack(one.ack))
             elif name == "subscribe" and one.subscribe.HasField("member"):
                 self._subscribes[request] = one.subscribe
+            elif name == "delete_group":
+                self._forget(one.delete_group.group)
             elif name == "end_txn_on_subscription":
                 end = one.end_txn_on_subscription
                 cursor, txn = _cursor(end.subscription), _txn(end.txn_id)
                 self._ends[cursor, txn] += 1
                 self._pending.get(cursor, {}).pop(txn, None)
+
+    def _forget(self, group: str) -> None:
+        """What is made anew under a deleted group's name counts its generations from 1 on."""
+        self._owners = {key: one for key, one in self._owners.items() if key[0][0] != group}
+        self._announced = {key: one for key, one in self._announced.items() if key[0] != group}
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""

@@ -36,6 +36,13 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "sequences": ("sequence replayed", "sequence too old"),
     "strangers": ("stranger's id issued", "publish refused", "publish as refused"),
     "damaged rows": ("data loss told", "consumer told", "given up"),
+    "made anew": (
+        "a late deletion of a topic",
+        "a late deletion of a subscription",
+        "a late deletion of a group",
+        "a late deletion of a name",
+        "a deletion refused",
+    ),
     "coordinator away": ("begins beside a dead coordinator",),
 }
 

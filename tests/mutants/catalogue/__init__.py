@@ -14,6 +14,7 @@ from tests.mutants.catalogue import (
     coordinator,
     coordinator_identities,
     core,
+    late_copies,
     spark,
     storage,
 )
@@ -28,6 +29,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *broker_damage.MUTANTS,
     *broker_delivery.MUTANTS,
     *broker_groups.MUTANTS,
+    *late_copies.MUTANTS,
     *coordinator.MUTANTS,
     *coordinator_identities.MUTANTS,
     *client.MUTANTS,

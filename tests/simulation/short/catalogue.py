@@ -12,6 +12,7 @@ from tests.simulation.short import (
     consuming,
     damage,
     derived,
+    made_anew,
     members,
     producers,
     producing,
@@ -36,6 +37,7 @@ VERBS: dict[str, Verb] = {
     **acks.VERBS,
     **tricks.VERBS,
     **damage.VERBS,
+    **made_anew.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -60,6 +62,7 @@ SCENARIOS: dict[str, Scenario] = {
     "acks by hand": acks.by_hand,
     "hand made": tricks.hand_made,
     "damaged rows": damage.damaged_rows,
+    "made anew": made_anew.made_anew,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
