@@ -9,6 +9,7 @@ asks for less than there was, never for more.
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
 from dataclasses import dataclass
@@ -75,34 +76,36 @@ def create_mark(directory: str, mark: Synced) -> None:
 
 
 class MarkWriter:
-    """Notes what is synced, in the mark of one open store. The store has just been opened."""
+    """Notes what is synced, in the mark of one open store. The store has just been opened.
+
+    It stands in the way of every sync, in a thread beside the event loop's: after each call to the
+    operating system it may have to wait for the other thread. So the mark is mapped into memory.
+    """
 
     def __init__(self, directory: str, last: Synced) -> None:
         self._directory = directory
         self._last = last
         self._next_sync = 0.0
-        self._file = os.open(os.path.join(directory, FILE), os.O_WRONLY)
+        with open(os.path.join(directory, FILE), "r+b") as file:
+            self._slots = mmap.mmap(file.fileno(), 2 * _SLOT_BYTES)
         self._manifest, self._manifest_path = current_manifest(directory)
         self._log, self._log_path = self._newest_log()
 
     def write(self, now_seconds: float) -> None:
         """All that the logs hold now is synced."""
-        try:
-            manifest_bytes = self._synced_manifest_bytes()
-        except FileNotFoundError:
-            self._manifest, self._manifest_path = current_manifest(self._directory)
-            manifest_bytes = self._synced_manifest_bytes()
+        manifest, manifest_bytes = self._synced_manifest()
         log_bytes = self._log_bytes()
         if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
             # Nothing came to it: there is a newer one.
             self._log, self._log_path = self._newest_log()
             log_bytes = self._log_bytes()
         number = self._last.number + 1
-        self._last = Synced(number, self._manifest, manifest_bytes, self._log, log_bytes)
-        os.pwrite(self._file, _slot(self._last), number % 2 * _SLOT_BYTES)
+        self._last = Synced(number, manifest, manifest_bytes, self._log, log_bytes)
+        slot = number % 2 * _SLOT_BYTES
+        self._slots[slot : slot + _SLOT_BYTES] = _slot(self._last)
         if now_seconds >= self._next_sync:
             self._next_sync = now_seconds + SYNC_INTERVAL_SECONDS
-            os.fdatasync(self._file)
+            self._slots.flush()
 
     def close(self) -> None:
         """The store is closed: what its logs hold is in tables, and those are synced."""
@@ -110,25 +113,29 @@ class MarkWriter:
         try:
             self.write(0.0)
         finally:
-            os.close(self._file)
+            self._slots.close()
 
     def abandon(self) -> None:
         """The store failed: nothing is known of what its files hold."""
-        os.close(self._file)
+        self._slots.close()
 
-    def _synced_manifest_bytes(self) -> int:
+    def _synced_manifest(self) -> tuple[int, int]:
         """RocksDB adds to the manifest in threads of its own, and syncs it a moment later."""
-        manifest_bytes = self._manifest_path.stat().st_size
-        if (self._manifest, manifest_bytes) != (self._last.manifest, self._last.manifest_bytes):
+        try:
+            found = os.stat(self._manifest_path).st_size
+        except FileNotFoundError:
+            self._manifest, self._manifest_path = current_manifest(self._directory)
+            found = os.stat(self._manifest_path).st_size
+        if (self._manifest, found) != (self._last.manifest, self._last.manifest_bytes):
             _sync(self._manifest_path)
-        return manifest_bytes
+        return self._manifest, found
 
     def _log_bytes(self) -> int:
         try:
-            return self._log_path.stat().st_size
+            return os.stat(self._log_path).st_size
         except FileNotFoundError:
             self._log, self._log_path = self._newest_log()
-            return self._log_path.stat().st_size
+            return os.stat(self._log_path).st_size
 
     def _newest_log(self) -> tuple[int, Path]:
         return numbered(self._directory, LOG)[-1]
