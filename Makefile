@@ -10,9 +10,9 @@ FIRST := demo test sim bench docs
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+INSTALLED := $(VENV)/.ready
 
-# Where the environment comes from: PYTHON=... to choose, else the first of 3.11 to 3.13 found.
+# Where the environment comes from: PYTHON=... to choose, else the first from 3.11 on that is found.
 PYTHON ?=
 WORKERS ?= 2
 SEED ?=
@@ -43,12 +43,12 @@ help: ## Show this list
 $(INSTALLED): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
 		chosen=""; \
-		for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
-			if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
+			if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 				2> /dev/null; then chosen="$$candidate"; break; fi; \
 		done; \
 		if [ -z "$$chosen" ]; then \
-			echo "No Python 3.11, 3.12 or 3.13 found; name one with PYTHON=..." >&2; exit 1; \
+			echo "No Python from 3.11 on found; name one with PYTHON=..." >&2; exit 1; \
 		fi; \
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi

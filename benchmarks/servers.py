@@ -72,7 +72,7 @@ def started(
         ready_file = Path(directory) / "ready.json"
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "magnetar.cli", "standalone", "--port", "0"),
+                *(sys.executable, "-m", "magnetar_cli", "standalone", "--port", "0"),
                 *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
                 *("--log-level", "warning", "--supervised"),
                 *(() if restart else ("--no-restart",)),

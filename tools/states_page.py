@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from magnetar import producer_state, transaction_state
+from magnetar.transactions import producer_state, transaction_state
 from magnetar_coordinator import transaction
 
 HEAD = """\

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 from magnetar_broker.dispatch import Consumer, Dispatcher, SubscriptionType
 from magnetar_broker.environment import Environment
 from magnetar_broker.key_shared import KeySharedDispatcher
-from magnetar_broker.log_reader import LogReader, StoredBatch
+from magnetar_broker.log_reader import LogReader
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import (
     DataLoss,

@@ -20,7 +20,7 @@ from magnetar_core.batch import Part, part_of
 from magnetar_core.errors import ConsumerBusy, SubscriptionExists
 
 if TYPE_CHECKING:
-    from magnetar_broker.log_reader import StoredBatch
+    from magnetar_broker.stored_batch import StoredBatch
 
 REDELIVERY_COUNT_MAX = 255
 # A batch of these is followed by another part of its message.

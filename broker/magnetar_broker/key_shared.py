@@ -24,7 +24,7 @@ from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
 from magnetar_core.batch import part_of
 
 if TYPE_CHECKING:
-    from magnetar_broker.log_reader import StoredBatch
+    from magnetar_broker.stored_batch import StoredBatch
 
 # Instead of a holder's id: several have something of the slot, or one that is not known.
 NOBODY = -1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass
 
 from magnetar_broker import keys
 from magnetar_broker.entries import (
@@ -21,6 +20,7 @@ from magnetar_broker.entries import (
 )
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.errors import DataLoss, OutOfRange
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
@@ -28,27 +28,6 @@ from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 ENTRIES_MAX = 512
 # Offsets of damage that are looked at before others have their turn.
 DAMAGED_IN_A_TURN = 32
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBatch:
-    """A batch and its place; of its `count` messages, the first `visible_count` belong here."""
-
-    entry_id: int
-    first_index: int
-    count: int
-    visible_count: int
-    append_time_ms: int
-    batch: bytes
-    txn_id: TxnID | None = None
-
-    @property
-    def first_offset(self) -> int:
-        return self.entry_id + self.first_index
-
-    @property
-    def end(self) -> int:
-        return self.first_offset + self.visible_count
 
 
 class LogReader:

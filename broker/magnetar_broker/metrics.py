@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from magnetar_core.build_metrics import tell_version
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 
@@ -46,6 +47,7 @@ class BrokerMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry if registry is not None else CollectorRegistry()
         self.registry = registry
+        tell_version(registry)
         self.commits = CommitMetrics(_PREFIX, registry)
         self.reads = ReadMetrics(_PREFIX, registry)
 

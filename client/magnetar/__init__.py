@@ -8,15 +8,7 @@
 `magnetar.blocking` has the same without asyncio.
 """
 
-from magnetar.client import Client, connect
-from magnetar.cluster import ClusterInfo, Member
-from magnetar.column_batch import BytesColumn, ColumnBatch
-from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
-from magnetar.consumer import Consumer
-from magnetar.dead_letters import DeadLetterPolicy
-from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfterFork
-from magnetar.group_consumer import GroupConsumer
-from magnetar.group_model import (
+from magnetar.admin.group_descriptions import (
     GroupDescription,
     GroupMember,
     GroupPartition,
@@ -24,37 +16,52 @@ from magnetar.group_model import (
     GroupSummary,
     OffsetReset,
 )
-from magnetar.identity import PreparedTxnState
-from magnetar.message import Message, MessageColumns
-from magnetar.model import (
+from magnetar.admin.producer_descriptions import (
     HangingTransaction,
-    InitialPosition,
     NameDescription,
+    ProducerDescription,
+    TransactionalIdDescription,
+)
+from magnetar.admin.topic_descriptions import (
     PartitionDescription,
     PartitionOffsets,
-    ProducerDescription,
-    StoredTransaction,
-    StoredTransactions,
     SubscriptionDescription,
-    SubscriptionType,
     TopicDescription,
     TopicOffsets,
     TopicSummary,
-    TransactionAction,
-    TransactionalIdDescription,
-    TransactionalState,
-    TransactionDescription,
-    TransactionStatus,
-    TxnSend,
     UncommittedMessage,
+)
+from magnetar.admin.transaction_descriptions import (
+    StoredTransaction,
+    StoredTransactions,
+    TransactionDescription,
     UnfinishedParticipant,
 )
-from magnetar.participants import TransactionPart
-from magnetar.places import TopicPartition, offsets
-from magnetar.processing import Output, ProcessSummary, process
-from magnetar.producer import Producer
-from magnetar.transaction import Transaction
-from magnetar.transactional_producer import TransactionalProducer
+from magnetar.client import Client, connect
+from magnetar.column_batch import BytesColumn, ColumnBatch
+from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
+from magnetar.enums import (
+    InitialPosition,
+    SubscriptionType,
+    TransactionAction,
+    TransactionalState,
+    TransactionStatus,
+)
+from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfterFork
+from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.offsets import offsets
+from magnetar.groups.processing import Output, ProcessSummary, process
+from magnetar.link.cluster import ClusterInfo, Member
+from magnetar.message import Message, MessageColumns
+from magnetar.messaging.consumer import Consumer
+from magnetar.messaging.dead_letters import DeadLetterPolicy
+from magnetar.messaging.producer import Producer
+from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.participants import TransactionPart
+from magnetar.transactions.producer_identity import PreparedTxnState
+from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transactional_producer import TransactionalProducer
+from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.batch import Codec
 from magnetar_core.errors import (
     AuthorizationFailed,

@@ -9,23 +9,23 @@ from contextlib import aclosing
 from functools import partial
 from random import Random
 
-from magnetar.backpressure import PendingBudget
-from magnetar.cluster import Cluster
 from magnetar.config import Batching, ClientConfig, ProducerConfig
-from magnetar.connection import Connection
-from magnetar.consuming import Consuming
-from magnetar.coordinator_choice import CoordinatorChoice
+from magnetar.consumer_api import Consuming
+from magnetar.enums import TransactionStatus
 from magnetar.errors import ClientClosed
-from magnetar.identity import ProducerIdentity
+from magnetar.link.cluster import Cluster
+from magnetar.link.connection import Connection
+from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
-from magnetar.model import TransactionStatus
-from magnetar.participants import TransactionPart, commit_parts
-from magnetar.producer import Producer
-from magnetar.read_ahead import read_ahead
-from magnetar.reader import read_columns
-from magnetar.runtime import Runtime
-from magnetar.transaction import Begun, Transaction, TransactionScope
-from magnetar.transactional_producer import TransactionalProducer
+from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.producer import Producer
+from magnetar.messaging.read_ahead import read_ahead
+from magnetar.messaging.reader import read_columns
+from magnetar.transactions.coordinator_choice import CoordinatorChoice
+from magnetar.transactions.participants import TransactionPart, commit_parts
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.transaction import Begun, Transaction, TransactionScope
+from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.errors import (
@@ -350,7 +350,7 @@ class Client(Consuming):
     async def read_ahead(
         self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
     ) -> AsyncGenerator[list[MessageColumns], None]:
-        """A range of a partition in bulk: see magnetar.read_ahead.
+        """A range of a partition in bulk: see magnetar.messaging.read_ahead.
 
         Args:
             topic_id: of the topic that is meant; 0: whichever has the name now.

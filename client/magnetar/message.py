@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from magnetar.interval_set import IntervalSet, Range
 from magnetar_core.batch import (
     BODY_BYTES_MAX,
     ONE_MESSAGE_OVERHEAD_BYTES,
@@ -100,7 +99,7 @@ class ReceivedBatch:
             self._columns = decode(self.data, body_bytes_max=self.body_bytes_max)
         return self._columns
 
-    def check_sizes(self, ranges: Iterable[Range], message_bytes_max: int) -> None:
+    def check_sizes(self, ranges: Iterable[tuple[int, int]], message_bytes_max: int) -> None:
         """Hold the messages at these offsets against a limit; opens it only if one may exceed it.
 
         Raises:
@@ -317,39 +316,3 @@ class MessageColumns:
     def keys(self) -> list[bytes] | None:
         keys = self.batch.keys
         return None if keys is None else keys[self.start : self.stop]
-
-
-class BatchCursor:
-    """A received batch and what of it is still to be handed out, in offsets."""
-
-    __slots__ = ("batch", "ranges")
-
-    def __init__(self, batch: ReceivedBatch, ranges: list[Range]) -> None:
-        self.batch = batch
-        # In descending order: the next one is at the end.
-        self.ranges = ranges[::-1]
-
-    def remove(self, ranges: Iterable[Range]) -> None:
-        """Hand these out no more."""
-        kept = IntervalSet(self.ranges)
-        kept.remove_all(ranges)
-        if isinstance(self.batch, AssembledBatch) and list(kept) != self.ranges:
-            kept = IntervalSet()
-        self.ranges = list(kept)[::-1]
-
-    @property
-    def count(self) -> int:
-        """How many offsets are left."""
-        return sum(last - first + 1 for first, last in self.ranges)
-
-    def take(self, count_max: int) -> MessageColumns:
-        """The next messages that lie side by side; there must be some."""
-        if isinstance(self.batch, AssembledBatch):
-            self.ranges.clear()
-            return MessageColumns(self.batch, 0, 1)
-        first, last = self.ranges.pop()
-        stop = min(last, first + count_max - 1)
-        if stop < last:
-            self.ranges.append((stop + 1, last))
-        base = self.batch.first_offset
-        return MessageColumns(self.batch, first - base, stop - base + 1)

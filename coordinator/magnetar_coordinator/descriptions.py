@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar_coordinator.names import NamedSequence
+from magnetar_coordinator.named_sequences import NamedSequence
 from magnetar_coordinator.records import WIRE_STATUS, TxnEnded
 from magnetar_coordinator.transaction import Participant, Transaction
 from magnetar_coordinator.wire import put_identity, put_named_sequence

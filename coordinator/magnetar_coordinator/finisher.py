@@ -23,7 +23,7 @@ from magnetar_coordinator.backoff import delay_ms
 from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
-from magnetar_coordinator.ends import WIRE_ACTION, end_command
+from magnetar_coordinator.end_commands import WIRE_ACTION, end_command
 from magnetar_coordinator.held import Verdict
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import (

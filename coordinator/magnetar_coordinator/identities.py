@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from magnetar_coordinator import identity as rules
-from magnetar_coordinator import names as name_rules
+from magnetar_coordinator import named_sequences as name_rules
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.identity import Epochs, Identity, IdentityState, InitCall
-from magnetar_coordinator.names import Name, NamedSequence
+from magnetar_coordinator.named_sequences import Name, NamedSequence
 from magnetar_coordinator.transaction import TxnAction
 from magnetar_core.errors import (
     InvalidArgument,

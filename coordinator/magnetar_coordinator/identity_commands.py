@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from magnetar_coordinator import identity as rules
-from magnetar_coordinator import names as name_rules
+from magnetar_coordinator import named_sequences as name_rules
 from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState, InitCall, Pair
-from magnetar_coordinator.names import NamedSequence
+from magnetar_coordinator.named_sequences import NamedSequence
 from magnetar_coordinator.records import WIRE_STATE
 from magnetar_coordinator.shard import End
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction, TxnStatus

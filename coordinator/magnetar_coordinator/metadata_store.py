@@ -13,7 +13,7 @@ from random import Random
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.identity import Identity
-from magnetar_coordinator.names import Name
+from magnetar_coordinator.named_sequences import Name
 from magnetar_coordinator.records import (
     IDENTITIES,
     META,

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnStatus
+from magnetar_core.build_metrics import tell_version
 from magnetar_storage.commit_metrics import CommitMetrics
 from magnetar_storage.read_metrics import ReadMetrics
 
@@ -16,6 +17,7 @@ class CoordinatorMetrics:
     """Prometheus metrics, in the registry of the process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        tell_version(registry)
         self.commits = CommitMetrics("magnetar_coordinator", registry)
         self.reads = ReadMetrics("magnetar_coordinator", registry)
         self.refusals = Counter(

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from magnetar_coordinator.identity import Identity, IdentityState, InitCall, Pair
-from magnetar_coordinator.names import Name, NamedSequence
+from magnetar_coordinator.named_sequences import Name, NamedSequence
 from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
 from magnetar_coordinator.wire import (
     put_counts,

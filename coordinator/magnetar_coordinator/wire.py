@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_coordinator.names import NamedSequence
+from magnetar_coordinator.named_sequences import NamedSequence
 from magnetar_coordinator.transaction import WriterCounts
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 
 from magnetar import blocking
-from magnetar.model import TopicOffsets
+from magnetar.admin.topic_descriptions import TopicOffsets
 from magnetar_core.errors import Gone, TopicNotFound
 from magnetar_spark.errors import OptionError
 from magnetar_spark.offsets import EARLIEST, LATEST, Places, each

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from magnetar import blocking
-from magnetar.model import TransactionAction, TransactionStatus
-from magnetar.participants import TransactionPart
+from magnetar.enums import TransactionAction, TransactionStatus
+from magnetar.transactions.participants import TransactionPart
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,

@@ -16,8 +16,8 @@ from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
 from magnetar_broker.dispatch import Assignment, Consumer, Dispatcher
 from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, slot_of_hash
 from magnetar_broker.key_shared import KeySharedDispatcher
-from magnetar_broker.log_reader import StoredBatch
 from magnetar_broker.offset_set import OffsetSet, Range
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.batch import HEADER, encode, split
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]

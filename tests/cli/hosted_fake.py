@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.core.fakes import FakeServer
 
-from magnetar.cli.hosting import Hosting, World, run
+from magnetar_cli.servers.server_process import Hosting, World, run
 from magnetar_core.config import ListenConfig
 from magnetar_storage.store import StoreFailed
 

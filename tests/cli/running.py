@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 
 
 @dataclass

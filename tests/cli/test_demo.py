@@ -23,13 +23,15 @@ from magnetar import (
     TxnID,
     blocking,
 )
-from magnetar.cli.demo import flights, killer, verify
-from magnetar.cli.demo.journal import Journal
-from magnetar.cli.demo.worker import SUBSCRIPTION
-from magnetar.cli.pipeline import needs
+from magnetar_cli.demo import killer, verify
+from magnetar_cli.demo.journal import Journal
+from magnetar_cli.demo.worker import SUBSCRIPTION
+from magnetar_cli.pipeline.requirements import missing
+from magnetar_flights import flights
+from magnetar_spark.jobs.java import java_version
 
 FLIGHT_COUNT = 3_300
-DEMO = (sys.executable, "-m", "magnetar.cli", "demo")
+DEMO = (sys.executable, "-m", "magnetar_cli", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -139,10 +141,10 @@ def test_windows_of_the_file(csv_file: Path) -> None:
 
 
 def test_versions_of_java() -> None:
-    assert needs.java_version('openjdk version "17.0.15" 2025-04-15') == 17
-    assert needs.java_version('java version "1.8.0_401"') == 8
-    assert needs.java_version('Picked up X\nopenjdk version "21" 2023-09-19') == 21
-    assert needs.java_version("gcj 4") is None
+    assert java_version('openjdk version "17.0.15" 2025-04-15') == 17
+    assert java_version('java version "1.8.0_401"') == 8
+    assert java_version('Picked up X\nopenjdk version "21" 2023-09-19') == 21
+    assert java_version("gcj 4") is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -218,7 +220,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
     assert done.stdout.count("killed the coordinator") == 1
     assert "0 open" not in done.stdout
     assert "FAILS" not in done.stdout
-    without = needs.missing()
+    without = missing()
     if without is None:
         assert done.stdout.count("killed the Spark driver") == 1
         assert done.stdout.count("from Spark") == 1

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from tests.cli.running import MAGNETAR, wait_until_gone
 
-from magnetar.cli.supervisor import Supervisor
+from magnetar_cli.servers.supervisor import Supervisor
 
 # Stands in for a server: says that it is ready, notes what happens to it, ends at SIGTERM.
 FAKE = """
@@ -168,10 +168,10 @@ def test_a_supervised_standalone_ends_with_whoever_started_it(tmp_path: Path) ->
 def test_what_its_parent_left_behind_ends_even_when_it_hangs() -> None:
     program = """
 import asyncio
-from magnetar.cli import supervisor
-supervisor.STOP_S_MAX = 0.1
+from magnetar_core import parent_watch
+parent_watch.STOP_S_MAX = 0.1
 async def hang():
-    supervisor.watch_parent(lambda: print("told", flush=True))
+    parent_watch.watch_parent(lambda: print("told", flush=True))
     await asyncio.sleep(60)
 asyncio.run(hang())
 """

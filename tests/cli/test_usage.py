@@ -10,11 +10,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from magnetar.cli import cli
-from magnetar.cli.errors import explain
-from magnetar.cli.output import duration
-from magnetar.cli.produce import LineReader
-from magnetar.cli.types import Duration, Size
+from magnetar_cli.commands.produce import LineReader
+from magnetar_cli.errors import explain
+from magnetar_cli.output import duration
+from magnetar_cli.program import cli
+from magnetar_cli.types import Duration, Size
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import LogUnavailable, TopicNotFound
 from magnetar_core.transport import LinkClosed
@@ -45,7 +45,6 @@ COMMANDS = [
     ["transactions", "accept-loss"],
     ["pipeline"],
     ["pipeline", "audit"],
-    ["pipeline", "transform"],
     ["pipeline", "offload"],
     ["pipeline", "restore"],
 ]
@@ -115,7 +114,7 @@ def test_errors_say_what_to_do_next() -> None:
 
 def test_the_help_imports_neither_grpc_nor_a_server() -> None:
     code = (
-        "import sys; from click.testing import CliRunner; from magnetar.cli import cli; "
+        "import sys; from click.testing import CliRunner; from magnetar_cli.program import cli; "
         "CliRunner().invoke(cli, ['standalone', '--help'], catch_exceptions=False); "
         "print(sorted({'rocksdict', 'prometheus_client', 'uvloop', 'magnetar_broker'} & "
         "set(sys.modules)))"

@@ -19,7 +19,7 @@ from tests.coordinator.fakes import (
     run,
 )
 from tests.coordinator.producers import Hand
-from tests.coordinator.test_names import asked
+from tests.coordinator.test_named_sequences import asked
 
 from magnetar_core.errors import (
     InvalidTxnState,

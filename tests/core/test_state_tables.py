@@ -14,10 +14,16 @@ from tools.states_page import MACHINES, Machine
 
 import magnetar
 import magnetar_coordinator
-from magnetar import producer_state, transaction_state
-from magnetar.model import TransactionStatus
-from magnetar.producer_state import CALLS, ProducerState, require_call
-from magnetar.transaction_state import DECIDED_ABORT, DECIDED_COMMIT, STATUS_OF, Event, Phase
+from magnetar.enums import TransactionStatus
+from magnetar.transactions import producer_state, transaction_state
+from magnetar.transactions.producer_state import CALLS, ProducerState, require_call
+from magnetar.transactions.transaction_state import (
+    DECIDED_ABORT,
+    DECIDED_COMMIT,
+    STATUS_OF,
+    Event,
+    Phase,
+)
 from magnetar_coordinator import transaction
 from magnetar_core.errors import InvalidTxnState
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from magnetar_core.version import VERSION
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
@@ -108,15 +110,13 @@ def test_members_agree_on_who_they_are(services: dict[str, Any]) -> None:
 
 
 def test_versions_and_packages_are_those_of_the_project() -> None:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        version = tomllib.load(file)["project"]["version"]
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
     defaults = dict(re.findall(r"^ARG (\w+)=(.+)$", dockerfile, re.MULTILINE))
     settings = dict(
         re.findall(r"^(\w+)=(.*)$", (DEPLOY / "compose" / ".env").read_text(), re.MULTILINE)
     )
     makefile = dict(re.findall(r"^(\w+) := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert defaults["VERSION"] == settings["MAGNETAR_VERSION"] == version
+    assert defaults["VERSION"] == settings["MAGNETAR_VERSION"] == VERSION
     assert defaults["BASE_IMAGE"] == settings["BASE_IMAGE"]
     assert defaults["GRPCURL_IMAGE"] == settings["GRPCURL_IMAGE"]
     assert defaults["FLIGHTS_PACKAGE"] == makefile["DEMO_PACKAGE"]

@@ -117,7 +117,7 @@ def test_every_rule_has_a_test_and_tells_what_to_do() -> None:
 
 def test_commands_in_alerts_exist() -> None:
     """What an alert tells to type is a command of the program."""
-    from magnetar.cli import cli
+    from magnetar_cli.program import cli
 
     commands = re.findall(r"magnetar ([a-z-]+) ([a-z-]+)", ALERTS.read_text())
     assert len(commands) >= 5

@@ -15,9 +15,15 @@ TESTS_OF = {
     "coordinator": "coordinator",
     "client": "client",
     "pipeline": "spark",
+    "cli": "cli",
 }
-# What the simulation never runs: stores on real disks, real links, Spark.
-NOT_SIMULATED = ("pipeline/", "storage/magnetar_storage/rocks", "core/magnetar_core/grpc_")
+# What the simulation never runs: stores on real disks, real links, Spark, the command line.
+NOT_SIMULATED = (
+    "cli/",
+    "pipeline/",
+    "storage/magnetar_storage/rocks",
+    "core/magnetar_core/grpc_",
+)
 
 
 class PatchFailed(Exception):

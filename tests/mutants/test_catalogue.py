@@ -108,7 +108,7 @@ def test_a_unit_test_finds_what_no_history_comes_to() -> None:
     assert trial.verdict is Verdict.TESTS
     assert trial.tested is not None
     assert trial.tested.found is not None
-    assert trial.tested.found.startswith("tests/coordinator/test_names.py::")
+    assert trial.tested.found.startswith("tests/coordinator/test_named_sequences.py::")
 
 
 def test_what_means_the_same_is_inert(baseline: Baseline) -> None:

@@ -15,7 +15,7 @@ from tests.simulation.planting import replaced
 
 from magnetar_broker.dispatch import Assignment
 from magnetar_broker.key_shared import KeySharedDispatcher
-from magnetar_broker.log_reader import StoredBatch
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_broker.subscription import Subscription
 from magnetar_core.batch import decode
 

@@ -30,7 +30,7 @@ from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.identity import Epochs, Identity, IdentityState
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_coordinator.names import Name
+from magnetar_coordinator.named_sequences import Name
 from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from magnetar.link_session import LinkSession
+from magnetar.link.session import LinkSession
 from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
 from magnetar_spark.options import SourceOptions, sink_options, source_options

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
 
-from magnetar.cli.demo.flights import COLUMNS
+from magnetar_flights.flights import COLUMNS
 
 EPOCH = datetime(1970, 1, 1)
 START = datetime(2013, 3, 1)

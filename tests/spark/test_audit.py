@@ -20,12 +20,12 @@ from tests.spark.damages import Store, damage
 from tests.system.processes import BROKER, COORDINATOR, Servers
 
 from magnetar import TransactionStatus, blocking
-from magnetar.cli import cli
+from magnetar_cli.program import cli
 from magnetar_core.errors import TopicNotFound
 from magnetar_core.ids import TxnID
 from magnetar_spark.clients import close_all
 from magnetar_spark.jobs.audit import Request, audit
-from magnetar_spark.jobs.evidence import DAMAGED, DUPLICATE, GAP, KINDS, ORPHAN, TRANSACTION
+from magnetar_spark.jobs.audit_checks import DAMAGED, DUPLICATE, GAP, KINDS, ORPHAN, TRANSACTION
 
 pytestmark = pytest.mark.chaos
 
@@ -378,7 +378,7 @@ def _submitted(servers: Servers) -> str:
     """As spark-submit runs it."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "magnetar_spark.jobs.audit", "--min-open", "0s"),
+            *(sys.executable, "-m", "magnetar_cli.pipeline", "audit", "--min-open", "0s"),
             *("--broker", servers.address, "--json", "--master", "local[1]"),
         ],
         cwd=ROOT,

@@ -9,8 +9,8 @@ import pytest
 from tests.system.processes import Servers
 
 from magnetar import blocking
+from magnetar_spark.jobs.audit_checks import OPEN, PART, SCANNED, STORED, of_rows
 from magnetar_spark.jobs.audit_source import list_sidecar, packed, watch
-from magnetar_spark.jobs.evidence import OPEN, PART, SCANNED, STORED, of_rows
 from magnetar_spark.planning import Range
 
 pytestmark = pytest.mark.chaos

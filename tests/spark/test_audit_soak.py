@@ -23,7 +23,7 @@ from tests.spark.conftest import ROOT
 from tests.system.processes import BROKER, Servers, peak_memory_bytes
 
 import magnetar
-from magnetar_spark.jobs.evidence import KINDS
+from magnetar_spark.jobs.audit_checks import KINDS
 
 MESSAGES = int(os.environ.get("SOAK_AUDIT_MESSAGES", "10000000"))
 MESSAGE_BYTES = 100
@@ -151,7 +151,7 @@ def _audited(address: str, usage: Usage) -> Any:
         **os.environ,
         "PYSPARK_SUBMIT_ARGS": f"--driver-memory {DRIVER_MEMORY} pyspark-shell",
     }
-    command = [*(sys.executable, "-m", "magnetar.cli", "--broker", address)]
+    command = [*(sys.executable, "-m", "magnetar_cli", "--broker", address)]
     command += ["pipeline", "audit", "--master", "local[2,4]", "--json"]
     ended = threading.Event()
 

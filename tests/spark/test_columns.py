@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.batching import partition_of_key
 from magnetar.column_batch import ColumnBatch
 from magnetar.message import MessageColumns, ReceivedBatch
+from magnetar.messaging.batching import partition_of_key
 from magnetar_core.batch import Codec, decode, encode
 from magnetar_core.errors import ChecksumMismatch, InvalidArgument
 from magnetar_core.ids import TxnID

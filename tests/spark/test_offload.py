@@ -29,7 +29,7 @@ from tests.spark.offloads import (
 from tests.system.processes import BROKER, Servers
 
 from magnetar import blocking
-from magnetar.cli import cli
+from magnetar_cli.program import cli
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import close_all
 from magnetar_spark.jobs import offload as offloading

@@ -213,7 +213,7 @@ def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict, 
     """As a program of its own, with a small heap."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", f"magnetar_spark.jobs.{job}", *arguments),
+            *(sys.executable, "-m", "magnetar_cli.pipeline", job, *arguments),
             *("--broker", servers.address, "--master", "local[2,4]", "--json"),
         ],
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"--driver-memory {HEAP} pyspark-shell"},

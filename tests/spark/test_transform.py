@@ -36,13 +36,13 @@ from tests.spark.flights import (
 from tests.system.processes import Servers
 
 from magnetar import blocking
-from magnetar.cli import cli
 from magnetar_core.errors import TopicNotFound
+from magnetar_flights import transform as job
+from magnetar_flights.program import main
+from magnetar_flights.transform import Emit, Request, TransformFailed
 from magnetar_spark.clients import close_all
-from magnetar_spark.jobs import transform as job
 from magnetar_spark.jobs.checkpoint import CheckpointRefused
 from magnetar_spark.jobs.progress import Batch, Summary
-from magnetar_spark.jobs.transform import Emit, Request, TransformFailed
 
 pytestmark = pytest.mark.chaos
 
@@ -319,7 +319,7 @@ def test_who_stands_by_and_is_told_to_stop_does_nothing(world: World, tmp_path: 
     ],
 )
 def test_wrong_usage_is_told_without_spark(arguments: tuple[str, ...], advice: str) -> None:
-    result = CliRunner().invoke(cli, ["pipeline", "transform", *arguments])
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2, result.output
     assert advice in " ".join(result.output.split())
 
@@ -331,7 +331,7 @@ def test_the_program_ends_in_order(java: None, world: World, tmp_path: Path, way
     world.topics(name)
     world.send(name, [Flight(START, number=one).row() for one in range(40)])
     command = [
-        *(sys.executable, "-m", "magnetar_spark.jobs.transform", "--master", "local[1]"),
+        *(sys.executable, "-m", "magnetar_flights", "--master", "local[1]"),
         *("--broker", world.servers.address, "--json", "--interval", "200ms"),
         *("--input", name, "--output", f"{name}-windows"),
         *("--checkpoint", str(tmp_path / "checkpoint")),

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.core.ports import free_ports
 
-MAGNETAR = (sys.executable, "-m", "magnetar.cli")
+MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 BROKER = "broker"
 COORDINATOR = "coordinator"
 BOTH = (BROKER, COORDINATOR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.client.test_column_batch import column
+from tests.client.messaging.test_column_batch import column
 from tests.system.processes import Servers
 
 from magnetar import CommitRefused, Gone, InvalidTxnState, OutOfRange, TopicNotFound, blocking

@@ -6,9 +6,11 @@ Objects may be used from several threads.
 """
 
 from magnetar.blocking.client import Client, connect
-from magnetar.blocking.groups import GroupConsumer, process
+from magnetar.blocking.groups import GroupConsumer
 from magnetar.blocking.messaging import Consumer, Producer
-from magnetar.blocking.transactions import Transaction, TransactionalProducer
+from magnetar.blocking.processing import process
+from magnetar.blocking.transaction import Transaction
+from magnetar.blocking.transactional_producer import TransactionalProducer
 
 __all__ = [
     "Client",

@@ -8,31 +8,30 @@ from typing import TypeVar
 
 import magnetar
 from magnetar import client as asyncio_client
-from magnetar.blocking.groups import GroupConsumer, OnPartitions, on_a_thread
-from magnetar.blocking.loop_thread import Closing, LoopThread
-from magnetar.blocking.messaging import Consumer, Producer
-from magnetar.blocking.transactions import Transaction, TransactionalProducer
-from magnetar.cluster import ClusterInfo
-from magnetar.config import Batching, ClientConfig
-from magnetar.dead_letters import DeadLetterPolicy
-from magnetar.errors import ClientClosed, UsedAfterFork
-from magnetar.message import Message, MessageColumns
-from magnetar.model import (
+from magnetar.admin.producer_descriptions import (
     HangingTransaction,
-    InitialPosition,
     NameDescription,
     ProducerDescription,
-    StoredTransactions,
-    SubscriptionType,
+)
+from magnetar.admin.topic_descriptions import (
     TopicDescription,
     TopicOffsets,
     TopicSummary,
-    TransactionAction,
-    TransactionDescription,
-    TransactionStatus,
     UncommittedMessage,
 )
-from magnetar.participants import TransactionPart
+from magnetar.admin.transaction_descriptions import StoredTransactions, TransactionDescription
+from magnetar.blocking.groups import GroupConsumer, OnPartitions, on_a_thread
+from magnetar.blocking.loop_thread import Closing, LoopThread
+from magnetar.blocking.messaging import Consumer, Producer
+from magnetar.blocking.transaction import Transaction
+from magnetar.blocking.transactional_producer import TransactionalProducer
+from magnetar.config import Batching, ClientConfig
+from magnetar.enums import InitialPosition, SubscriptionType, TransactionAction, TransactionStatus
+from magnetar.errors import ClientClosed, UsedAfterFork
+from magnetar.link.cluster import ClusterInfo
+from magnetar.message import Message, MessageColumns
+from magnetar.messaging.dead_letters import DeadLetterPolicy
+from magnetar.transactions.participants import TransactionPart
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import magnetar
-from magnetar import processing
 from magnetar.blocking.loop_thread import LoopThread
 from magnetar.blocking.messaging import Receiving
-from magnetar.blocking.transactions import Transaction, inner_of
+from magnetar.blocking.transaction import Transaction, inner_of
+from magnetar.enums import InitialPosition
+from magnetar.groups import settings
 from magnetar.message import Message
-from magnetar.model import InitialPosition
-from magnetar.places import TopicPartition
-from magnetar.processing import Output, ProcessSummary
+from magnetar.topic_partition import TopicPartition
 from magnetar_core.ids import MessageId
-
-if TYPE_CHECKING:
-    from magnetar.blocking.transactions import TransactionalProducer
 
 
 class GroupConsumer(Receiving):
@@ -95,7 +90,9 @@ class GroupConsumer(Receiving):
 OnPartitions = Callable[[list[TopicPartition]], object]
 
 
-def on_a_thread(callback: OnPartitions | None) -> magnetar.group_consumer.OnPartitions | None:
+def on_a_thread(
+    callback: OnPartitions | None,
+) -> settings.OnPartitions | None:
     """A callback may use the blocking client, which waits for the loop: it must not be in it."""
     if callback is None:
         return None
@@ -104,38 +101,3 @@ def on_a_thread(callback: OnPartitions | None) -> magnetar.group_consumer.OnPart
         await asyncio.to_thread(callback, places)
 
     return call
-
-
-def process(
-    consumer: GroupConsumer,
-    transform: Callable[[Message], Iterable[Output]],
-    producer: TransactionalProducer,
-    *,
-    batch_messages_max: int = 1_000,
-    batch_wait_s: float = 0.05,
-    attempts_max: int = 3,
-    dead_letter: str | None = None,
-    handle_signals: bool = True,
-) -> ProcessSummary:
-    """See magnetar.process. transform() runs on a thread of its own, beside the heartbeats."""
-    stop = asyncio.Event()
-
-    async def on_thread(message: Message) -> list[Output]:
-        return await asyncio.to_thread(lambda: list(transform(message)))
-
-    work = processing.process(
-        consumer.inner,
-        on_thread,
-        producer.inner,
-        batch_messages_max=batch_messages_max,
-        batch_wait_s=batch_wait_s,
-        attempts_max=attempts_max,
-        dead_letter=dead_letter,
-        stop=stop,
-        handle_signals=False,
-    )
-    loop = consumer.loop
-    if not handle_signals:
-        return loop.wait(work)
-    with processing.stopping_signals(lambda: loop.post(stop.set)):
-        return loop.wait(work)

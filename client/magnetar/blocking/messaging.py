@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import magnetar
-from magnetar.batching import Properties
 from magnetar.blocking.loop_thread import Closing, LoopThread
-from magnetar.blocking.transactions import Transaction, inner_of
+from magnetar.blocking.transaction import Transaction, inner_of
 from magnetar.column_batch import ColumnBatch
-from magnetar.consumer import Acknowledged
+from magnetar.enums import InitialPosition
 from magnetar.errors import ClientClosed
 from magnetar.message import Message, MessageColumns
-from magnetar.model import (
-    InitialPosition,
-    TxnSend,
-)
+from magnetar.messaging.batching import Properties
+from magnetar.messaging.consumer import Acknowledged
+from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.ids import MessageId
 
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
-from magnetar.blocking.transactions import TransactionalProducer
-from magnetar.identity import PreparedTxnState
+from magnetar.blocking.transactional_producer import TransactionalProducer
+from magnetar.transactions.producer_identity import PreparedTxnState
 from magnetar_core.errors import InvalidTxnState, ProducerFenced
 
 log = logging.getLogger("magnetar")

@@ -1,6 +1,5 @@
 """Jobs on Spark around the source and the sink: `magnetar pipeline ...`, or spark-submit.
 
-Each job is a module that makes what it is asked for from a Spark session, and a program of its own
-(`python -m magnetar_spark.jobs.audit`, `spark-submit .../magnetar_spark/jobs/audit.py`). What it
-decides lies in a pure module beside it.
+Each job is a module that makes what it is asked for from a Spark session; programs around it are in
+the command line. What it decides lies in a pure module beside it.
 """

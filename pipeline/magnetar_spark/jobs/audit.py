@@ -21,14 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from magnetar import blocking
-from magnetar.model import TransactionDescription, TransactionStatus, UnfinishedParticipant
+from magnetar.admin.transaction_descriptions import TransactionDescription, UnfinishedParticipant
+from magnetar.enums import TransactionStatus
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs import evidence
+from magnetar_spark.jobs import audit_checks
+from magnetar_spark.jobs.audit_checks import Finding, Row
 from magnetar_spark.jobs.audit_source import evidence_of, stored_in
 from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
 from magnetar_spark.jobs.audit_unique import check_unique, shared
-from magnetar_spark.jobs.evidence import Finding, Row
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.planning import Range
 
@@ -89,9 +90,9 @@ class Tally:
     """Counts findings of each kind, and keeps so many of them."""
 
     def __init__(self, findings_max: int) -> None:
-        self.counts = dict.fromkeys(evidence.KINDS, 0)
+        self.counts = dict.fromkeys(audit_checks.KINDS, 0)
         self._findings_max = findings_max
-        self._kept: dict[str, list[Finding]] = {kind: [] for kind in evidence.KINDS}
+        self._kept: dict[str, list[Finding]] = {kind: [] for kind in audit_checks.KINDS}
 
     def add(self, findings: Iterable[Finding]) -> None:
         for one in findings:
@@ -104,7 +105,9 @@ class Tally:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        return tuple(one for kind in evidence.KINDS for one in sorted(self._kept[kind], key=_order))
+        return tuple(
+            one for kind in audit_checks.KINDS for one in sorted(self._kept[kind], key=_order)
+        )
 
 
 def audit(
@@ -150,7 +153,7 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
         on_step(f"reading {sum(one.count for one in ranges):,} offsets")
         some = [one for one in ranges if one.count]
         with _kept(evidence_of(spark, request.servers, some)) as rows:
-            messages = _sum(rows.where(F.col("kind") == evidence.SCANNED))
+            messages = _sum(rows.where(F.col("kind") == audit_checks.SCANNED))
             on_step("bringing transactions together")
             judge = Judge(
                 request.servers,
@@ -169,7 +172,7 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
         on_step(f"looking for messages that share {request.unique}")
         found, total = shared(spark, request.servers, request.unique, some, request.findings_max)
         tally.add(found)
-        tally.add_untold(evidence.DUPLICATE, total - len(found))
+        tally.add_untold(audit_checks.DUPLICATE, total - len(found))
     tally.add(_hanging_acks(client, ranges, request.orphan_ms))
     return Report(
         len({one.topic for one in ranges}),
@@ -228,12 +231,12 @@ def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
 
 def _add_told(tally: Tally, rows: DataFrame, findings_max: int) -> None:
     """The first findings of each kind, and how many there are."""
-    found = rows.where(F.col("kind").isin(*evidence.KINDS))
+    found = rows.where(F.col("kind").isin(*audit_checks.KINDS))
     counts = {one[0]: one[1] for one in found.groupBy("kind").count().collect()}
     for kind, count in counts.items():
         chosen = found.where(F.col("kind") == kind).orderBy("topic", "partition", "first", "txn_id")
         some = [Row(*one) for one in chosen.limit(findings_max).collect()]
-        tally.add(evidence.of_rows(some))
+        tally.add(audit_checks.of_rows(some))
         tally.add_untold(kind, count - len(some))
 
 
@@ -255,7 +258,7 @@ def _refusals(
 def _of_refusal(transaction: TransactionDescription, one: UnfinishedParticipant) -> Finding:
     who = f"subscription {one.subscription}" if one.subscription else "the partition"
     return Finding(
-        evidence.TRANSACTION,
+        audit_checks.TRANSACTION,
         one.partition.topic,
         one.partition.partition,
         txn_id=str(transaction.txn_id),
@@ -275,21 +278,10 @@ def _hanging_acks(
         acks = [each for each in producers if each.subscription]
         for hanging in client.hanging_among(acks, age_ms_min=orphan_ms):
             yield Finding(
-                evidence.ORPHAN,
+                audit_checks.ORPHAN,
                 one.topic,
                 one.partition,
                 hanging.producer.start_offset,
                 txn_id=str(hanging.producer.txn_id),
                 detail=f"acks of {hanging.producer.subscription}: {hanging.reason}",
             )
-
-
-def main() -> None:
-    """The program for spark-submit; its options are those of `magnetar pipeline audit`."""
-    from magnetar.cli.pipeline.running import run_alone
-
-    run_alone("audit")
-
-
-if __name__ == "__main__":
-    main()

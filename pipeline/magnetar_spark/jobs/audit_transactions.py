@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from magnetar import blocking
-from magnetar.model import ProducerDescription
+from magnetar.admin.producer_descriptions import ProducerDescription
 from magnetar_core.errors import Gone, TopicNotFound
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs import evidence
+from magnetar_spark.jobs import audit_checks
+from magnetar_spark.jobs.audit_checks import Row
 from magnetar_spark.jobs.audit_source import ROW_SCHEMA
-from magnetar_spark.jobs.evidence import Row
 
 TXNS_AT_ONCE = 1_000
 # Of a row that says how many transactions readers see.
@@ -55,7 +55,9 @@ class Judge:
         transactions = iter(together)
         while some := list(islice(transactions, TXNS_AT_ONCE)):
             by_txn = {one.txn_id: [Row(*row) for row in one.rows] for one in some}
-            seen = sum(any(row.kind == evidence.PART for row in rows) for rows in by_txn.values())
+            seen = sum(
+                any(row.kind == audit_checks.PART for row in rows) for rows in by_txn.values()
+            )
             yield Row(SEEN, "", 0, 0, messages=seen)
             yield from self._ended(client, by_txn)
             yield from self._hanging(client, by_txn)
@@ -65,7 +67,7 @@ class Judge:
         chosen = [
             txn_id
             for txn_id, rows in by_txn.items()
-            if any(row.kind != evidence.OPEN for row in rows)
+            if any(row.kind != audit_checks.OPEN for row in rows)
         ]
         known = client.transaction_statuses([TxnID.parse(txn_id) for txn_id in chosen])
         statuses = {
@@ -74,25 +76,25 @@ class Judge:
         }
         suspects = []
         for txn_id, status in statuses.items():
-            yield from evidence.judge(by_txn[txn_id], status)
+            yield from audit_checks.judge(by_txn[txn_id], status)
             suspects += [
                 row
-                for row in evidence.unmarked(by_txn[txn_id], self.ends)
+                for row in audit_checks.unmarked(by_txn[txn_id], self.ends)
                 if (*row.place, txn_id) not in self.refused
             ]
         # What was to be seen at an end that lies behind us has gone together with its messages.
         for row in still_stored(client, suspects, is_open=False):
-            yield evidence.of_unmarked(row, by_txn[row.txn_id], statuses[row.txn_id])
+            yield audit_checks.of_unmarked(row, by_txn[row.txn_id], statuses[row.txn_id])
 
     def _hanging(
         self, client: blocking.Client, by_txn: Mapping[str, Sequence[Row]]
     ) -> Iterator[Row]:
-        rows = [row for rows in by_txn.values() for row in rows if row.kind == evidence.OPEN]
+        rows = [row for rows in by_txn.values() for row in rows if row.kind == audit_checks.OPEN]
         by_producer = {_producer_of(row): row for row in rows}
         hanging = client.hanging_among(by_producer, age_ms_min=self.orphan_ms)
         reasons = {by_producer[one.producer]: one.reason for one in hanging}
         for row in still_stored(client, list(reasons), is_open=True):
-            yield evidence.of_hanging(row, reasons[row])
+            yield audit_checks.of_hanging(row, reasons[row])
 
 
 def judged(spark: SparkSession, rows: DataFrame, judge: Judge) -> DataFrame:

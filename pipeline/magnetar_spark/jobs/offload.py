@@ -340,14 +340,3 @@ def _report(
         sum(one.new_bytes for one in partitions),
         tuple(partitions),
     )
-
-
-def main() -> None:
-    """The program for spark-submit; its options are those of `magnetar pipeline offload`."""
-    from magnetar.cli.pipeline.running import run_alone
-
-    run_alone("offload")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from magnetar import blocking
-from magnetar.model import PartitionOffsets, TransactionStatus
+from magnetar.admin.topic_descriptions import PartitionOffsets
+from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import Gone, OutOfRange
 from magnetar_spark.jobs.manifest import Manifest, OffloadPartition

@@ -20,16 +20,17 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from magnetar import blocking
-from magnetar.model import TopicOffsets, TransactionStatus
+from magnetar.admin.topic_descriptions import TopicOffsets
+from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs.cuts import Cut, Cutter, between
 from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
 from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
+from magnetar_spark.jobs.split_points import Cut, Cutter, between
 from magnetar_spark.options import SERVERS
 from magnetar_spark.planning import new_count
 from magnetar_spark.registration import register
@@ -372,14 +373,3 @@ class _Restoring:
 
 def _count(begin: Cut, end: Cut) -> int:
     return new_count(places_of(begin), places_of(end))
-
-
-def main() -> None:
-    """The program for spark-submit; its options are those of `magnetar pipeline restore`."""
-    from magnetar.cli.pipeline.running import run_alone
-
-    run_alone("restore")
-
-
-if __name__ == "__main__":
-    main()

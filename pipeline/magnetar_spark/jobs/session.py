@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from magnetar.cli.pipeline.needs import missing_java
+from magnetar_core.config import split_address
+from magnetar_core.transport import LinkClosed
+from magnetar_spark.jobs.java import missing_java
 from magnetar_spark.registration import register
 
 # Of Spark's launcher: spark-submit has said where to run.
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 # A task may fail three times: without the second number it must not fail once.
 MASTER_DEFAULT = "local[*,4]"
+# A server may be on its way up, but a person should hear soon that there is none.
+FIND_ATTEMPTS = 5
+FIND_PERIOD_S = 0.2
+FIND_TIMEOUT_S = 5.0
 
 
 class JavaMissing(RuntimeError):
@@ -43,6 +51,22 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, found)
+
+
+def find_broker(servers: tuple[str, ...]) -> None:
+    """See that a broker answers, before Spark is started: that takes seconds.
+
+    Raises:
+        LinkClosed: none does.
+    """
+    for _ in range(FIND_ATTEMPTS):
+        for address in servers:
+            try:
+                socket.create_connection(split_address(address), timeout=FIND_TIMEOUT_S).close()
+                return
+            except OSError:
+                threading.Event().wait(FIND_PERIOD_S)
+    raise LinkClosed(f"no broker answers at {' or '.join(servers)}")
 
 
 def session(name: str, master: str | None) -> SparkSession:

@@ -9,6 +9,7 @@ from tests.mutants.catalogue import (
     broker_groups,
     broker_recovery,
     broker_transactions,
+    cli,
     client,
     client_consuming,
     coordinator,
@@ -35,4 +36,5 @@ CATALOGUE: tuple[Mutant, ...] = (
     *client.MUTANTS,
     *client_consuming.MUTANTS,
     *spark.MUTANTS,
+    *cli.MUTANTS,
 )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_PARTICIPANTS = "client/magnetar/participants.py"
-_TRANSACTION = "client/magnetar/transaction.py"
-_SENDER = "client/magnetar/partition_sender.py"
-_PIPELINE = "client/magnetar/pipeline.py"
-_PRODUCER = "client/magnetar/transactional_producer.py"
+_PARTICIPANTS = "client/magnetar/transactions/participants.py"
+_TRANSACTION = "client/magnetar/transactions/transaction.py"
+_SENDER = "client/magnetar/messaging/partition_sender.py"
+_PIPELINE = "client/magnetar/link/in_flight.py"
+_PRODUCER = "client/magnetar/transactions/transactional_producer.py"
 
 MUTANTS = (
     Mutant(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_RECEIVER = "client/magnetar/partition_receiver.py"
-_HOLDINGS = "client/magnetar/holdings.py"
-_ACKS = "client/magnetar/acks.py"
-_DEAD = "client/magnetar/dead_letters.py"
-_ASSEMBLY = "client/magnetar/assembly.py"
-_MEMBER = "client/magnetar/member_state.py"
-_PROCESSING = "client/magnetar/processing.py"
+_RECEIVER = "client/magnetar/messaging/partition_receiver.py"
+_HOLDINGS = "client/magnetar/messaging/unacked_tracker.py"
+_ACKS = "client/magnetar/messaging/acks.py"
+_DEAD = "client/magnetar/messaging/dead_letters.py"
+_ASSEMBLY = "client/magnetar/messaging/assembly.py"
+_MEMBER = "client/magnetar/groups/member_state.py"
+_PROCESSING = "client/magnetar/groups/processing.py"
 
 MUTANTS = (
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS = (
         new="            return None, cut",
         mistake="A part that belongs to no message comes again and again.",
     ),
-    # Holdings
+    # UnackedTracker
     Mutant(
         name="copies-handed-out",
         file=_HOLDINGS,
@@ -164,11 +164,9 @@ MUTANTS = (
         name="reset-not-noted",
         file=_RECEIVER,
         old=(
-            "            self.resets += 1\n"
-            "            self.holdings.reset()\n"
-            "        self.ledger_id"
+            "            self.resets += 1\n            self.unacked.reset()\n        self.ledger_id"
         ),
-        new="            self.holdings.reset()\n        self.ledger_id",
+        new="            self.unacked.reset()\n        self.ledger_id",
         mistake="Messages of a restored log's former life may be acknowledged in the new one.",
     ),
     Mutant(

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _IDENTITY = "coordinator/magnetar_coordinator/identity.py"
 _COMMANDS = "coordinator/magnetar_coordinator/identity_commands.py"
-_NAMES = "coordinator/magnetar_coordinator/names.py"
+_NAMES = "coordinator/magnetar_coordinator/named_sequences.py"
 _COORDINATOR = "coordinator/magnetar_coordinator/coordinator.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 

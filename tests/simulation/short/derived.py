@@ -307,8 +307,8 @@ async def read_large(actor: Actor, step: Step, *, topic: str) -> None:
 def large_messages(draft: Draft) -> None:
     """Two tasks send messages in parts, on one partition and in transactions of their own."""
     random = draft.random
-    draft.settings["constants"]["magnetar.partition_sender:PART_BYTES_MAX"] = random.choice(
-        (64, 200)
+    draft.settings["constants"]["magnetar.messaging.partition_sender:PART_BYTES_MAX"] = (
+        random.choice((64, 200))
     )
     client, consumer = draft.client("producer"), draft.client("consumer")
     settings = subscription(

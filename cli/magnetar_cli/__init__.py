@@ -1,0 +1,22 @@
+"""The command line: the program `magnetar`, its commands, and what runs servers."""
+
+from __future__ import annotations
+
+import sys
+
+# Of the extra `cli`, which the SDK does without.
+PACKAGES = ("click", "rich")
+
+
+def main() -> None:
+    """The entry point of the `magnetar` program."""
+    try:
+        from magnetar_cli.program import cli
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        sys.exit(
+            f"Error: no module {error.name}: the command line needs more than the SDK:"
+            " pip install 'magnetar[cli]', or 'magnetar[server]' to run servers too"
+        )
+    cli(prog_name="magnetar")

@@ -1,0 +1,1 @@
+"""Commands that ask a cluster, a module each."""

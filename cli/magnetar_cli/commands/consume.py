@@ -1,0 +1,232 @@
+"""`magnetar consume`: messages become lines on standard output."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magnetar_cli.output import text_or_base64
+
+if TYPE_CHECKING:
+    from magnetar import Client, Consumer, Message, MessageColumns
+
+# With --until-end: nothing came for this long, so ask whether anything is left.
+IDLE_S = 0.2
+FOLLOW_PERIOD_S = 0.1
+
+Encoder = Callable[["MessageColumns"], bytes]
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--subscription", "-s", help="Acknowledge here. Without: read, and leave no trace.")
+@click.option(
+    "--type",
+    "subscription_type",
+    type=click.Choice(["exclusive", "shared", "failover", "key_shared"]),
+    default="exclusive",
+    show_default=True,
+    help="How consumers of one subscription share it.",
+)
+@click.option(
+    "--from",
+    "start",
+    type=click.Choice(["earliest", "latest"]),
+    default="earliest",
+    show_default=True,
+    help="Where a new subscription, or reading without one, begins.",
+)
+@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--follow/--until-end", default=True, help="Wait for more, or end when none is left.")
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["value", "json"]),
+    default="value",
+    show_default=True,
+)
+@click.option("--key-separator", metavar="TEXT", help="Print KEY, this, VALUE.")
+def consume(topic: str, **options: Any) -> None:
+    """Print TOPIC's committed messages, a line each.
+
+    magnetar consume numbers --until-end | wc -l
+    """
+    from magnetar_cli.session import with_client
+
+    separator = options["key_separator"]
+    if separator is not None and options["output_format"] == "json":
+        raise click.UsageError("--key-separator is for --format value; JSON names the key")
+    encode: Encoder = _json_lines
+    if options["output_format"] == "value":
+        encode = _values if separator is None else _KeysAndValues(separator.encode())
+    limit = options["count"] or sys.maxsize
+
+    async def work(client: Client) -> None:
+        if options["subscription"] is None:
+            await _read(client, topic, options["start"], options["follow"], limit, encode)
+        else:
+            await _receive(client, topic, options, limit, encode)
+
+    try:
+        with_client(work)
+    except BrokenPipeError:
+        # Whoever read our output has enough. Nothing more can be flushed there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+
+
+async def _receive(
+    client: Client, topic: str, options: dict[str, Any], limit: int, encode: Encoder
+) -> None:
+    consumer = await client.subscribe(
+        topic,
+        options["subscription"],
+        type=options["subscription_type"],
+        initial_position=options["start"],
+    )
+    timeout_s = None if options["follow"] else IDLE_S
+    while limit > 0:
+        pieces = await consumer.receive_columns(min(limit, 10_000), timeout_s)
+        for columns in pieces:
+            await _write(encode(columns))
+            # Only now: what was not written is delivered again to whoever comes next.
+            consumer.ack_nowait(columns)
+            limit -= len(columns)
+        if not pieces and await _nothing_left(client, consumer):
+            break
+    await consumer.flush_acks()
+
+
+async def _nothing_left(client: Client, consumer: Consumer) -> bool:
+    """Whether the subscription has no message to deliver now.
+
+    Those pending in somebody's transaction are that transaction's.
+    """
+    await consumer.flush_acks()
+    description = await client.describe_topic(consumer.topic)
+    return all(
+        one.backlog <= one.pending_ack_count
+        for partition in description.partitions
+        for one in partition.subscriptions
+        if one.subscription == consumer.subscription
+    )
+
+
+async def _read(
+    client: Client, topic: str, start: str, follow: bool, limit: int, encode: Encoder
+) -> None:
+    from magnetar import MessageColumns
+
+    async with aclosing(_columns_of_all(client, topic, start, follow)) as source:
+        async for columns in source:
+            stop = min(columns.stop, columns.start + limit)
+            piece = MessageColumns(columns.batch, columns.start, stop)
+            await _write(encode(piece))
+            limit -= len(piece)
+            if limit == 0:
+                return
+
+
+async def _columns_of_all(
+    client: Client, topic: str, start: str, follow: bool
+) -> AsyncGenerator[MessageColumns, None]:
+    """All partitions at once, each in its own order."""
+    description = await client.describe_topic(topic)
+    queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
+
+    async def pump(partition: int, first: int, end: int | None) -> None:
+        try:
+            async for columns in client.read_columns(
+                topic,
+                partition,
+                start=first,
+                end=end,
+                follow_period_s=FOLLOW_PERIOD_S if follow else None,
+            ):
+                await queue.put(columns)
+            await queue.put(None)
+        except Exception as error:
+            await queue.put(error)
+
+    pumps = [
+        asyncio.ensure_future(
+            pump(
+                one.partition,
+                one.first_offset if start == "earliest" else one.end_offset,
+                None if follow else one.end_offset,
+            )
+        )
+        for one in description.partitions
+    ]
+    running = len(pumps)
+    try:
+        while running:
+            item = await queue.get()
+            if item is None:
+                running -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                yield item
+    finally:
+        for one in pumps:
+            one.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _write(data: bytes) -> None:
+    # In a thread: a pipe whose reader is slow must not stop the conversation with the broker.
+    await asyncio.to_thread(_write_now, data)
+
+
+def _write_now(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _values(columns: MessageColumns) -> bytes:
+    return b"\n".join((*columns.values(), b""))
+
+
+class _KeysAndValues:
+    def __init__(self, separator: bytes) -> None:
+        self._separator = separator
+
+    def __call__(self, columns: MessageColumns) -> bytes:
+        values = columns.values()
+        keys = columns.keys() or [b""] * len(values)
+        lines = [key + self._separator + one for key, one in zip(keys, values, strict=True)]
+        return b"\n".join((*lines, b""))
+
+
+def _json_lines(columns: MessageColumns) -> bytes:
+    return "".join(json.dumps(_json_of(one)) + "\n" for one in columns).encode()
+
+
+def _json_of(message: Message) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "message_id": str(message.message_id),
+        "append_time_ms": message.append_time_ms,
+    }
+    if message.event_time_ms is not None:
+        facts["event_time_ms"] = message.event_time_ms
+    if message.properties:
+        facts["properties"] = dict(message.properties)
+    if message.txn_id is not None:
+        facts["txn_id"] = str(message.txn_id)
+    if message.redelivery_count:
+        facts["redelivery_count"] = message.redelivery_count
+    if message.key is not None:
+        facts |= text_or_base64("key", message.key)
+    return facts | text_or_base64("value", message.value)

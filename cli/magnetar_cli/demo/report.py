@@ -1,0 +1,211 @@
+"""What the user sees: bars and events while it runs, tables at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from magnetar_cli.demo.killer import DRIVER, WORKER, Kill
+from magnetar_cli.demo.verify import Check
+
+# Without a terminal: a line for each such part of a stage.
+SHARE_PER_LINE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTotals:
+    """The figures of Spark's part, both drivers together."""
+
+    window_count: int
+    batch_count: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The figures of a run.
+
+    Attributes:
+        committed_count: transactions of the workers; the loader's are apart.
+        expired_count: of the aborted, those that a killed worker had left open.
+        spark: None when it was left out.
+    """
+
+    flight_count: int
+    load_txn_count: int
+    load_s: float
+    committed_count: int
+    aborted_count: int
+    expired_count: int
+    output_count: int
+    process_s: float
+    spark: SparkTotals | None
+    elapsed_s: float
+
+
+class Display:
+    """Progress on a terminal as bars, elsewhere as a few lines."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, emoji=False)
+        self._progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._started_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the bars as they are; what is printed from now on comes below them."""
+        if self._progress.live.is_started:
+            self._progress.stop()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def say(self, text: str) -> None:
+        self._progress.console.print(f"[dim]{self.elapsed_s:6.1f} s[/]  {text}", soft_wrap=True)
+
+    @contextmanager
+    def stage(self, name: str, total: int) -> Iterator[Stage]:
+        """A part of the work, of so many messages."""
+        stage = Stage(self, self._progress, name, total)
+        yield stage
+        stage.at(total)
+        self._progress.stop_task(stage.task)
+
+    def kill(self, kill: Kill) -> None:
+        """Tell of a kill and of the recovery from it."""
+        again = "its replacement" if kill.kind in (WORKER, DRIVER) else "the next transaction"
+        self.say(
+            f"[red]killed[/] the {kill.kind} (process {kill.pid}) with {kill.open_count} open "
+            f"{'transaction' if kill.open_count == 1 else 'transactions'}; "
+            f"[green]{again} committed after {kill.recovery_s:.2f} s[/]"
+        )
+
+
+class Stage:
+    """How far a stage is."""
+
+    def __init__(self, display: Display, progress: Progress, name: str, total: int) -> None:
+        self.task: TaskID = progress.add_task(name, total=total)
+        self._display = display
+        self._progress = progress
+        self._name = name
+        self._total = total
+        self._done = 0
+        self._told_share = 0.0
+
+    def advance(self, count: int) -> None:
+        self.at(self._done + count)
+
+    def at(self, done: int) -> None:
+        self._done = done
+        self._progress.update(self.task, completed=done)
+        if self._display.console.is_terminal:
+            return
+        share = done / self._total
+        if share >= self._told_share + SHARE_PER_LINE or (share >= 1 > self._told_share):
+            self._told_share = share - share % SHARE_PER_LINE
+            self._display.say(f"{self._name}: {done:,} of {self._total:,}")
+
+
+def print_report(
+    console: Console, totals: Totals, kills: Sequence[Kill], checks: Sequence[Check]
+) -> None:
+    """The tables at the end."""
+    if not console.is_terminal:
+        console.width = 160
+    console.print()
+    console.print(_figures(totals, kills))
+    console.print()
+    console.print(_verdicts(checks))
+    for check in checks:
+        for difference in check.differences:
+            console.print(f"  {check.claim}: {difference}", style="red", markup=False)
+
+
+def _figures(totals: Totals, kills: Sequence[Kill]) -> Table:
+    table = Table(title="What happened", title_justify="left", show_header=False)
+    table.add_column()
+    table.add_column()
+    load_rate = totals.flight_count / totals.load_s
+    table.add_row(
+        "Flights loaded",
+        f"{totals.flight_count:,} in {totals.load_txn_count:,} transactions, "
+        f"{totals.load_s:.1f} s: {load_rate:,.0f} messages/s",
+    )
+    table.add_row("Transactions committed", f"{totals.committed_count:,}")
+    table.add_row(
+        "Transactions aborted",
+        f"{totals.aborted_count:,}, {totals.expired_count:,} of them expired with a killed worker",
+    )
+    messages_rate = totals.output_count / totals.process_s
+    txn_rate = totals.committed_count / totals.process_s
+    table.add_row("Messages out", f"{totals.output_count:,} in {totals.process_s:.1f} s")
+    table.add_row(
+        "Rate, with the kills",
+        f"{messages_rate:,.0f} messages/s, {txn_rate:,.0f} transactions/s",
+    )
+    if totals.spark is not None:
+        spark = totals.spark
+        table.add_row(
+            "Windows by Spark",
+            f"{spark.window_count:,} in {spark.batch_count:,} batches, {spark.elapsed_s:.1f} s, "
+            "with two starts",
+        )
+    table.add_section()
+    for kill in kills:
+        table.add_row(
+            f"Recovery, {kill.kind} killed",
+            f"{kill.recovery_s:.2f} s  ({kill.open_count} open when it was killed)",
+        )
+    table.add_section()
+    table.add_row("All together", f"{totals.elapsed_s:.1f} s")
+    return table
+
+
+def _verdicts(checks: Sequence[Check]) -> Table:
+    table = Table(title="What came out", title_justify="left")
+    table.add_column("Check")
+    table.add_column("Found")
+    table.add_column("Verdict", no_wrap=True)
+    for check in checks:
+        verdict = "[green]holds[/]" if check.holds else "[bold red]FAILS[/]"
+        if check.is_left_out:
+            verdict = "[yellow]left out[/]"
+        table.add_row(check.claim, check.found, verdict)
+    return table

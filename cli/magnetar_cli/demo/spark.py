@@ -1,0 +1,321 @@
+"""The last part of the demo: Spark sums up the same flights, and its driver is killed on the way.
+
+The driver is the job of `examples/flights` in a process of its own, as a user would start it. Java
+and gRPC's threads stay out of this process. Spark takes seconds to start, most of them on one core:
+so both drivers start while the demo has other things to do, and the second stands by until the
+first is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from magnetar import Client, MagnetarError, TransactionStatus
+from magnetar_cli.demo.killer import ASK_S_MAX, DRIVER, RETRY_S, Kill
+from magnetar_cli.demo.processes import STOP_S_MAX
+from magnetar_cli.demo.report import Stage
+from magnetar_cli.demo.worker import INPUT
+
+JOB = (sys.executable, "-m", "magnetar_flights")
+WINDOWS = "delays-by-route-and-day"
+BATCHES = 5
+# The file's months are in no order, so that no window may close before its end.
+LATE_BY = "366d"
+# Of the flights; when no transaction was found open until then, the driver is killed all the same.
+SHARE_LAST = 0.75
+# A stop for good, not a slow machine: a start takes what it takes.
+STALL_S_MAX = 600.0
+JVM_S_MAX = 5.0
+# It runs for seconds: what the second compiler gains comes too late.
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class Driver:
+    """One run of the job: Python and its JVM, a process group of their own."""
+
+    def __init__(
+        self, directory: Path, address: str, master: str | None, flight_count: int
+    ) -> None:
+        self._directory = directory
+        self._is_local = master is None
+        self._log = directory / "spark.log"
+        self._arguments = (
+            *("--broker", address, "--input", INPUT, "--output", WINDOWS),
+            *("--checkpoint", str(directory / "checkpoint"), "--late-by", LATE_BY),
+            *("--rows-per-batch", str(-(-flight_count // BATCHES))),
+            *("--available-now", "--json", "--supervised", "--standby"),
+            *(() if master is None else ("--master", master)),
+        )
+        self._process: Process | None = None
+        self._is_killed = False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Make Spark ready, and wait: nothing is read or written before `begin`."""
+        # What a killed JVM leaves behind goes with the demo's directory.
+        temporary = self._directory / "spark"
+        temporary.mkdir(exist_ok=True)
+        java_options = " ".join(
+            (os.environ.get("JAVA_TOOL_OPTIONS", ""), *JVM_OPTIONS, f"-Djava.io.tmpdir={temporary}")
+        )
+        environ = {
+            # Executors on other machines must find the driver.
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._is_local else {}),
+            **os.environ,
+            "SPARK_LOCAL_DIRS": str(temporary),
+            "TMPDIR": str(temporary),
+            "JAVA_TOOL_OPTIONS": java_options.strip(),
+        }
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *JOB,
+                *self._arguments,
+                # Its end tells the driver that the demo has gone.
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                env=environ,
+                # Ctrl-C is for the demo.
+                start_new_session=True,
+            )
+
+    def begin(self) -> None:
+        """Let it work as soon as it is ready."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+
+    async def follow(
+        self, on_ready: Callable[[], None], on_batch: Callable[[int, int], None]
+    ) -> None:
+        """Hear that it is ready, and of batches, their number and rows, until it ends.
+
+        Raises:
+            click.ClickException: it stood still, or ended by an error; with the end of its log.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        while True:
+            try:
+                async with asyncio.timeout(STALL_S_MAX):
+                    line = await self._process.stdout.readline()
+            except TimeoutError:
+                raise self._failed(f"told nothing for {STALL_S_MAX:.0f} s") from None
+            if not line.endswith(b"\n"):
+                break
+            told = json.loads(line)
+            if "ready" in told:
+                on_ready()
+            elif "batch" in told:
+                on_batch(told["batch"]["number"], told["batch"]["rows"])
+        status = await self._process.wait()
+        if status != 0 and not self._is_killed:
+            raise self._failed(f"ended with status {status}")
+
+    def kill(self) -> None:
+        self._is_killed = True
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.returncode is not None
+
+    async def stop(self) -> None:
+        """Ask it to end, and see that nothing of it is left."""
+        if self._process is None:
+            return
+        try:
+            self.send(signal.SIGCONT)
+            if not self.has_ended:
+                self._process.terminate()
+            async with asyncio.timeout(STOP_S_MAX):
+                await self._process.wait()
+            if self._process.returncode == 0:
+                await self._until_group_gone()
+        except TimeoutError:
+            pass
+        finally:
+            self.send(signal.SIGKILL)
+            await self._process.wait()
+
+    async def _until_group_gone(self) -> None:
+        """The JVM ends a moment after its Python."""
+        for _ in range(int(JVM_S_MAX / RETRY_S)):
+            try:
+                os.killpg(self.pid, 0)
+            except ProcessLookupError:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    def _failed(self, what: str) -> click.ClickException:
+        text = self._log.read_text(errors="replace").strip()
+        return click.ClickException(f"the {DRIVER} {what}:\n{text[-2_000:]}")
+
+
+class SparkPart:
+    """Runs the job twice: until it is killed, and from there to the end.
+
+    Args:
+        master: where Spark's tasks run; None: beside each driver. A cluster may give all that it
+            has to whoever comes first, so that nobody stands by there.
+        say: tells the user something.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        directory: Path,
+        address: str,
+        master: str | None,
+        flight_count: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._flight_count = flight_count
+        self._say = say
+        self._stage: Stage | None = None
+        self._rows: dict[int, int] = {}
+        self._changed = asyncio.Event()
+        self._first, self._second = (
+            Driver(directory, address, master, flight_count) for _ in range(2)
+        )
+        self._stands_by = master is None
+        self._started_s = 0.0
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Since the start."""
+        return time.monotonic() - self._started_s
+
+    async def start(self) -> None:
+        self._started_s = time.monotonic()
+        await self._first.start()
+        if self._stands_by:
+            await self._second.start()
+
+    async def stop(self) -> None:
+        await self._first.stop()
+        await self._second.stop()
+
+    async def run(self, stage: Stage, on_kill: Callable[[Kill], None]) -> None:
+        """Both runs; the kill is told when the second one has gone on.
+
+        Raises:
+            click.ClickException: a driver failed.
+        """
+        self._stage = stage
+        self._first.begin()
+        following = asyncio.create_task(
+            self._first.follow(
+                lambda: self._say(
+                    f"Spark has started in {self.elapsed_s:.1f} s; its first batch takes longer"
+                    " than others, since its plan is compiled and its Python workers start"
+                ),
+                self._on_batch,
+            )
+        )
+        try:
+            open_count = await self._until_open(self._first, following)
+            at_s = time.monotonic()
+            self._first.kill()
+            await following
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+        def on_recovery(recovery_s: float) -> None:
+            on_kill(
+                Kill(
+                    kind=DRIVER,
+                    pid=self._first.pid,
+                    at_s=at_s,
+                    open_count=open_count,
+                    recovery_s=recovery_s,
+                )
+            )
+
+        who = "which has stood by" if self._stands_by else "which starts"
+        self._say(f"the {DRIVER} is killed; waiting for the first batch of another, {who}")
+        await self._go_on(at_s, on_recovery)
+
+    async def _until_open(self, driver: Driver, following: asyncio.Task[None]) -> int:
+        """Stop the driver where it stands with a batch's transaction open; how many are open.
+
+        Not before its first batch: it shall have something to go on from.
+        """
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait((changed, following), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changed.cancel()
+        while not following.done():
+            driver.send(signal.SIGSTOP)
+            open_count = await self._open_count()
+            if open_count or self._row_count >= SHARE_LAST * self._flight_count:
+                return open_count
+            driver.send(signal.SIGCONT)
+            await asyncio.sleep(RETRY_S)
+        await following
+        raise click.ClickException(f"the {DRIVER} ended before it could be killed")
+
+    async def _open_count(self) -> int:
+        """Of the job: none of the demo's other processes works by now."""
+        try:
+            async with asyncio.timeout(ASK_S_MAX):
+                listed = await self._client.list_transactions([TransactionStatus.OPEN])
+        except (MagnetarError, TimeoutError):
+            return 0
+        return sum(any(one.topic == WINDOWS for one in each.partitions) for each in listed)
+
+    async def _go_on(self, since_s: float, on_recovery: Callable[[float], None]) -> None:
+        """Let the second driver go on, and end."""
+        has_gone_on = False
+
+        def on_batch(number: int, rows: int) -> None:
+            nonlocal has_gone_on
+            if not has_gone_on:
+                on_recovery(time.monotonic() - since_s)
+            has_gone_on = True
+            self._on_batch(number, rows)
+
+        if not self._stands_by:
+            await self._second.start()
+        self._second.begin()
+        await self._second.follow(lambda: None, on_batch)
+        if not has_gone_on:
+            # The last batch was done, and only not yet told of.
+            on_recovery(time.monotonic() - since_s)
+
+    @property
+    def _row_count(self) -> int:
+        return sum(self._rows.values())
+
+    def _on_batch(self, number: int, rows: int) -> None:
+        self._rows[number] = rows
+        if self._stage is not None:
+            self._stage.at(min(self._row_count, self._flight_count))
+        self._changed.set()

@@ -1,0 +1,8 @@
+"""`python -m magnetar_cli.pipeline`: the jobs as a program, for spark-submit too."""
+
+import sys
+
+from magnetar_cli.program import cli
+
+# Options of the program, as --debug, are not asked for here.
+cli(args=["pipeline", *sys.argv[1:]], prog_name="magnetar")

@@ -1,0 +1,92 @@
+"""`magnetar pipeline audit`."""
+
+from __future__ import annotations
+
+import click
+
+from magnetar_cli.output import print_facts, print_json, print_table
+from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.pipeline.steps import Steps
+from magnetar_cli.types import Duration, json_option
+
+# Of an audit that found something: scripts tell it from success and from failure.
+FINDINGS_STATUS = 3
+
+_TOTALS = ("topics", "partitions", "messages", "transactions")
+
+
+@click.command()
+@click.argument("topics", nargs=-1)
+@click.option(
+    "--unique",
+    metavar="EXPRESSION",
+    help="A Spark SQL expression, as key or get_json_object(cast(value as string), '$.id'), that"
+    " no two messages of a topic may share. Null is not looked at.",
+)
+@click.option(
+    "--min-open",
+    type=Duration(),
+    default="10s",
+    show_default=True,
+    help="Of orphans: only what has been open for so long, as 15m.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=1_000,
+    show_default=True,
+    help="Tell so many findings of each kind; the rest is counted.",
+)
+@job_options
+@json_option
+def audit(
+    servers: tuple[str, ...],
+    topics: tuple[str, ...],
+    unique: str | None,
+    min_open: int,
+    limit: int,
+    master: str | None,
+    as_json: bool,
+) -> None:
+    """Look for duplicates, gaps, transactions seen in part, and orphans.
+
+    Reads TOPICS, or all there are, to the ends that they have now. Exit status: 0 when nothing was
+    found, 3 when something was.
+    """
+    with spark_needed():
+        from magnetar_spark.jobs import audit as jobs
+    request = jobs.Request(servers, topics, unique, min_open, limit)
+    spark = job_session("audit", master, servers)
+    with failures_told(), Steps(lambda: jobs.tasks_done(spark)) as steps:
+        report = jobs.audit(spark, request, steps.begin)
+    if as_json:
+        print_json(report)
+    else:
+        print_facts(
+            [
+                *((name, f"{getattr(report, name):,}") for name in _TOTALS),
+                *((f"{name} findings", f"{count:,}") for name, count in report.counts.items()),
+            ]
+        )
+        if report.findings:
+            print_table(
+                ("KIND", "TOPIC", "PARTITION", "OFFSETS", "TRANSACTION", "WHAT"),
+                [
+                    (
+                        *(one.kind, one.topic, one.partition),
+                        _offsets(one.first_offset, one.last_offset),
+                        one.txn_id,
+                        one.detail,
+                    )
+                    for one in report.findings
+                ],
+                empty="",
+            )
+    if not report.is_clean:
+        raise click.exceptions.Exit(FINDINGS_STATUS)
+
+
+def _offsets(first: int | None, last: int | None) -> str:
+    if first is None:
+        return "-"
+    return str(first) if last in (None, first) else f"{first} to {last}"

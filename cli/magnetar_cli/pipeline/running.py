@@ -1,0 +1,86 @@
+"""What the commands of all jobs share: their options, and Spark itself.
+
+Spark is imported when a job runs, and not before.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What Spark brings: without it there are no jobs.
+PACKAGES = ("pyspark", "pyarrow", "numpy")
+
+
+def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every job, and servers as a tuple of addresses."""
+
+    @functools.wraps(function)
+    def run(broker: str | None, **options: Any) -> Any:
+        given = broker or click.get_current_context().find_root().obj or _default_broker()
+        servers = tuple(one.strip() for one in given.split(",") if one.strip())
+        return function(servers=servers, **options)
+
+    found: Callable[..., Any] = click.option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs.  [default: what spark-submit says, or local[*,4]]",
+    )(run)
+    return click.option(
+        "--broker",
+        metavar="HOST:PORT",
+        help="As `magnetar --broker`, for spark-submit; several with commas between them.",
+    )(found)
+
+
+def _default_broker() -> str:
+    from magnetar_cli.program import DEFAULT_BROKER
+
+    return DEFAULT_BROKER
+
+
+@contextmanager
+def spark_needed() -> Iterator[None]:
+    """Around imports of magnetar_spark, which stands on Spark."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in PACKAGES:
+            raise
+        raise click.ClickException(
+            f"no module {error.name}: jobs need Spark: pip install 'magnetar[spark]'"
+        ) from None
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """What a job says of its failure is what the program says."""
+    from magnetar_spark.errors import OptionError
+    from magnetar_spark.jobs.failures import JobError
+
+    try:
+        yield
+    except (JobError, OptionError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def job_session(name: str, master: str | None, servers: tuple[str, ...]) -> SparkSession:
+    """Spark, once a broker has been seen: it takes seconds to start.
+
+    Raises:
+        LinkClosed: no broker answers.
+    """
+    from magnetar_spark.jobs.session import JavaMissing, find_broker, session
+
+    find_broker(servers)
+    try:
+        return session(f"pipeline {name}", master)
+    except JavaMissing as error:
+        raise click.ClickException(str(error)) from None

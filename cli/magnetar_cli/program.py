@@ -1,0 +1,87 @@
+"""The program. Each command's module is imported when it is called for, and not before."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib import import_module
+
+import click
+
+from magnetar_core.version import VERSION
+
+# "module:attribute" below this package.
+_COMMANDS = {
+    "standalone": "servers.standalone:standalone",
+    "broker": "servers.broker:broker",
+    "coordinator": "servers.coordinator:coordinator",
+    "health": "commands.health:health",
+    "topics": "commands.topics:topics",
+    "subscriptions": "commands.subscriptions:subscriptions",
+    "groups": "commands.groups:groups",
+    "produce": "commands.produce:produce",
+    "consume": "commands.consume:consume",
+    "peek": "commands.peek:peek",
+    "transactions": "commands.transactions:transactions",
+    "pipeline": "pipeline:pipeline",
+    "storage": "commands.storage:storage",
+    "config": "commands.configuration:config",
+    "demo": "demo:demo",
+}
+
+DEFAULT_BROKER = "127.0.0.1:6650"
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, and turns the errors that users meet into one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = _COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        found = getattr(import_module(f"magnetar_cli.{module}"), attribute)
+        assert isinstance(found, click.Command)
+        return found
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug"):
+                raise
+            from magnetar_cli.errors import explain
+
+            raise explain(error) from None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--broker",
+    default=DEFAULT_BROKER,
+    envvar="MAGNETAR_BROKER",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Any broker of the cluster.  [env: MAGNETAR_BROKER]",
+)
+@click.option("--debug", is_flag=True, help="Show tracebacks, and what the client does.")
+@click.version_option(VERSION, prog_name="magnetar")
+@click.pass_context
+def cli(ctx: click.Context, broker: str, debug: bool) -> None:
+    """Magnetar: a transactional log broker whose open transactions delay nobody.
+
+    `magnetar standalone` starts one here; everything else talks to a broker.
+    """
+    ctx.obj = broker
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    if debug:
+        from magnetar_core.observability import set_up_logging
+
+        set_up_logging(level="debug", log_format="text")
+        for name in ("grpc", "py4j"):
+            logging.getLogger(name).setLevel(logging.INFO)

@@ -1,0 +1,91 @@
+"""`magnetar coordinator`: one transaction coordinator, in this process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from magnetar_cli.servers.options import (
+    SECTIONS,
+    listen_config,
+    load_membership,
+    member_options,
+    server_options,
+)
+
+COORDINATOR_PORT = 6651
+
+
+@click.command()
+@click.option("--name", default="coordinator-0", show_default=True, help="As in the cluster file.")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("data/coordinator-0"),
+    show_default=True,
+)
+@member_options
+@server_options
+def coordinator(**options: Any) -> None:
+    """Run one transaction coordinator.
+
+    It needs a broker, from which it takes the incarnation of a new store: the first of the cluster
+    file, or else the one named by `magnetar --broker`.
+    """
+    from magnetar_cli.servers.server_process import Component, Hosting, World, run
+    from magnetar_coordinator.config import CoordinatorConfig
+    from magnetar_coordinator.coordinator import Coordinator
+    from magnetar_coordinator.records import FAMILIES
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.settings import Sources, resolve
+
+    broker_option = click.get_current_context().find_root().obj
+    membership = load_membership(options)
+    name = options["name"]
+    member = membership.coordinator(name) if membership else None
+    sources = Sources.load(os.environ, SECTIONS, options["config_file"])
+    listen = listen_config(
+        options, "coordinator", sources, member.address if member else None, COORDINATOR_PORT
+    )
+
+    given: dict[str, Any] = {
+        "name": name,
+        "tcid": member.tcid if member else 0,
+        "broker_address": membership.brokers[0].address if membership else broker_option,
+        "membership_version": membership.version if membership else None,
+        "cluster_hash": membership.hash if membership else None,
+    }
+    config = resolve(
+        CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
+    ).settings
+
+    def build(world: World) -> Component:
+        component: Component = Coordinator(
+            config,
+            world.store,
+            world.transport,
+            world.clock,
+            world.random,
+            world.on_fatal,
+            world.registry,
+        )
+        return component
+
+    run(
+        Hosting(
+            kind="coordinator",
+            name=name,
+            service="TransactionCoordinator",
+            data_dir=options["data_dir"],
+            families=FAMILIES,
+            # It reads old outcomes only, and rarely: a larger one only takes long to fill.
+            block_cache_bytes=4 << 20,
+            listen=listen,
+            build=build,
+            supervised=options["supervised"],
+            ready_file=options["ready_file"],
+        )
+    )

@@ -1,0 +1,126 @@
+"""What the commands of servers share: their options, and where settings come from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.membership import Membership
+    from magnetar_core.settings import Sources
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Of the configuration file.
+SECTIONS = ("broker", "coordinator")
+LOG_LEVELS = click.Choice(["debug", "info", "warning", "error"])
+LOG_FORMATS = click.Choice(["auto", "text", "json"])
+PORT = click.IntRange(0, 0xFFFF)
+
+
+def server_options(function: Function) -> Function:
+    """The options that every server process has."""
+    for option in reversed(
+        (
+            click.option("--host", metavar="HOST", help="Listen here.  [default: 127.0.0.1]"),
+            click.option(
+                "--allow-remote",
+                is_flag=True,
+                default=None,
+                help="Allow a host that other machines reach: whoever reaches it may use it.",
+            ),
+            click.option(
+                "--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"
+            ),
+            click.option(
+                "--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"
+            ),
+            click.option(
+                "--config",
+                "config_file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                envvar="MAGNETAR_CONFIG_FILE",
+                help="Settings, as TOML; see `magnetar config show`.",
+            ),
+            click.option(
+                "--ready-file",
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="Write process ids and addresses here, as JSON, once ready.",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def member_options(function: Function) -> Function:
+    """The options of a single server."""
+    for option in reversed(
+        (
+            click.option(
+                "--port", type=PORT, envvar="MAGNETAR_PORT", help="0: the system chooses one."
+            ),
+            click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
+            click.option(
+                "--cluster-file",
+                type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                envvar="MAGNETAR_CLUSTER_FILE",
+                help="The members of the cluster, as TOML.",
+            ),
+            click.option("--supervised", is_flag=True, hidden=True),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def load_membership(options: dict[str, Any]) -> Membership | None:
+    from magnetar_core import membership
+    from magnetar_core.observability import set_up_logging
+
+    set_up_logging(level=options["log_level"], log_format=options["log_format"])
+    return membership.load(os.environ, options["cluster_file"])
+
+
+def settings_of(section: str) -> type[Any]:
+    """The settings of one kind of server."""
+    if section == "broker":
+        from magnetar_broker.config import BrokerConfig
+
+        return BrokerConfig
+    from magnetar_coordinator.config import CoordinatorConfig
+
+    return CoordinatorConfig
+
+
+def listen_config(
+    options: dict[str, Any],
+    section: str,
+    sources: Sources,
+    address: str | None,
+    default_port: int,
+) -> ListenConfig:
+    """Where to listen: what was asked for, else the member's own address, else the default."""
+    from magnetar_core.config import ListenConfig, split_address
+    from magnetar_core.settings import resolve
+
+    resolved = resolve(
+        ListenConfig,
+        section,
+        sources,
+        beside=[settings_of(section)],
+        host=options["host"],
+        port=options["port"],
+        allow_remote=options["allow_remote"],
+        metrics_port=options["metrics_port"],
+    )
+    if resolved.origins["port"] != "default":
+        return resolved.settings
+    member_port = split_address(address)[1] if address else default_port
+    return replace(resolved.settings, port=member_port)

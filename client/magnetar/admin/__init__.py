@@ -1,0 +1,1 @@
+"""What an administrator asks for and is told."""

@@ -1,0 +1,117 @@
+"""What an administrator is told of transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar.enums import TransactionStatus
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import broker_pb2, transaction_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransaction:
+    """A transaction with messages in a partition's sidecar.
+
+    Attributes:
+        is_open: otherwise it has ended there, and its commit marker is in the partition's log.
+        start_offset, start_time_ms, producer_epoch: of an open one, as in ProducerDescription.
+    """
+
+    txn_id: TxnID
+    is_open: bool
+    start_offset: int
+    start_time_ms: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTransactions:
+    """A page of them, in the order of their TxnIDs.
+
+    Attributes:
+        next_txn_id: with which to ask for the next page; None: this is the last one. A page may be
+            empty, and not the last.
+        end_offset: the log's end: the markers of those that are not open lie before it.
+    """
+
+    partition: PartitionName
+    transactions: tuple[StoredTransaction, ...]
+    next_txn_id: TxnID | None
+    end_offset: int
+
+    @classmethod
+    def from_wire(
+        cls, partition: PartitionName, wire: broker_pb2.CommandListStoredTxnsResponse
+    ) -> StoredTransactions:
+        return cls(
+            partition,
+            tuple(
+                StoredTransaction(
+                    TxnID.from_wire(one.txn_id),
+                    one.open,
+                    one.start_offset,
+                    one.start_time_ms,
+                    one.producer_epoch,
+                )
+                for one in wire.transactions
+            ),
+            TxnID.from_wire(wire.next_txn_id) if wire.HasField("next_txn_id") else None,
+            wire.end_offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedParticipant:
+    """A participant that has not answered the end yet; `last_error` says why it refuses, if so."""
+
+    partition: PartitionName
+    subscription: str | None
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transaction as its coordinator sees it.
+
+    Attributes:
+        timeout_ms: 0: it never expires.
+        identity: of the transactional producer that began it, with the pair of then.
+        age_ms: run time of the coordinator since the transaction was opened, or since it had ended
+            everywhere, if it has; downtime excluded.
+        opened_at_ms, ended_at_ms: milliseconds since the Unix epoch; 0: unknown, or not yet.
+    """
+
+    txn_id: TxnID
+    status: TransactionStatus
+    timeout_ms: int
+    age_ms: int
+    opened_at_ms: int
+    partitions: tuple[PartitionName, ...]
+    subscriptions: tuple[SubscriptionName, ...]
+    unfinished: tuple[UnfinishedParticipant, ...]
+    identity: ProducerIdentity | None = None
+    two_phase_commit: bool = False
+    ended_at_ms: int = 0
+
+    @classmethod
+    def from_wire(cls, wire: transaction_pb2.TransactionDescription) -> TransactionDescription:
+        return cls(
+            TxnID.from_wire(wire.txn_id),
+            TransactionStatus(wire.status),
+            wire.txn_timeout_ms,
+            wire.age_ms,
+            wire.opened_at_ms,
+            tuple(PartitionName.from_wire(one) for one in wire.partitions),
+            tuple(SubscriptionName.from_wire(one) for one in wire.subscriptions),
+            tuple(
+                UnfinishedParticipant(
+                    PartitionName.from_wire(one.partition), one.subscription or None, one.last_error
+                )
+                for one in wire.unfinished
+            ),
+            ProducerIdentity.from_wire(wire.identity) if wire.HasField("identity") else None,
+            wire.two_phase_commit,
+            wire.ended_at_ms,
+        )

@@ -1,0 +1,66 @@
+"""Choices and states, as the public API speaks of them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
+
+
+class SubscriptionType(IntEnum):
+    """How the consumers of one subscription share a partition."""
+
+    EXCLUSIVE = broker_pb2.EXCLUSIVE
+    SHARED = broker_pb2.SHARED
+    FAILOVER = broker_pb2.FAILOVER
+    KEY_SHARED = broker_pb2.KEY_SHARED
+
+
+class InitialPosition(IntEnum):
+    """Where a new subscription begins."""
+
+    LATEST = broker_pb2.LATEST
+    EARLIEST = broker_pb2.EARLIEST
+
+    @classmethod
+    def of(cls, choice: InitialPosition | str) -> InitialPosition:
+        """Read "earliest" or "latest".
+
+        Raises:
+            InvalidArgument: neither.
+        """
+        if isinstance(choice, InitialPosition):
+            return choice
+        try:
+            return cls[choice.upper()]
+        except KeyError:
+            raise InvalidArgument(f'{choice!r} is neither "earliest" nor "latest"') from None
+
+
+class TransactionStatus(IntEnum):
+    """Source: PIP-31, Concepts, TxnStatus."""
+
+    OPEN = common_pb2.OPEN
+    COMMITTING = common_pb2.COMMITTING
+    COMMITTED = common_pb2.COMMITTED
+    ABORTING = common_pb2.ABORTING
+    ABORTED = common_pb2.ABORTED
+
+
+class TransactionAction(IntEnum):
+    """How a transaction ends."""
+
+    COMMIT = common_pb2.COMMIT
+    ABORT = common_pb2.ABORT
+
+
+class TransactionalState(IntEnum):
+    """Of a transactional id, with Kafka's names."""
+
+    EMPTY = transaction_pb2.EMPTY
+    ONGOING = transaction_pb2.ONGOING
+    PREPARE_COMMIT = transaction_pb2.PREPARE_COMMIT
+    PREPARE_ABORT = transaction_pb2.PREPARE_ABORT
+    COMPLETE_COMMIT = transaction_pb2.COMPLETE_COMMIT
+    COMPLETE_ABORT = transaction_pb2.COMPLETE_ABORT

@@ -1,0 +1,1 @@
+"""Consumers that share topics as a group, and the loop that processes exactly once."""

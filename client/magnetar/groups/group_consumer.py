@@ -1,0 +1,510 @@
+"""Receives what its group assigns to it: partitions that come and go, of several topics.
+
+Source: docs/design/0003-groups.md, The client; KIP-447; KIP-848.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from magnetar.config import ConsumerConfig
+from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.groups.member_state import Assigned, Instruction, Kept, Lost, Release, Revoked
+from magnetar.groups.membership import GroupMembership
+from magnetar.groups.offsets import Offsets
+from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
+from magnetar.link.cluster import Cluster, TopicRoute
+from magnetar.link.in_flight import copy_error
+from magnetar.link.runtime import Runtime
+from magnetar.message import Message
+from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
+from magnetar.messaging.dead_letters import DeadLetters
+from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.partition_ownership import Ownership, Settling
+from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.transaction import Transaction
+from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError, TopicNotFound
+from magnetar_core.ids import MessageId, PartitionName
+
+log = logging.getLogger("magnetar")
+
+MEMBER_ID_BITS = 128
+
+
+class GroupConsumer(ConsumerBase):
+    """Made by `Client.consumer_group`.
+
+    Each call of receive says that the application is done with what it got before: partitions that
+    the group wants back are then given back, and what was not acknowledged of them goes to their
+    next owner. Until then, and until its transactions have ended, the application keeps them.
+
+    Messages of a partition that was lost are void: acknowledging them raises IllegalGeneration,
+    also when the partition was assigned again since.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        cluster: Cluster,
+        settings: GroupSettings,
+        config: ConsumerConfig,
+        callbacks: Callbacks,
+        on_close: Callable[[GroupConsumer], None],
+        dead_letters: DeadLetters | None = None,
+    ) -> None:
+        super().__init__(runtime, settings.group, SubscriptionType.EXCLUSIVE, dead_letters)
+        # For the client's books.
+        self.consumer_id = runtime.new_id()
+        self.member_id = f"{runtime.random.getrandbits(MEMBER_ID_BITS):032x}"
+        self._cluster = cluster
+        self._settings = settings
+        self._config = config
+        self._callbacks = callbacks
+        self._on_close = on_close
+        self._closing = False
+        self._failure: MagnetarError | None = None
+        self._callback_failure: Exception | None = None
+        self._ack_failure: MagnetarError | None = None
+        self._routes: dict[int, TopicRoute] = {}
+        self._receivers: dict[PartitionName, PartitionReceiver] = {}
+        self._by_number: dict[int, PartitionReceiver] = {}
+        # Of which the application was told.
+        self._told: dict[PartitionName, None] = {}
+        # What waits for the callbacks before it.
+        self._work: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        # Acks of lost partitions that wait for their refusal.
+        self._late_acks: dict[asyncio.Task[None], None] = {}
+        self._settled = asyncio.Event()
+        self._membership = GroupMembership(
+            runtime,
+            cluster.bootstrap,
+            settings.join_command(self.member_id, runtime.config.client_name),
+            max_poll_interval_ms=settings.max_poll_interval_s * 1000,
+            follow=self._follow,
+            on_failed=self._on_failed,
+        )
+        self._member = self._membership.member
+
+    async def started(self) -> None:
+        """Wait for the first time that it is a member. Raises: what the broker refuses it with."""
+        await self._membership.started()
+
+    async def joined(self, timeout_s: float | None = None) -> int:
+        """Wait until it is a member, also again after it had to leave; returns the generation.
+
+        Raises:
+            TimeoutError: not in time.
+            FencedInstance: a newer member has its instance id.
+        """
+        self._require_usable()
+        async with asyncio.timeout(timeout_s):
+            return await self._membership.joined()
+
+    @property
+    def group(self) -> str:
+        return self.subscription
+
+    @property
+    def instance_id(self) -> str:
+        """Of a static member; empty for a dynamic one."""
+        return self._settings.instance_id
+
+    @property
+    def generation(self) -> int:
+        """Of the group, as far as this member knows; 0 while it is no member."""
+        return self._member.generation
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that it has and keeps."""
+        return tuple(_place_of(name) for name, one in self._receivers.items() if not one.stopped)
+
+    @property
+    def waiting_partitions(self) -> tuple[TopicPartition, ...]:
+        """Where messages come only when transactions of earlier owners have ended."""
+        return tuple(_place_of(name) for name, one in self._receivers.items() if one.waiting)
+
+    async def poll(self, timeout_s: float = 5.0, max_messages: int = 1_000) -> list[Message]:
+        """receive_batch, under the name that KIP-447 has for it."""
+        return await self.receive_batch(max_messages, timeout_s)
+
+    async def ack_offsets(
+        self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
+    ) -> None:
+        """Acknowledge all that this consumer was given below these offsets, and has not yet.
+
+        Args:
+            offsets: for each partition that of the next message to process. What `offsets()` makes
+                of messages also tells when these were acknowledged before.
+        Raises:
+            InvalidArgument: beyond what this consumer was given. No effect.
+            IllegalGeneration: it does not have the partition, or was given nothing of it since it
+                was assigned again. The transaction, if there is one, has failed.
+            TransactionConflict: as ack.
+        """
+        self._require_usable()
+        found: list[tuple[PartitionReceiver, list[Range]]] = []
+        for place, offset in offsets.items():
+            try:
+                receiver = self._receiver_for(TopicPartition(*place), offsets)
+            except IllegalGeneration as error:
+                self._fail(txn, error)
+                raise
+            receiver.queue.check_given(offset)
+            number = None if txn is None else txn.number
+            unacked = receiver.unacked
+            ranges = IntervalSet(unacked.given_up_to(offset - 1, number) if offset else ())
+            if isinstance(offsets, Offsets):
+                ranges.add_all(offsets.messages[place])
+                if number is not None:
+                    ranges.remove_all(unacked.acked_in(number))
+            if ranges:
+                found.append((receiver, list(ranges)))
+        if txn is not None:
+            await self._ack_in_transaction(found, txn)
+        else:
+            await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in found))
+
+    def _receiver_for(
+        self, place: TopicPartition, offsets: Mapping[TopicPartition, int]
+    ) -> PartitionReceiver:
+        """Raises: IllegalGeneration, unless these came since the partition was assigned."""
+        receiver = self._receiver_at(place)
+        meant = receiver.number
+        if isinstance(offsets, Offsets):
+            meant = offsets.receivers[place]
+        if receiver.queue.given_end is None or meant != receiver.number:
+            raise IllegalGeneration(f"{place} was assigned again since its messages were received")
+        return receiver
+
+    async def seek(
+        self,
+        partition: TopicPartition,
+        *,
+        offset: int | None = None,
+        message_id: MessageId | None = None,
+        append_time_ms: int | None = None,
+        position: InitialPosition | str | None = None,
+    ) -> int:
+        """Move the group's cursor on a partition of this member. Name exactly one target.
+
+        What was received of it before is void: it is delivered again, or never.
+
+        Args:
+            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            position: "earliest" or "latest".
+        Returns: the new offset.
+        Raises:
+            IllegalGeneration: this consumer does not have the partition. No effect.
+            ResourceInUse: acks are pending in transactions. No effect.
+        """
+        self._require_usable()
+        receiver = self._receiver_at(TopicPartition(*partition))
+        return await self._seek(receiver, offset, message_id, append_time_ms, position)
+
+    def has(self, message: Message) -> bool:
+        """Whether a message can still be acknowledged: its partition has not left since."""
+        return message.batch.receiver in self._by_number
+
+    def redeliver(self) -> None:
+        """Have all delivered again, in order, that was received and not acknowledged.
+
+        What the application has of it is void; cursors stay where they are. To be called when a
+        batch was dropped, as after an abort: what it acknowledged in the transaction comes again in
+        any case, the rest of it does not. TransactionalProducer.init_transactions() does it.
+        """
+        self._require_usable()
+        for receiver in self._order:
+            if any(receiver.settling):
+                receiver.reset()
+
+    async def flush_acks(self) -> None:
+        """Wait until all plain acks are confirmed.
+
+        Raises:
+            IllegalGeneration: some came too late; their partition was given away.
+            MagnetarError: the first failure that nobody waited for.
+        """
+        await super().flush_acks()
+        if self._late_acks:
+            await asyncio.gather(*self._late_acks, return_exceptions=True)
+        failure, self._ack_failure = self._ack_failure, None
+        if failure is not None:
+            raise copy_error(failure)
+
+    async def close(self, *, leave: bool | None = None) -> None:
+        """Confirm acks and give all partitions back.
+
+        Args:
+            leave: whether to leave the group at once. A dynamic member does so unless told
+                otherwise; a static one does not, so that its next run finds its partitions again
+                if it comes within the session timeout.
+        """
+        if self._closing:
+            return
+        self._closing = True
+        self._on_close(self)
+        worker = self._worker
+        if worker is not None and worker is not asyncio.current_task():
+            await asyncio.gather(worker, return_exceptions=True)
+        await self._tell(self._callbacks.on_revoked, list(self._told))
+        self._closed = True
+        if self._dead_letters is not None:
+            await self._dead_letters.close()
+        await asyncio.gather(*(receiver.close() for receiver in self._receivers.values()))
+        if leave is None:
+            leave = not self._settings.instance_id
+        await self._membership.close(leave=leave)
+        self._changed.set()
+
+    # What the base asks.
+
+    def _require_usable(self) -> None:
+        super()._require_usable()
+        if self._failure is not None:
+            raise copy_error(self._failure)
+
+    def _receive_begins(self) -> None:
+        self._require_usable()
+        self._membership.receive_begins()
+        if self._member.revoked:
+            self._review()
+
+    def _receive_ends(self) -> None:
+        self._membership.receive_ends()
+
+    def _raise_troubles(self) -> None:
+        failure, self._callback_failure = self._callback_failure, None
+        if failure is not None:
+            raise failure
+
+    def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
+        if isinstance(message, Message):
+            receiver = self._by_number.get(message.batch.receiver)
+            if receiver is None:
+                raise IllegalGeneration(
+                    f"{message.topic}-partition-{message.partition} was given away since"
+                    " this message was received"
+                )
+            return receiver
+        topics = self._settings.topics
+        if len(topics) != 1 or self._settings.pattern:
+            raise InvalidArgument(
+                "a MessageId names no topic, and this consumer may have several: give the Message"
+            )
+        receiver = self._receiver_at(TopicPartition(topics[0], message.partition))
+        # What was received under an earlier assignment has the same id.
+        if message.offset not in receiver.unacked.given:
+            raise IllegalGeneration(
+                f"{message} was not received since {receiver.name} was assigned, or is acknowledged"
+            )
+        return receiver
+
+    def _receiver_at(self, place: TopicPartition) -> PartitionReceiver:
+        for name, receiver in self._receivers.items():
+            if _place_of(name) == place:
+                return receiver
+        raise IllegalGeneration(f"this member of group {self.group} does not have {place}")
+
+    # What the group says.
+
+    def _follow(self, instructions: Sequence[Instruction]) -> None:
+        assigned: list[PartitionName] = []
+        lost: list[PartitionName] = []
+        released: list[PartitionName] = []
+        for one in instructions:
+            receiver = self._receivers.get(one.partition)
+            if isinstance(one, Assigned):
+                assigned.append(one.partition)
+            elif isinstance(one, Revoked):
+                if receiver is not None:
+                    receiver.stop()
+            elif isinstance(one, Kept):
+                if receiver is not None:
+                    receiver.resume()
+                else:
+                    assigned.append(one.partition)
+            elif isinstance(one, Release):
+                released.append(one.partition)
+            elif isinstance(one, Lost):
+                lost.append(one.partition)
+                self._drop(one.partition)
+        if lost:
+            self._later(partial(self._tell_gone, self._callbacks.on_lost, lost))
+        if assigned:
+            self._later(partial(self._attach, assigned))
+        if released:
+            self._later(partial(self._release, released))
+        if self._member.revoked:
+            self._review()
+
+    def _review(self) -> None:
+        released = self._member.review(self._settling)
+        if released:
+            self._follow(released)
+
+    def _settling(self, name: PartitionName) -> Settling:
+        receiver = self._receivers.get(name)
+        return Settling(False, False) if receiver is None else receiver.settling
+
+    def _on_settled(self) -> None:
+        self._settled.set()
+        if self._member.revoked:
+            self._review()
+
+    def _on_lost(self, name: PartitionName, since: int, error: MagnetarError) -> None:
+        """The partition's broker says so."""
+        if self._closing:
+            return
+        log.info("%s since generation %d: %s", name, since, error)
+        self._follow(self._member.lost(name, since, self._runtime.now_ms()))
+        self._membership.wake()
+
+    def _on_failed(self, error: MagnetarError) -> None:
+        self._failure = error
+        self._changed.set()
+
+    def _drop(self, name: PartitionName) -> None:
+        """Nothing of it counts any more."""
+        receiver = self._forget(name)
+        if receiver is None:
+            return
+        receiver.lose(IllegalGeneration(f"{name} was given away"))
+        flushing = self._runtime.spawn(self._flush_late(receiver), f"late acks of {name}")
+        self._late_acks[flushing] = None
+        flushing.add_done_callback(lambda task: self._late_acks.pop(task, None))
+
+    async def _flush_late(self, receiver: PartitionReceiver) -> None:
+        try:
+            await receiver.acks.flush()
+        except MagnetarError as error:
+            self._ack_failure = self._ack_failure or error
+
+    def _forget(self, name: PartitionName) -> PartitionReceiver | None:
+        receiver = self._receivers.pop(name, None)
+        if receiver is not None:
+            del self._by_number[receiver.number]
+            if receiver in self._order:
+                self._order.remove(receiver)
+        return receiver
+
+    # What takes its time, one after the other, so that callbacks come in order.
+
+    def _later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._closing:
+            return
+        self._work.append(work)
+        if self._worker is None:
+            self._worker = self._runtime.spawn(self._do_work(), f"callbacks of {self.group}")
+
+    async def _do_work(self) -> None:
+        try:
+            while self._work:
+                await self._work.popleft()()
+        finally:
+            self._worker = None
+
+    async def _attach(self, names: list[PartitionName]) -> None:
+        made: list[PartitionName] = []
+        for name in names:
+            since = self._member.held.get(name, 0)
+            try:
+                route = await self._route(name)
+            except MagnetarError as error:
+                self._on_lost(name, since, error)
+                continue
+            wanted = self._member.holds(name, since) and name not in self._receivers
+            if wanted and not self._closing:
+                self._make(route, name, since)
+                made.append(name)
+        self._told.update(dict.fromkeys(made))
+        await self._tell(self._callbacks.on_assigned, made)
+        for name in made:
+            receiver = self._receivers.get(name)
+            if receiver is not None and receiver not in self._order:
+                self._order.append(receiver)
+        self._changed.set()
+
+    async def _route(self, name: PartitionName) -> TopicRoute:
+        route = self._routes.get(name.topic_id)
+        if route is None or name.partition >= route.partition_count:
+            route = await self._cluster.route(name.topic)
+            if route.topic_id != name.topic_id or name.partition >= route.partition_count:
+                raise TopicNotFound(f"{name} is of another incarnation of the topic")
+            self._routes[name.topic_id] = route
+        return route
+
+    def _make(self, route: TopicRoute, name: PartitionName, since: int) -> None:
+        receiver = PartitionReceiver(
+            self._runtime,
+            route,
+            name.partition,
+            self.group,
+            # One for each assignment: their acks in one transaction are numbered apart.
+            self._runtime.new_id(),
+            self._settings.instance_id or self.member_id,
+            self._type,
+            self._settings.initial_position,
+            self._config,
+            self._changed.set,
+            Ownership(
+                self._membership.identity(since),
+                partial(self._on_lost, name, since),
+                self._on_settled,
+            ),
+        )
+        self._receivers[name] = receiver
+        self._by_number[receiver.number] = receiver
+
+    async def _release(self, names: list[PartitionName]) -> None:
+        await self._tell_gone(self._callbacks.on_revoked, names)
+        for name in names:
+            self._runtime.spawn(self._finish_release(name), f"release {name}")
+
+    async def _finish_release(self, name: PartitionName) -> None:
+        since = self._member.held.get(name, 0)
+        receiver = self._receivers.get(name)
+        if receiver is not None:
+            # The callback may have acknowledged in a transaction that goes on.
+            while receiver.settling.in_transactions:
+                self._settled.clear()
+                await self._settled.wait()
+            failure = await receiver.close()
+            self._ack_failure = self._ack_failure or failure
+            if self._receivers.get(name) is not receiver:
+                return  # Lost meanwhile.
+            self._forget(name)
+        self._member.released(name, since, self._runtime.now_ms())
+        self._membership.wake()
+
+    async def _tell_gone(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:
+        """Of those that the application was told of."""
+        known = [name for name in names if name in self._told]
+        for name in known:
+            del self._told[name]
+        await self._tell(callback, known)
+
+    async def _tell(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:
+        if callback is None or not names:
+            return
+        try:
+            result = callback([_place_of(name) for name in names])
+            if isawaitable(result):
+                await result
+        except Exception as error:
+            # The next receive raises it: nobody else would see it.
+            log.info("a callback of group %s failed: %r", self.group, error)
+            self._callback_failure = error
+            self._changed.set()
+
+
+def _place_of(name: PartitionName) -> TopicPartition:
+    return TopicPartition(name.topic, name.partition)

@@ -1,0 +1,318 @@
+"""What a member of a group does next, without doing it. Pure.
+
+Here the answers to heartbeats become instructions for each partition, and time, receiving and
+settling become the next command. Whoever runs it sends the commands and follows the instructions.
+Source: docs/design/0003-groups.md, Members and The client; KIP-848, Consumer Group Heartbeat.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from magnetar.messaging.partition_ownership import Settling
+from magnetar_core.ids import PartitionName
+
+# After a partition was lost, heartbeats follow each other no faster than this: broker and member
+# may disagree for a moment.
+LOSS_BEAT_SPACING_MS = 100
+
+
+class Phase(Enum):
+    """JOINING -> MEMBER -> LEAVING -> AWAY -> JOINING. From all: FENCED, which is the end.
+
+    MEMBER -> JOINING when the group does not know us any more; LEAVING -> JOINING when the
+    application comes back before the group has heard that we leave.
+    """
+
+    JOINING = auto()
+    MEMBER = auto()
+    LEAVING = auto()
+    # The application did not receive for too long; it joins again with its next receive.
+    AWAY = auto()
+    FENCED = auto()
+
+
+class Command(Enum):
+    """What is to be sent now."""
+
+    JOIN = auto()
+    HEARTBEAT = auto()
+    LEAVE = auto()
+
+
+class Holding(Enum):
+    """HELD -> REVOKED -> RELEASING -> gone. REVOKED goes back to HELD when it is kept after all."""
+
+    HELD = auto()
+    # Asked back; the application may still have something of it.
+    REVOKED = auto()
+    # Nothing more counts there; acks under way are being confirmed.
+    RELEASING = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """It is ours since that generation: attach."""
+
+    partition: PartitionName
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """It is asked back: take nothing more of it."""
+
+    partition: PartitionName
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """It is not asked back any more: go on."""
+
+    partition: PartitionName
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Nothing holds it here any more: confirm acks, detach, then say `released`."""
+
+    partition: PartitionName
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """It is somebody else's: drop all that there is of it."""
+
+    partition: PartitionName
+    since: int
+
+
+Instruction = Assigned | Revoked | Kept | Release | Lost
+
+
+@dataclass(slots=True)
+class _Held:
+    since: int
+    state: Holding = Holding.HELD
+    # REVOKED: the application has asked for more, and so is done with what it had.
+    done: bool = False
+
+
+class MemberState:
+    """One member. Times are milliseconds of any clock that does not jump."""
+
+    def __init__(self, *, max_poll_interval_ms: float, now_ms: float) -> None:
+        self.phase = Phase.JOINING
+        # Of the last answer; 0: not a member.
+        self.generation = 0
+        # Partitions that it will get once others have released them.
+        self.coming = 0
+        self._held: dict[PartitionName, _Held] = {}
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._interval_ms = math.inf
+        self._beat_sent_ms = now_ms
+        self._beat_due_ms = now_ms
+        # Calls of receive that are under way, and when the last one ended.
+        self._receiving_count = 0
+        self._received_ms = now_ms
+
+    # What it is asked.
+
+    def next_command(self, now_ms: float) -> Command | None:
+        """What to send now; None until something happens, or wakes_at_ms comes."""
+        if self.phase is Phase.JOINING:
+            return Command.JOIN
+        if self.phase is Phase.LEAVING:
+            return Command.LEAVE
+        if self.phase is Phase.MEMBER and now_ms >= self._beat_due_ms:
+            return Command.HEARTBEAT
+        return None
+
+    @property
+    def wakes_at_ms(self) -> float:
+        """When time alone changes something."""
+        if self.phase is not Phase.MEMBER:
+            return math.inf
+        return min(self._beat_due_ms, self._poll_due_ms)
+
+    @property
+    def held(self) -> dict[PartitionName, int]:
+        """What it holds, and since which generation: what a heartbeat says."""
+        return {partition: held.since for partition, held in self._held.items()}
+
+    def holds(self, partition: PartitionName, since: int) -> bool:
+        """Whether it has this one, and keeps it."""
+        held = self._held.get(partition)
+        return held is not None and held.since == since and held.state is Holding.HELD
+
+    @property
+    def revoked(self) -> tuple[PartitionName, ...]:
+        """What it is asked for, and has not begun to release."""
+        return tuple(
+            partition for partition, held in self._held.items() if held.state is Holding.REVOKED
+        )
+
+    # What it hears from the group.
+
+    def sent(self, now_ms: float) -> None:
+        """A command is on its way: what is announced from now on needs another one."""
+        self._beat_sent_ms = now_ms
+        self._beat_due_ms = now_ms + self._interval_ms
+
+    def joined(
+        self,
+        generation: int,
+        interval_ms: float,
+        assigned: Mapping[PartitionName, int],
+        coming: int,
+        now_ms: float,
+    ) -> list[Instruction]:
+        """The group has taken it in. The first heartbeat follows at once."""
+        if self.phase is not Phase.JOINING:
+            return []
+        self.phase = Phase.MEMBER
+        instructions = self.answered(generation, interval_ms, assigned, coming)
+        self._beat_due_ms = now_ms
+        return instructions
+
+    def answered(
+        self,
+        generation: int,
+        interval_ms: float,
+        assigned: Mapping[PartitionName, int],
+        coming: int,
+    ) -> list[Instruction]:
+        """What it is assigned: owns, and keeps.
+
+        Args:
+            assigned: with the generation since which each partition is its own.
+        """
+        if self.phase is not Phase.MEMBER:
+            return []
+        self.generation = generation
+        self.coming = coming
+        self._interval_ms = interval_ms
+        self._beat_due_ms = min(self._beat_due_ms, self._beat_sent_ms + interval_ms)
+        instructions: list[Instruction] = []
+        for partition, held in list(self._held.items()):
+            since = assigned.get(partition)
+            if since is not None and since != held.since:
+                # Lost meanwhile, and got again: two ownerships.
+                del self._held[partition]
+                instructions.append(Lost(partition, held.since))
+            elif since is None and held.state is Holding.HELD:
+                held.state = Holding.REVOKED
+                # Who waits for more is done with what it had.
+                held.done = self._receiving_count > 0
+                instructions.append(Revoked(partition))
+            elif since is not None and held.state is Holding.REVOKED:
+                held.state = Holding.HELD
+                held.done = False
+                instructions.append(Kept(partition))
+        for partition, since in assigned.items():
+            if partition not in self._held:
+                self._held[partition] = _Held(since)
+                instructions.append(Assigned(partition, since))
+        return instructions
+
+    def announced(self, now_ms: float) -> None:
+        """Something changed for it, or its link broke: a heartbeat tells what."""
+        self._beat_due_ms = now_ms
+
+    def unknown(self) -> list[Instruction]:
+        """The group does not know it: it joins again, and owns what it is assigned then."""
+        if self.phase is Phase.MEMBER:
+            self.phase = Phase.JOINING
+        elif self.phase is Phase.LEAVING:
+            self.phase = Phase.AWAY
+        return self._drop_all()
+
+    def left(self) -> None:
+        """The group has heard that it leaves."""
+        if self.phase is Phase.LEAVING:
+            self.phase = Phase.AWAY
+
+    def fenced(self) -> list[Instruction]:
+        """A newer member has its instance id: the end."""
+        self.phase = Phase.FENCED
+        return self._drop_all()
+
+    # What it hears from its own side.
+
+    def come_back(self, now_ms: float) -> None:
+        """The application is there: one that had to leave joins again."""
+        if self.phase in (Phase.LEAVING, Phase.AWAY):
+            self.phase = Phase.JOINING
+            self._received_ms = now_ms
+
+    def receive_begins(self, now_ms: float) -> None:
+        """The application wants more: it is done with the batch before."""
+        self._receiving_count += 1
+        self.come_back(now_ms)
+        for held in self._held.values():
+            held.done = held.state is Holding.REVOKED
+
+    def receive_ends(self, now_ms: float) -> None:
+        """It got something, or gave up; from now on it is expected back."""
+        self._receiving_count -= 1
+        self._received_ms = now_ms
+
+    def review(self, settling: Callable[[PartitionName], Settling]) -> list[Instruction]:
+        """Something may be settled: which of the revoked partitions can be released?"""
+        instructions: list[Instruction] = []
+        for partition, held in self._held.items():
+            if held.state is Holding.REVOKED:
+                is_held, in_transactions = settling(partition)
+                if not in_transactions and (held.done or not is_held):
+                    held.state = Holding.RELEASING
+                    instructions.append(Release(partition, held.since))
+        return instructions
+
+    def released(self, partition: PartitionName, since: int, now_ms: float) -> None:
+        """The instruction was followed; a heartbeat says so at once."""
+        held = self._held.get(partition)
+        if held is not None and held.since == since and held.state is Holding.RELEASING:
+            del self._held[partition]
+            self._beat_due_ms = now_ms
+
+    def lost(self, partition: PartitionName, since: int, now_ms: float) -> list[Instruction]:
+        """The partition's broker says that it is not ours; a heartbeat tells what is."""
+        held = self._held.get(partition)
+        if held is None or held.since != since:
+            return []
+        del self._held[partition]
+        soon_ms = max(now_ms, self._beat_sent_ms + LOSS_BEAT_SPACING_MS)
+        self._beat_due_ms = min(self._beat_due_ms, soon_ms)
+        return [Lost(partition, since)]
+
+    def tick(self, now_ms: float) -> list[Instruction]:
+        """Time has passed. An application that does not come back leaves the group."""
+        if self.phase is not Phase.MEMBER or now_ms < self._poll_due_ms:
+            return []
+        self.phase = Phase.LEAVING
+        return self._drop_all()
+
+    @property
+    def _poll_due_ms(self) -> float:
+        if self._receiving_count:
+            return math.inf
+        return self._received_ms + self._max_poll_interval_ms
+
+    def _drop_all(self) -> list[Instruction]:
+        self.generation = 0
+        self.coming = 0
+        lost: Iterable[Instruction] = [
+            Lost(partition, held.since) for partition, held in self._held.items()
+        ]
+        self._held.clear()
+        return list(lost)
+
+    def check(self) -> None:
+        """Our bugs assert."""
+        assert self._receiving_count >= 0
+        assert self.phase is Phase.MEMBER or not self._held
+        assert (self.generation > 0) == (self.phase is Phase.MEMBER)

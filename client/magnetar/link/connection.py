@@ -1,0 +1,321 @@
+"""A lasting connection to one server: a link when one is needed, another when that one breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from magnetar.errors import ClientClosed
+from magnetar.link.runtime import Runtime
+from magnetar.link.session import LinkSession, OnReply, Result
+from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import transaction_pb2
+
+log = logging.getLogger("magnetar")
+
+OnSession = Callable[[LinkSession | MagnetarError], None]
+# Pushes for one consumer's partition: the session it came on, the command's name, its message.
+OnPush = Callable[[LinkSession, str, Any], None]
+# Whom a push is for: a consumer's partition, or a member of a group.
+_ADDRESSEES: dict[str, Callable[[Any], tuple[object, object]]] = {
+    "deliver": lambda body: (body.consumer_id, body.partition),
+    "consumer_change": lambda body: (body.consumer_id, body.partition),
+    "group_change": lambda body: (body.group, body.member_id),
+}
+# What takes effect once, however often it is repeated: docs/design/0001-protocol.md, Late copies.
+# CommandNewTxn has a token only where it is of a named sequence.
+TOKEN_BODIES = frozenset(
+    body
+    for body in FIELD_OF_BODY
+    if "call_token" in body.DESCRIPTOR.fields_by_name  # type: ignore[attr-defined]
+    and body is not transaction_pb2.CommandNewTxn
+)
+
+
+class Connection:
+    """Requests to one service at one address, repeated over as many links as it takes."""
+
+    def __init__(self, address: str, service: str, runtime: Runtime) -> None:
+        self.address = address
+        self._service = service
+        self._runtime = runtime
+        self._session: LinkSession | None = None
+        self._waiters: dict[int, OnSession] = {}
+        self._waiter_count = 0
+        self._connecting: asyncio.Task[None] | None = None
+        self._backoff = runtime.backoff()
+        self._closed = False
+        self._addressees: dict[tuple[object, object], OnPush] = {}
+        # Who wants to hear of attempts to connect that fail.
+        self._watchers: dict[int, Callable[[], None]] = {}
+
+    def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
+        """Route what servers push to this consumer."""
+        self._addressees[consumer_id, partition] = on_push
+
+    def unregister(self, consumer_id: int, partition: int) -> None:
+        self._addressees.pop((consumer_id, partition), None)
+
+    def register_member(self, group: str, member_id: str, on_push: OnPush) -> None:
+        """Route what servers push to this member of a group."""
+        self._addressees[group, member_id] = on_push
+
+    def unregister_member(self, group: str, member_id: str) -> None:
+        self._addressees.pop((group, member_id), None)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._runtime.loop
+
+    @property
+    def live_session(self) -> LinkSession | None:
+        """The present link, if there is one."""
+        session = self._session
+        return None if session is None or session.closed else session
+
+    def when_connected(self, on_session: OnSession) -> int:
+        """Call back with a session, or with what makes one impossible. At once if there is one.
+
+        Returns a number for `forget`.
+        """
+        self._waiter_count += 1
+        number = self._waiter_count
+        session = self.live_session
+        if session is not None:
+            on_session(session)
+            return number
+        if self._closed:
+            on_session(ClientClosed())
+            return number
+        self._waiters[number] = on_session
+        if self._connecting is None:
+            self._connecting = self._runtime.spawn(self._connect(), f"connect {self.address}")
+        return number
+
+    def forget(self, number: int) -> None:
+        """The caller of `when_connected` does not wait any more."""
+        self._waiters.pop(number, None)
+
+    def when_unreachable(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever an attempt to connect fails. Returns what ends that."""
+        self._waiter_count += 1
+        number = self._waiter_count
+        self._watchers[number] = callback
+
+        def unwatch() -> None:
+            self._watchers.pop(number, None)
+
+        return unwatch
+
+    async def session(self) -> LinkSession:
+        """A live session. Waits as long as it takes.
+
+        Raises:
+            MagnetarError: the server will not have us, or the client is closed.
+        """
+        future: asyncio.Future[LinkSession] = asyncio.get_running_loop().create_future()
+
+        def on_session(result: LinkSession | MagnetarError) -> None:
+            if future.done():
+                return
+            if isinstance(result, MagnetarError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        number = self.when_connected(on_session)
+        try:
+            return await future
+        finally:
+            self.forget(number)
+
+    async def request(
+        self, body: Any, *, timeout_ms: float | None = None, patient: bool = False
+    ) -> Any:
+        """Ask until there is an answer. Every command may be repeated.
+
+        Args:
+            timeout_ms: until giving up; the configured operation timeout unless given.
+            patient: the server may park this request for long.
+        Raises:
+            OutcomeUnknown: it was sent, and no answer came in time. It may have happened.
+            LogUnavailable: it was never sent. No effect.
+            MagnetarError: what the server answered, when asking again cannot help or time is up.
+        """
+        if timeout_ms is None:
+            timeout_ms = self._runtime.config.operation_timeout_ms
+        if type(body) in TOKEN_BODIES:
+            # A call anew, also where its message is not: its repeats, and they alone, bear it.
+            body.call_token = self._runtime.new_id()
+        session = self.live_session
+        if session is None:
+            return await self._insist(body, timeout_ms, timeout_ms, patient, None)
+        asked_at_ms = self._runtime.now_ms()
+        interruption: Exception
+        try:
+            return await session.call(body, patient=patient, timeout_ms=timeout_ms)
+        except TimeoutError as error:
+            raise self._no_answer(body, timeout_ms) from error
+        except LinkClosed as error:
+            interruption = error
+        except MagnetarError as error:
+            if not error.retriable:
+                raise
+            interruption = error
+        remaining_ms = timeout_ms - (self._runtime.now_ms() - asked_at_ms)
+        return await self._insist(body, timeout_ms, remaining_ms, patient, interruption)
+
+    async def _insist(
+        self,
+        body: Any,
+        timeout_ms: float,
+        remaining_ms: float,
+        patient: bool,
+        last: Exception | None,
+    ) -> Any:
+        """The course of a request that did not succeed at once.
+
+        Args:
+            last: what interrupted the first attempt, if there was one.
+        """
+        backoff = self._runtime.backoff()
+        # Sent, and perhaps never answered.
+        in_doubt = isinstance(last, LinkClosed)
+        try:
+            async with asyncio.timeout(remaining_ms / 1000):
+                while True:
+                    if isinstance(last, MagnetarError):
+                        await asyncio.sleep(backoff.next_ms() / 1000)
+                    session = self.live_session or await self.session()
+                    was_in_doubt, in_doubt = in_doubt, True
+                    try:
+                        return await session.call(body, patient=patient)
+                    except LinkClosed as error:
+                        last = error
+                    except MagnetarError as error:
+                        if not error.retriable:
+                            raise
+                        in_doubt = was_in_doubt
+                        last = error
+        except TimeoutError:
+            if in_doubt:
+                raise self._no_answer(body, timeout_ms) from last
+            if isinstance(last, MagnetarError):
+                raise last from None
+            raise LogUnavailable(
+                f"no link to {self.address} within {timeout_ms:.0f} ms;"
+                f" {body.DESCRIPTOR.name} was not sent"
+            ) from last
+
+    def _no_answer(self, body: Any, timeout_ms: float) -> OutcomeUnknown:
+        return OutcomeUnknown(
+            f"no answer to {body.DESCRIPTOR.name} from {self.address} within {timeout_ms:.0f} ms;"
+            " it may have happened, ask again to know"
+        )
+
+    def request_soon(self, body: Any, on_result: OnReply) -> None:
+        """As request, for who does not wait: calls back with the reply or the MagnetarError.
+
+        While all goes well, without a task.
+        """
+        session = self.live_session
+        if session is None:
+            self._spawn_request(body, on_result)
+        else:
+            session.request(body, partial(self._on_soon, body, on_result))
+
+    def _on_soon(self, body: Any, on_result: OnReply, result: Result) -> None:
+        interrupted = isinstance(result, LinkClosed)
+        if interrupted or (isinstance(result, MagnetarError) and result.retriable):
+            self._spawn_request(body, on_result)
+        else:
+            on_result(result)
+
+    def _spawn_request(self, body: Any, on_result: OnReply) -> None:
+        async def tell() -> None:
+            try:
+                result = await self.request(body)
+            except MagnetarError as error:
+                result = error
+            except asyncio.CancelledError:
+                on_result(ClientClosed("the client was closed"))
+                raise
+            on_result(result)
+
+        self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.address}")
+
+    def close(self) -> None:
+        """Close the link; whoever waits hears ClientClosed."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._session is not None:
+            self._session.close("the client is closing")
+        self._tell_waiters(ClientClosed())
+
+    async def _connect(self) -> None:
+        try:
+            while self._waiters and not self._closed:
+                if self._backoff.failures:
+                    # A first repeat goes at once, later ones wait.
+                    await asyncio.sleep(self._backoff.next_ms() / 1000)
+                try:
+                    session = await self._attempt()
+                except (LinkClosed, TimeoutError) as error:
+                    log.info("cannot reach %s: %s", self.address, error)
+                    self._backoff.failures = max(1, self._backoff.failures)
+                    for watcher in list(self._watchers.values()):
+                        watcher()
+                    continue
+                except MagnetarError as error:
+                    self._backoff.failures = max(1, self._backoff.failures)
+                    if error.retriable:
+                        continue
+                    self._tell_waiters(error)
+                    return
+                self._session = session
+                session.on_close(partial(self._on_closed, session))
+                if not session.closed:
+                    self._tell_waiters(session)
+        finally:
+            self._connecting = None
+
+    async def _attempt(self) -> LinkSession:
+        session = LinkSession(self.address, self._runtime, self._on_push)
+        try:
+            async with asyncio.timeout(self._runtime.config.connect_timeout_ms / 1000):
+                link = await self._runtime.transport.connect(
+                    self.address, self._service, session.on_frame, session.on_link_closed
+                )
+                await session.handshake(link)
+        except BaseException:
+            session.close(f"no handshake with {self.address}")
+            raise
+        return session
+
+    def _on_closed(self, session: LinkSession) -> None:
+        # A link that never answered anything counts as a failed attempt.
+        if session.useful:
+            self._backoff.reset()
+        else:
+            self._backoff.failures = max(1, self._backoff.failures)
+
+    def _tell_waiters(self, result: LinkSession | MagnetarError) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for on_session in waiters.values():
+            on_session(result)
+
+    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+        addressee = _ADDRESSEES.get(name)
+        if session is not self._session or addressee is None:
+            return
+        session.useful = True
+        on_push = self._addressees.get(addressee(body))
+        if on_push is not None:
+            on_push(session, name, body)

@@ -1,0 +1,375 @@
+"""Commands that must reach one partition in order, several under way at once.
+
+Batches and transactional acks are numbered, and their server refuses a number before its
+predecessor. So whatever interrupts the order (a broken link, a refusal that passes), everything
+from the first unconfirmed item on is sent again, in order; the server recognises repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+from magnetar.link.backoff import Backoff
+from magnetar.link.connection import Connection
+from magnetar.link.runtime import Runtime
+from magnetar.link.session import LinkSession, Result
+from magnetar_core.errors import (
+    ChecksumMismatch,
+    LogUnavailable,
+    MagnetarError,
+    MessageTooLarge,
+    OutcomeUnknown,
+    PartitionMoved,
+    SequenceGap,
+)
+from magnetar_core.transport import LinkClosed
+
+# What the envelope and a frame may add to a command.
+FRAME_OVERHEAD_BYTES = 1024
+
+
+class Item:
+    """Something on its way. Subclasses say what."""
+
+    __slots__ = (
+        "attempts",
+        "deadline_ms",
+        "finished",
+        "in_flight",
+        "lane",
+        "ordinal",
+        "patient",
+        "reply",
+    )
+
+    def __init__(self) -> None:
+        self.ordinal = 0
+        # Items of a later lane wait until all of the earlier ones are confirmed.
+        self.lane = 0
+        # The server may park it for long.
+        self.patient = False
+        self.attempts = 0
+        self.in_flight = False
+        self.finished = False
+        self.reply: Any = None
+        self.deadline_ms = 0.0
+
+    def renew(self) -> None:
+        """It left the queue, and is to be submitted again."""
+        self.finished = False
+        self.in_flight = False
+        self.reply = None
+
+
+ItemT = TypeVar("ItemT", bound=Item)
+
+
+class Owner(Protocol[ItemT]):
+    """Whose items they are."""
+
+    def connection(self) -> Connection:
+        """To the server that has the partition now."""
+        ...
+
+    def build(self, item: ItemT) -> Any:
+        """The command of an item; called at each attempt."""
+        ...
+
+    def confirmed(self, item: ItemT, reply: Any) -> None:
+        """Called in order, once per item."""
+        ...
+
+    def refused(self, tail: list[ItemT], error: MagnetarError) -> None:
+        """An item and all behind it left the queue because of this error."""
+        ...
+
+    def moved(self) -> None:
+        """The partition is elsewhere; the next connection() should say where."""
+        ...
+
+
+class InFlightCommands(Generic[ItemT]):
+    """An ordered queue of unconfirmed items; a prefix of it is written on the present link."""
+
+    __slots__ = (
+        "_abandoned",
+        "_backoff",
+        "_deadline",
+        "_drain_waiters",
+        "_gate_open",
+        "_in_flight_max",
+        "_items",
+        "_ordinal",
+        "_owner",
+        "_pause",
+        "_runtime",
+        "_session",
+        "_wait_number",
+        "_waits_on",
+        "_written",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        owner: Owner[ItemT],
+        *,
+        in_flight_max: int,
+        open_gate: bool = True,
+    ) -> None:
+        """
+        Args:
+            open_gate: whether items may leave from the start.
+        """
+        self._runtime = runtime
+        self._owner = owner
+        self._in_flight_max = in_flight_max
+        self._gate_open = open_gate
+        self._abandoned = False
+        self._items: deque[ItemT] = deque()
+        self._written = 0
+        self._ordinal = 0
+        self._session: LinkSession | None = None
+        self._wait_number: int | None = None
+        self._waits_on: Connection | None = None
+        # Made when something is refused for the first time.
+        self._backoff: Backoff | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._deadline: int | None = None
+        self._drain_waiters: list[tuple[int, asyncio.Future[None]]] = []
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def submit(self, item: ItemT, *, timeout_ms: float) -> None:
+        """Append an item; it leaves as soon as those before it allow."""
+        assert not self._abandoned
+        self._ordinal += 1
+        item.ordinal = self._ordinal
+        item.deadline_ms = self._runtime.now_ms() + timeout_ms
+        self._items.append(item)
+        self._watch_deadline()
+        self._pump()
+
+    def resubmit(self, items: list[ItemT]) -> None:
+        """Put back what `refused` was just called with, under a later lane."""
+        for item in items:
+            item.renew()
+            item.attempts = 0
+            self._items.append(item)
+
+    def open(self) -> None:
+        """Let items leave."""
+        self._gate_open = True
+        self._pump()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Refuse what was not written; wait only for answers that are under way on this link.
+
+        Source: PIP-31, Transaction#abort, step 1.
+        """
+        self._abandoned = True
+        at = 0
+        for item in self._items:
+            if not item.in_flight and item.reply is None:
+                break
+            at += 1
+        if at < len(self._items):
+            self._refuse_from(at, error)
+
+    def refuse_all(self, error: MagnetarError) -> None:
+        """Give everything up now."""
+        self._abandoned = True
+        if self._items:
+            self._refuse_from(0, error)
+
+    def retire(self) -> None:
+        """Nothing more comes: let go of the owner, so that reference counts free both.
+
+        Thousands of transactions a second would otherwise keep the garbage collector busy.
+        """
+        if not self._items:
+            self._abandoned = True
+            del self._owner
+
+    async def drain(self) -> None:
+        """Wait until what is in the queue now has left it, confirmed or refused."""
+        if self._items:
+            future: asyncio.Future[None] = self._runtime.loop.create_future()
+            self._drain_waiters.append((self._items[-1].ordinal, future))
+            await future
+
+    def _pump(self) -> None:
+        if not self._gate_open or self._pause is not None or self._abandoned:
+            return
+        items = self._items
+        while self._written < len(items) and self._written < self._in_flight_max:
+            session = self._session
+            if session is None or session.closed:
+                session = self._find_session()
+                if session is None:
+                    return
+            item = items[self._written]
+            if item.lane != items[0].lane:
+                return
+            if item.reply is None:
+                body = self._owner.build(item)
+                if body.ByteSize() > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
+                    limit = session.frame_bytes_max
+                    self._refuse_from(
+                        self._written,
+                        MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit),
+                    )
+                    return
+                item.attempts += 1
+                item.in_flight = True
+                session.request(
+                    body,
+                    partial(self._on_reply, session, item, item.attempts, item.lane),
+                    patient=item.patient,
+                )
+            self._written += 1
+
+    def _find_session(self) -> LinkSession | None:
+        """Begin on the present link, or else with the next one."""
+        if self._wait_number is not None:
+            return None
+        connection = self._owner.connection()
+        self._session = connection.live_session
+        if self._session is not None:
+            self._forget_flight()
+            return self._session
+        self._waits_on = connection
+        # -1 while a callback that comes at once is under way.
+        self._wait_number = -1
+        number = connection.when_connected(self._on_session)
+        if self._wait_number == -1:
+            self._wait_number = number
+        return None
+
+    def _on_session(self, result: LinkSession | MagnetarError) -> None:
+        self._wait_number = None
+        if not self._items:
+            return
+        if isinstance(result, MagnetarError):
+            self._refuse_from(0, result)
+            return
+        self._session = result
+        self._forget_flight()
+        self._pump()
+
+    def _on_reply(
+        self, session: LinkSession, item: ItemT, attempt: int, lane: int, result: Result
+    ) -> None:
+        if item.finished or item.lane != lane:
+            return
+        if isinstance(result, LinkClosed):
+            if session is self._session:
+                self._session = None
+                self._forget_flight()
+                if self._abandoned:
+                    self._refuse_from(0, OutcomeUnknown("given up while the link broke"))
+                else:
+                    self._pump()
+        elif not isinstance(result, MagnetarError):
+            item.reply = result
+            item.in_flight = False
+            if self._backoff is not None:
+                self._backoff.reset()
+            self._pop_confirmed()
+        elif item.in_flight and attempt == item.attempts:
+            self._on_error(item, result)
+
+    def _on_error(self, item: ItemT, error: MagnetarError) -> None:
+        at = self._items.index(item)
+        follows_a_failure = isinstance(error, SequenceGap) and at > 0
+        passes = error.retriable or follows_a_failure or isinstance(error, ChecksumMismatch)
+        if passes and not self._abandoned:
+            if isinstance(error, PartitionMoved):
+                self._owner.moved()
+                self._session = None
+            self._forget_flight()
+            if self._pause is None:
+                self._backoff = self._backoff or self._runtime.backoff()
+                delay_s = self._backoff.next_ms() / 1000
+                self._pause = self._runtime.loop.call_later(delay_s, self._resume)
+        else:
+            self._refuse_from(at, error)
+
+    def _resume(self) -> None:
+        self._pause = None
+        self._pump()
+
+    def _forget_flight(self) -> None:
+        """Everything that is unconfirmed has to be written again."""
+        for item in islice(self._items, self._written):
+            item.in_flight = False
+        self._written = 0
+
+    def _pop_confirmed(self) -> None:
+        items = self._items
+        while items and items[0].reply is not None:
+            item = items.popleft()
+            item.finished = True
+            self._written = max(0, self._written - 1)
+            self._owner.confirmed(item, item.reply)
+        self._wake_drained()
+        self._pump()
+
+    def _refuse_from(self, at: int, error: MagnetarError) -> None:
+        tail: list[ItemT] = []
+        while len(self._items) > at:
+            item = self._items.pop()
+            item.finished = True
+            tail.append(item)
+        tail.reverse()
+        self._written = min(self._written, at)
+        self._owner.refused(tail, error)
+        self._wake_drained()
+        self._pump()
+
+    def _wake_drained(self) -> None:
+        if self._drain_waiters:
+            first = self._items[0].ordinal if self._items else None
+            still: list[tuple[int, asyncio.Future[None]]] = []
+            for ordinal, future in self._drain_waiters:
+                if first is not None and ordinal >= first:
+                    still.append((ordinal, future))
+                elif not future.done():
+                    future.set_result(None)
+            self._drain_waiters = still
+        if not self._items:
+            if self._wait_number is not None and self._waits_on is not None:
+                self._waits_on.forget(self._wait_number)
+                self._wait_number = None
+            if self._deadline is not None:
+                self._runtime.deadlines.forget(self._deadline)
+                self._deadline = None
+
+    def _watch_deadline(self) -> None:
+        if self._deadline is None and self._items:
+            wait_ms = max(0.0, self._items[0].deadline_ms - self._runtime.now_ms())
+            self._deadline = self._runtime.deadlines.call_later(wait_ms, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadline = None
+        if self._items and self._items[0].deadline_ms <= self._runtime.now_ms():
+            error: MagnetarError
+            if self._items[0].attempts:
+                error = OutcomeUnknown("no answer in time; it may have happened")
+            else:
+                error = LogUnavailable("it could not be sent in time. No effect")
+            self._refuse_from(0, error)
+        self._watch_deadline()
+
+
+def copy_error(error: MagnetarError) -> MagnetarError:
+    """The same error for another future: an exception raised twice mixes its tracebacks."""
+    copy = type(error)(str(error))
+    copy.details = error.details
+    copy.__cause__ = error.__cause__
+    return copy

@@ -1,0 +1,80 @@
+"""What every part of a client shares: the injected world, the settings, background tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from magnetar.config import ClientConfig
+from magnetar.link.backoff import Backoff
+from magnetar.link.deadlines import Deadlines
+from magnetar_core.clock import Clock
+from magnetar_core.transport import Transport
+
+log = logging.getLogger("magnetar")
+
+ID_BITS = 63
+
+
+class Runtime:
+    """The world as a client sees it. Nothing else in the SDK reaches for time or randomness."""
+
+    def __init__(
+        self, transport: Transport, clock: Clock, random: Random, config: ClientConfig
+    ) -> None:
+        self.transport = transport
+        self.clock = clock
+        self.random = random
+        self.config = config
+        # A client belongs to the loop in which it was made. To ask for the running one costs a
+        # system call in CPython 3.11.
+        self.loop = asyncio.get_running_loop()
+        self.deadlines = Deadlines(self.loop)
+        # Learned from the first server; a server of another cluster is then refused.
+        self.cluster_hash = ""
+        # In order of start: cancelled in that order too.
+        self._tasks: dict[int, asyncio.Task[Any]] = {}
+        self._task_count = 0
+        self._number = 0
+
+    def new_id(self) -> int:
+        """A random id of a producer or consumer; never 0."""
+        return self.random.getrandbits(ID_BITS) or 1
+
+    def next_number(self) -> int:
+        """A number that nothing else in this client has."""
+        self._number += 1
+        return self._number
+
+    def backoff(self) -> Backoff:
+        config = self.config
+        return Backoff(config.backoff_ms_min, config.backoff_ms_max, self.random)
+
+    def now_ms(self) -> float:
+        return self.clock.monotonic_ms()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run something in the background, to be cancelled with the client at the latest."""
+        task = self.loop.create_task(work, name=name)
+        self._task_count += 1
+        number = self._task_count
+        self._tasks[number] = task
+
+        def done(finished: asyncio.Task[Any]) -> None:
+            self._tasks.pop(number, None)
+            if not finished.cancelled() and finished.exception() is not None:
+                log.debug("background task %s failed", name, exc_info=finished.exception())
+
+        task.add_done_callback(done)
+        return task
+
+    async def cancel_all(self) -> None:
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks.values() if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.deadlines.close()

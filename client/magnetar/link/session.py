@@ -1,0 +1,239 @@
+"""One link, from its handshake to its end: requests and their replies, pushes, the watchdog.
+
+A session never comes back: when the link breaks, everything under way hears LinkClosed once, and
+whatever still arrives from it is ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from magnetar.link.runtime import Runtime
+from magnetar_core.errors import InternalError, MagnetarError, from_wire
+from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.transport import Link, LinkClosed
+from magnetar_core.wire import common_pb2, service_pb2
+
+log = logging.getLogger("magnetar")
+
+PROTOCOL_VERSION = 1
+FRAME_BYTES_MAX_DEFAULT = 8 << 20
+
+# A reply's message, a MagnetarError, or LinkClosed.
+Result = Any
+OnReply = Callable[[Result], None]
+
+
+class _Waiting(NamedTuple):
+    on_reply: OnReply
+    written_at_ms: float
+    # The server may park this one for long: its silence alone condemns no link.
+    patient: bool
+
+
+class LinkSession:
+    """The client's end of one conversation."""
+
+    def __init__(
+        self, address: str, runtime: Runtime, on_push: Callable[[LinkSession, str, Any], None]
+    ) -> None:
+        self.address = address
+        self.closed = False
+        self.frame_bytes_max = FRAME_BYTES_MAX_DEFAULT
+        # Of a batch; a coordinator takes none, and says nothing of it.
+        self.batch_bytes_max = FRAME_BYTES_MAX_DEFAULT
+        # Whether anything but the handshake was ever answered: the link is of use.
+        self.useful = False
+        self._runtime = runtime
+        self._on_push = on_push
+        self._link: Link | None = None
+        self._writer: FrameWriter | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._request_count = 0
+        self._close_callbacks: list[Callable[[], None]] = []
+        self._heard_at_ms = runtime.now_ms()
+        self._probed_at_ms = self._heard_at_ms
+        self._probe_waits = False
+        self._watchdog: asyncio.TimerHandle | None = None
+
+    async def handshake(self, link: Link) -> None:
+        """Introduce ourselves.
+
+        Raises:
+            LinkClosed: the link broke.
+            ClusterMismatch: the server belongs to another cluster.
+        """
+        self._link = link
+        if self.closed:
+            link.close()
+            raise LinkClosed(f"the link to {self.address} broke at once")
+        self._writer = FrameWriter(link.write)
+        self._watch_later()
+        reply = await self.call(self._hello())
+        if reply.frame_bytes_max:
+            self.frame_bytes_max = reply.frame_bytes_max
+        self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
+        if not self._runtime.cluster_hash:
+            self._runtime.cluster_hash = reply.cluster_hash
+        self.useful = False
+
+    def request(self, body: Any, on_reply: OnReply, *, patient: bool = False) -> None:
+        """Write a request. `on_reply` is called exactly once, never from in here."""
+        if self.closed or self._writer is None:
+            error = LinkClosed(f"the link to {self.address} is closed")
+            asyncio.get_running_loop().call_soon(on_reply, error)
+            return
+        self._request_count += 1
+        request_id = self._request_count
+        self._waiting[request_id] = _Waiting(on_reply, self._runtime.now_ms(), patient)
+        self._writer.send(body, request_id)
+
+    async def call(
+        self, body: Any, *, patient: bool = False, timeout_ms: float | None = None
+    ) -> Any:
+        """Write a request and wait for its reply.
+
+        Raises:
+            TimeoutError: no reply within timeout_ms, if that is given.
+            LinkClosed: the link broke first; the request may or may not have arrived.
+            MagnetarError: what the server answered.
+        """
+        future: asyncio.Future[Any] = self._runtime.loop.create_future()
+        on_reply = partial(_settle, future)
+        self.request(body, on_reply, patient=patient)
+        if timeout_ms is None:
+            return await future
+        deadlines = self._runtime.deadlines
+        number = deadlines.call_later(timeout_ms, partial(on_reply, TimeoutError()))
+        try:
+            return await future
+        finally:
+            deadlines.forget(number)
+
+    def post(self, body: Any) -> None:
+        """Write something that has no reply."""
+        if not self.closed and self._writer is not None:
+            self._writer.send(body)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Have something called when the session ends; at once if it has."""
+        if self.closed:
+            callback()
+        else:
+            self._close_callbacks.append(callback)
+
+    def on_frame(self, frame: Carried) -> None:
+        """The transport brings a frame."""
+        if self.closed:
+            return
+        self._heard_at_ms = self._runtime.now_ms()
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if one.request_id == 0:
+                self._pushed(name, one)
+            else:
+                self._replied(one.request_id, name, one)
+
+    def on_link_closed(self) -> None:
+        """The transport says that the link is over."""
+        self.close(f"the link to {self.address} broke")
+
+    def close(self, reason: str) -> None:
+        """End the session now: everything under way hears LinkClosed."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+        if self._link is not None:
+            self._link.close()
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            log.info("%s; %d requests are under way", reason, len(waiting))
+        for one in waiting.values():
+            _guarded(one.on_reply, LinkClosed(reason))
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _replied(self, request_id: int, name: str | None, one: service_pb2.Command) -> None:
+        waiting = self._waiting.pop(request_id, None)
+        if waiting is None:
+            return
+        self.useful = True
+        result: Result
+        if name is None:
+            result = InternalError("the server answered in a way that this version does not know")
+        elif name == "error":
+            result = from_wire(one.error)
+        else:
+            result = getattr(one, name)
+        _guarded(waiting.on_reply, result)
+
+    def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
+        if name == "error":
+            log.warning("%s reports: %s", self.address, one.error.message)
+        elif name is not None:
+            self._on_push(self, name, getattr(one, name))
+
+    def _hello(self) -> common_pb2.CommandHello:
+        return common_pb2.CommandHello(
+            protocol_version=PROTOCOL_VERSION,
+            client_name=self._runtime.config.client_name,
+            cluster_hash=self._runtime.cluster_hash,
+        )
+
+    def _watch_later(self) -> None:
+        period_s = self._runtime.config.request_timeout_ms / 4_000
+        self._watchdog = asyncio.get_running_loop().call_later(period_s, self._watch)
+
+    def _watch(self) -> None:
+        """Close a link that looks alive and is not; ask one that has long been silent.
+
+        A half-open link looks like silence, and so does a server with nothing to say or with a
+        parked request: a repeated Hello, which is answered at once, tells them apart.
+        """
+        now_ms = self._runtime.now_ms()
+        timeout_ms = self._runtime.config.request_timeout_ms
+        patient_one_is_late = False
+        for one in self._waiting.values():
+            late = now_ms - one.written_at_ms >= timeout_ms
+            if not one.patient:
+                if late:
+                    self.close(f"{self.address} left a request without an answer for too long")
+                    return
+                break
+            patient_one_is_late = patient_one_is_late or late
+        silent = now_ms - self._heard_at_ms >= timeout_ms / 2
+        probe_is_due = patient_one_is_late and now_ms - self._probed_at_ms >= timeout_ms
+        if (silent or probe_is_due) and not self._probe_waits:
+            self._probe_waits = True
+            self._probed_at_ms = now_ms
+            self.request(self._hello(), self._on_probe)
+        self._watch_later()
+
+    def _on_probe(self, result: Result) -> None:
+        self._probe_waits = False
+        if isinstance(result, MagnetarError):
+            self.close(f"{self.address} refuses: {result}")
+
+
+def _settle(future: asyncio.Future[Any], result: Result) -> None:
+    if future.done():
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
+def _guarded(on_reply: OnReply, result: Result) -> None:
+    # One handler's bug must not take the others' replies with it.
+    try:
+        on_reply(result)
+    except Exception:
+        log.exception("a reply could not be handled")

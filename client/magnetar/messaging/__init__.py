@@ -1,0 +1,1 @@
+"""Producers, consumers and readers, down to single partitions."""

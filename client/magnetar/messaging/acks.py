@@ -1,0 +1,383 @@
+"""Acknowledgements of one subscription's partition on their way to the broker.
+
+Plain ones may be repeated and reordered at will, so they are gathered freely. Those of a
+transaction are numbered commands, fixed once they are numbered.
+Source: docs/design/0001-protocol.md, Subscriptions; PIP-31, Modified Commands, CommandAck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from magnetar.link.cluster import TopicRoute
+from magnetar.link.connection import Connection
+from magnetar.link.in_flight import InFlightCommands, Item, copy_error
+from magnetar.link.runtime import Runtime
+from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import SubscriptionName, TxnID
+from magnetar_core.wire import broker_pb2, common_pb2
+
+log = logging.getLogger("magnetar")
+
+Receipt = asyncio.Future[None]
+IN_FLIGHT_ACKS_MAX = 64
+RANGES_PER_COMMAND_MAX = 10_000
+
+INDIVIDUAL = broker_pb2.CommandAck.INDIVIDUAL
+CUMULATIVE = broker_pb2.CommandAck.CUMULATIVE
+
+
+def ranges_to_wire(ranges: Sequence[Range]) -> list[common_pb2.OffsetRange]:
+    return [common_pb2.OffsetRange(first=first, last=last) for first, last in ranges]
+
+
+class PlainAcks:
+    """Gathers acks while one command is under way; the next one takes all that gathered."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        route: TopicRoute,
+        name: SubscriptionName,
+        consumer_id: int,
+        *,
+        linger_ms: float,
+        ledger_id: Callable[[], int],
+        attach_epoch: Callable[[], int],
+        member: common_pb2.GroupMember | None,
+        on_confirmed: Callable[[Sequence[Range]], None],
+        on_failed: Callable[[Sequence[Range], MagnetarError], None],
+    ) -> None:
+        """
+        Args:
+            member: of a group's partition: who acknowledges.
+        """
+        self._runtime = runtime
+        self._route = route
+        self._name = name
+        self._consumer_id = consumer_id
+        self._linger_ms = linger_ms
+        self._ledger_id = ledger_id
+        self._attach_epoch = attach_epoch
+        self._member = member
+        self._on_confirmed = on_confirmed
+        self._on_failed = on_failed
+        self._pending = IntervalSet()
+        # Everything up to this offset, if any; with what the client holds of it.
+        self._up_to: int | None = None
+        self._up_to_ranges: list[Range] = []
+        self._receipt: Receipt | None = None
+        self._awaited = False
+        self._linger: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: MagnetarError | None = None
+
+    def add(self, ranges: Sequence[Range]) -> None:
+        """Acknowledge offsets soon; failures surface at flush()."""
+        self._pending.add_all(ranges)
+        if self._linger_ms == 0:
+            self._start()
+        elif self._linger is None and self._task is None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(self._linger_ms / 1000, self._start)
+
+    async def acknowledge(self, ranges: Sequence[Range]) -> None:
+        """Acknowledge offsets, and wait for the confirmation."""
+        self._pending.add_all(ranges)
+        await self._confirmation()
+
+    async def acknowledge_up_to(self, offset: int, ranges: Sequence[Range]) -> None:
+        """Acknowledge everything up to an offset; `ranges` is what the client holds of it."""
+        self._up_to = max(offset, self._up_to or 0)
+        self._up_to_ranges += ranges
+        await self._confirmation()
+
+    async def flush(self) -> None:
+        """Wait for all confirmations.
+
+        Raises:
+            MagnetarError: the first failure that nobody waited for.
+        """
+        while self._pending or self._up_to is not None or self._task is not None:
+            self._start()
+            if self._task is not None:
+                await asyncio.shield(self._task)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise copy_error(failure)
+
+    async def _confirmation(self) -> None:
+        if self._receipt is None:
+            self._receipt = asyncio.get_running_loop().create_future()
+            self._receipt.add_done_callback(_retrieve)
+        self._awaited = True
+        receipt = self._receipt
+        self._start()
+        await asyncio.shield(receipt)
+
+    def _start(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._task is None:
+            self._task = self._runtime.spawn(self._run(), f"acks of {self._name}")
+
+    async def _run(self) -> None:
+        try:
+            while self._pending or self._up_to is not None:
+                await self._send_gathered()
+        finally:
+            self._task = None
+
+    async def _send_gathered(self) -> None:
+        ranges, self._pending = list(self._pending), IntervalSet()
+        up_to, self._up_to = self._up_to, None
+        up_to_ranges, self._up_to_ranges = self._up_to_ranges, []
+        receipt, self._receipt = self._receipt, None
+        awaited, self._awaited = self._awaited, False
+        try:
+            if up_to is not None:
+                await self._request(CUMULATIVE, [(0, up_to)])
+                self._on_confirmed(up_to_ranges)
+                up_to_ranges = []
+            while ranges:
+                some = ranges[:RANGES_PER_COMMAND_MAX]
+                await self._request(INDIVIDUAL, some)
+                self._on_confirmed(some)
+                ranges = ranges[RANGES_PER_COMMAND_MAX:]
+        except MagnetarError as error:
+            log.info("%s: an ack failed: %s", self._name, error)
+            self._on_failed([*ranges, *up_to_ranges], error)
+            if not awaited and self._failure is None:
+                self._failure = error
+            if receipt is not None and not receipt.done():
+                receipt.set_exception(error)
+        else:
+            if receipt is not None and not receipt.done():
+                receipt.set_result(None)
+        finally:
+            # Cancelled with the client: nobody may wait for ever.
+            if receipt is not None and not receipt.done():
+                receipt.cancel()
+
+    async def _request(
+        self, ack_type: broker_pb2.CommandAck.AckType, ranges: Sequence[Range]
+    ) -> None:
+        await self._route.connection(self._name.partition).request(
+            broker_pb2.CommandAck(
+                subscription=self._name.to_wire(),
+                consumer_id=self._consumer_id,
+                ack_type=ack_type,
+                ranges=ranges_to_wire(ranges),
+                ledger_id=self._ledger_id(),
+                attach_epoch=self._attach_epoch(),
+                member=self._member,
+            )
+        )
+
+
+class AckCommand(Item):
+    """One numbered ack of a transaction."""
+
+    __slots__ = ("command", "ranges", "receipt")
+
+    def __init__(
+        self, command: broker_pb2.CommandAck, ranges: list[Range], receipt: Receipt | None
+    ) -> None:
+        super().__init__()
+        self.command = command
+        self.ranges = ranges
+        self.receipt = receipt
+
+
+class TransactionAcks:
+    """One transaction's acks by one consumer on one partition.
+
+    Acks of one turn of the event loop travel in one command. Nothing leaves until begin().
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        route: TopicRoute,
+        name: SubscriptionName,
+        consumer_id: int,
+        *,
+        member: common_pb2.GroupMember | None,
+        on_confirmed: Callable[[Sequence[Range]], None],
+        on_failed: Callable[[MagnetarError], None],
+        on_refused: Callable[[MagnetarError], object],
+        on_ended: Callable[[bool], None],
+        on_doubted: Callable[[], None],
+    ) -> None:
+        """
+        Args:
+            member: of a group's partition: who acknowledges.
+            on_doubted: told that the broker delivers again what it had confirmed.
+            on_refused: told what the broker says, and not what was given up for other reasons.
+            on_ended: called once with whether the transaction committed.
+        """
+        self.name = name
+        self.consumer_id = consumer_id
+        # Commands that the broker has confirmed. Counted by CommandEndTxn.
+        self.confirmed_count = 0
+        self.on_ended = on_ended
+        self.on_doubted = on_doubted
+        self.failure: MagnetarError | None = None
+        self._runtime = runtime
+        self._route = route
+        self._txn_id: TxnID | None = None
+        self._producer_epoch: int | None = None
+        self._two_phase_commit = False
+        self._member = member
+        self._on_confirmed = on_confirmed
+        self._on_failed = on_failed
+        self._on_refused = on_refused
+        self._open = IntervalSet()
+        self._open_type = INDIVIDUAL
+        self._ledger_id = 0
+        self._receipt: Receipt | None = None
+        self._scheduled: asyncio.Handle | None = None
+        self._next_sequence = 0
+        self._in_flight: InFlightCommands[AckCommand] = InFlightCommands(
+            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
+        )
+
+    def begin(
+        self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
+    ) -> None:
+        """The transaction has its id: acks may leave.
+
+        Args:
+            producer_epoch: of the transactional producer whose transaction it is.
+            two_phase_commit: it never expires; a group may refuse that.
+        """
+        self._txn_id = txn_id
+        self._producer_epoch = producer_epoch
+        self._two_phase_commit = two_phase_commit
+        self._in_flight.open()
+
+    @property
+    def txn_id(self) -> TxnID | None:
+        """None while a lazy transaction has none."""
+        return self._txn_id
+
+    def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
+        """Acknowledge in the transaction; the receipt tells what the broker says of it.
+
+        Raises:
+            MagnetarError: the transaction failed before. No effect.
+        """
+        if self.failure is not None:
+            raise copy_error(self.failure)
+        ack_type = CUMULATIVE if cumulative else INDIVIDUAL
+        if self._open and (ack_type != self._open_type or ledger_id != self._ledger_id):
+            self.close_command()
+        self._open_type, self._ledger_id = ack_type, ledger_id
+        self._open.add_all(ranges)
+        if self._receipt is None:
+            self._receipt = asyncio.get_running_loop().create_future()
+            self._receipt.add_done_callback(_retrieve)
+        if self._scheduled is None:
+            self._scheduled = asyncio.get_running_loop().call_soon(self.close_command)
+        return self._receipt
+
+    def close_command(self) -> None:
+        """Number what is gathered and send it."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._scheduled = None
+        ranges, self._open = list(self._open), IntervalSet()
+        receipt, self._receipt = self._receipt, None
+        if not ranges:
+            if receipt is not None and not receipt.done():
+                receipt.set_result(None)
+            return
+        if self.failure is not None:
+            if receipt is not None and not receipt.done():
+                receipt.set_exception(copy_error(self.failure))
+            return
+        for start in range(0, len(ranges), RANGES_PER_COMMAND_MAX):
+            some = ranges[start : start + RANGES_PER_COMMAND_MAX]
+            is_last = start + len(some) == len(ranges)
+            # If an earlier one fails, so does the transaction, and the last one with it.
+            self._submit(some, receipt if is_last else None)
+
+    def _submit(self, ranges: list[Range], receipt: Receipt | None) -> None:
+        command = broker_pb2.CommandAck(
+            subscription=self.name.to_wire(),
+            consumer_id=self.consumer_id,
+            ack_type=self._open_type,
+            ranges=ranges_to_wire(ranges),
+            ack_sequence=self._next_sequence,
+            ledger_id=self._ledger_id,
+            member=self._member,
+        )
+        self._next_sequence += 1
+        self._in_flight.submit(
+            AckCommand(command, ranges, receipt),
+            timeout_ms=self._runtime.config.operation_timeout_ms,
+        )
+
+    async def drain(self) -> None:
+        """Wait until all that is numbered is confirmed or has failed."""
+        await self._in_flight.drain()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Fail and drop what is buffered; answers that are under way are still counted."""
+        if self.failure is None:
+            self.failure = error
+        self.close_command()
+        self._in_flight.abandon(error)
+
+    def give_up(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, now."""
+        if self.failure is None:
+            self.failure = error
+        self.close_command()
+        self._in_flight.refuse_all(error)
+
+    def retire(self) -> None:
+        """The transaction has ended."""
+        self._in_flight.retire()
+
+    # What the queue in flight asks for, and tells.
+
+    def connection(self) -> Connection:
+        return self._route.connection(self.name.partition)
+
+    def moved(self) -> None:
+        self._route.refresh_soon()
+
+    def build(self, item: AckCommand) -> broker_pb2.CommandAck:
+        assert self._txn_id is not None
+        item.command.txn_id.CopyFrom(self._txn_id.to_wire())
+        if self._producer_epoch is not None:
+            item.command.producer_epoch = self._producer_epoch
+        item.command.two_phase_commit = self._two_phase_commit
+        return item.command
+
+    def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
+        self.confirmed_count += 1
+        self._on_confirmed(item.ranges)
+        if item.receipt is not None and not item.receipt.done():
+            item.receipt.set_result(None)
+
+    def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
+        is_first = self.failure is None
+        if is_first:
+            self.failure = error
+        for item in tail:
+            if item.receipt is not None and not item.receipt.done():
+                item.receipt.set_exception(copy_error(error))
+        self._on_failed(error)
+        if is_first:
+            self._on_refused(error)
+
+
+def _retrieve(receipt: Receipt) -> None:
+    if not receipt.cancelled():
+        receipt.exception()

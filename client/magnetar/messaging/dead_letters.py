@@ -1,0 +1,124 @@
+"""Messages that were given back too often move to a topic of their own, each exactly once.
+
+A move is a transaction: the copy there and the acknowledgement here count together, or neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from magnetar.config import require
+from magnetar.link.runtime import Runtime
+from magnetar.message import MessageColumns
+from magnetar.messaging.producer import Producer
+from magnetar.transactions.transaction import Transaction
+from magnetar_core.errors import MagnetarError
+
+log = logging.getLogger("magnetar")
+
+# What a dead letter says of where it comes from, among its properties.
+ORIGIN_TOPIC = "magnetar-origin-topic"
+ORIGIN_SUBSCRIPTION = "magnetar-origin-subscription"
+ORIGIN_MESSAGE_ID = "magnetar-origin-message-id"
+REDELIVERY_COUNT = "magnetar-redelivery-count"
+
+# So many moves at once: more would hold the coordinator up for what is a rare event.
+MOVES_MAX = 4
+
+AckIn = Callable[[Transaction], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterPolicy:
+    """When a message is given up, and where it goes.
+
+    Attributes:
+        redeliveries_max: a message is delivered once, and so many times again; then it moves. The
+            broker counts in memory: its restart begins anew.
+        topic: created with one partition when it is absent; "TOPIC-SUBSCRIPTION-DLQ" unless given.
+    """
+
+    redeliveries_max: int
+    topic: str = ""
+
+    def __post_init__(self) -> None:
+        require(self.redeliveries_max >= 0, "redeliveries_max must not be negative")
+        require(self.redeliveries_max < 255, "redeliveries_max must be below 255")
+
+    def topic_for(self, topic: str, subscription: str) -> str:
+        return self.topic or f"{topic}-{subscription}-DLQ"
+
+
+class DeadLetters:
+    """Moves one consumer's dead letters."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        policy: DeadLetterPolicy,
+        subscription: str,
+        producer: Producer,
+        begin: Callable[[], Awaitable[Transaction]],
+    ) -> None:
+        self._runtime = runtime
+        self._policy = policy
+        self._subscription = subscription
+        self._producer = producer
+        self._begin = begin
+        self._room = asyncio.Semaphore(MOVES_MAX)
+        self._moves: dict[asyncio.Task[None], None] = {}
+
+    def concerns(self, columns: MessageColumns) -> bool:
+        """Whether these have been given back too often."""
+        return columns.redelivery_count > self._policy.redeliveries_max
+
+    def move(
+        self, columns: MessageColumns, acknowledge: AckIn, give_back: Callable[[], None]
+    ) -> None:
+        """Move messages in the background.
+
+        Args:
+            acknowledge: acknowledges them in a transaction.
+            give_back: asks for their redelivery; called when the move failed.
+        """
+        task = self._runtime.spawn(
+            self._move(columns, acknowledge, give_back), f"dead letters of {columns.topic}"
+        )
+        self._moves[task] = None
+        task.add_done_callback(lambda done: self._moves.pop(done, None))
+
+    async def close(self) -> None:
+        """Wait for the moves that are under way."""
+        await asyncio.gather(*self._moves, return_exceptions=True)
+        await self._producer.close()
+
+    async def _move(
+        self, columns: MessageColumns, acknowledge: AckIn, give_back: Callable[[], None]
+    ) -> None:
+        async with self._room:
+            try:
+                async with await self._begin() as txn:
+                    for message in columns:
+                        properties = {
+                            **message.properties,
+                            ORIGIN_TOPIC: message.topic,
+                            ORIGIN_SUBSCRIPTION: self._subscription,
+                            ORIGIN_MESSAGE_ID: str(message.message_id),
+                            REDELIVERY_COUNT: str(message.redelivery_count),
+                        }
+                        await self._producer.enqueue(
+                            message.value,
+                            message.key,
+                            properties=properties,
+                            event_time_ms=message.event_time_ms,
+                            txn=txn,
+                        )
+                    await acknowledge(txn)
+            except MagnetarError as error:
+                log.warning("%d dead letters could not be moved: %s", len(columns), error)
+                give_back()
+            else:
+                log.info("moved %d dead letters to %s", len(columns), self._producer.topic)

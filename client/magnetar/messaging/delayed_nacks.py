@@ -1,0 +1,70 @@
+"""Messages that were given back, until it is time to ask for them again."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+
+from magnetar.config import ConsumerConfig
+from magnetar.link.runtime import Runtime
+from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.unacked_tracker import UnackedTracker
+
+# Nacks that fall due within one such span travel together.
+NACK_TICK_MS = 20
+
+
+class DelayedNacks:
+    """Of one consumer's partition."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ConsumerConfig,
+        unacked: UnackedTracker,
+        ask_again: Callable[[list[Range]], None],
+    ) -> None:
+        """
+        Args:
+            ask_again: called with what is due, and was not acknowledged in the meantime.
+        """
+        self._runtime = runtime
+        self._config = config
+        self._holdings = unacked
+        self._ask_again = ask_again
+        # By tick.
+        self._waiting: dict[int, IntervalSet] = {}
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+
+    def add(
+        self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
+    ) -> None:
+        """Give messages back after a delay, if they are held; the configured one unless given."""
+        given_back = self._holdings.nack_begins(ranges)
+        if not given_back:
+            return
+        now_ms = self._runtime.now_ms()
+        if delay_ms is None:
+            delay_ms = self._config.nack_delay_of(redelivery_count)
+        due_ms = now_ms + max(0.0, delay_ms)
+        tick = math.ceil(due_ms / NACK_TICK_MS)
+        waiting = self._waiting.get(tick)
+        if waiting is None:
+            waiting = self._waiting[tick] = IntervalSet()
+            delay_s = max(0.0, tick * NACK_TICK_MS - now_ms) / 1000
+            self._timers[tick] = self._runtime.loop.call_later(delay_s, self._due, tick)
+        waiting.add_all(given_back)
+
+    def clear(self) -> None:
+        """All that was delivered is void."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._waiting.clear()
+
+    def _due(self, tick: int) -> None:
+        self._timers.pop(tick, None)
+        ranges = self._waiting.pop(tick, None)
+        if ranges is not None:
+            self._ask_again(self._holdings.nack_due(ranges))

@@ -1,0 +1,519 @@
+"""One consumer on one partition: attached to its broker again and again, fetching ahead.
+
+Source: docs/design/0001-protocol.md, Subscriptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from magnetar.config import ConsumerConfig
+from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.errors import ClientClosed
+from magnetar.link.cluster import TopicRoute
+from magnetar.link.connection import Connection
+from magnetar.link.runtime import Runtime
+from magnetar.link.session import LinkSession, Result
+from magnetar.messaging.acks import (
+    RANGES_PER_COMMAND_MAX,
+    PlainAcks,
+    TransactionAcks,
+    ranges_to_wire,
+)
+from magnetar.messaging.delayed_nacks import DelayedNacks
+from magnetar.messaging.interval_set import Range
+from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling
+from magnetar.messaging.receive_queue import ReceiveQueue
+from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar_core.errors import (
+    LogUnavailable,
+    MagnetarError,
+    OutOfRange,
+    PartitionMoved,
+    from_wire,
+)
+from magnetar_core.ids import TxnID
+from magnetar_core.transport import LinkClosed
+from magnetar_core.wire import broker_pb2, common_pb2
+
+if TYPE_CHECKING:
+    from magnetar.transactions.transaction import Transaction
+
+log = logging.getLogger("magnetar")
+
+# Transactions that do not count, and whose ends may not have reached the broker.
+AFTER_NOTED_MAX = 100
+
+
+class PartitionReceiver:
+    """Subscribes, tops up permits, keeps what was received, and knows what the client holds."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        route: TopicRoute,
+        partition: int,
+        subscription: str,
+        consumer_id: int,
+        consumer_name: str,
+        subscription_type: SubscriptionType,
+        initial_position: InitialPosition,
+        config: ConsumerConfig,
+        on_change: Callable[[], None],
+        ownership: Ownership | None = None,
+    ) -> None:
+        """
+        Args:
+            on_change: something can be received now, or never again.
+            ownership: of a group's partition.
+        """
+        self.name = route.subscription_name(partition, subscription)
+        # What it delivers bears it; 0 is nobody's.
+        self.number = runtime.next_number()
+        self.unacked = UnackedTracker()
+        self.ledger_id = 0
+        # FAILOVER: whether this consumer is the one that gets messages here.
+        self.active = False
+        # A group's partition: messages come when transactions of earlier owners have ended.
+        self.waiting = False
+        # A group wants it back: nothing more is taken from it.
+        self.stopped = False
+        self.failure: MagnetarError | None = None
+        # Raised when the cursor moved, and all that was delivered before became void.
+        self.resets = 0
+        self._runtime = runtime
+        self._route = route
+        self._consumer_id = consumer_id
+        self._consumer_name = consumer_name
+        self._type = subscription_type
+        self._initial_position = initial_position
+        self._config = config
+        self._on_change = on_change
+        self._ownership = ownership
+        self._attached: LinkSession | None = None
+        # Raised with each attempt: the broker refuses late copies of earlier ones.
+        self._attach_epoch = 0
+        self._detached = asyncio.Event()
+        # What the broker says that attaching again will not help against.
+        self._closed_by: MagnetarError | None = None
+        self.queue = ReceiveQueue(
+            self.name, self.number, config, self.unacked, flow=self._flow, give_back=self.nack
+        )
+        self._last_refusal: MagnetarError | None = None
+        self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._started.add_done_callback(_retrieve)
+        self._nacks = DelayedNacks(runtime, config, self.unacked, self._ask_again)
+        self._closing = False
+        self.acks = PlainAcks(
+            runtime,
+            route,
+            self.name,
+            consumer_id,
+            linger_ms=config.ack_linger_ms,
+            ledger_id=lambda: self.ledger_id,
+            attach_epoch=lambda: self._attach_epoch,
+            member=self.member,
+            on_confirmed=self._on_acked,
+            on_failed=self._on_ack_failed,
+        )
+        # By the transaction's number.
+        self._transactional: dict[int, TransactionAcks] = {}
+        # Nothing is wanted before these have ended at the broker.
+        self._after: dict[TxnID, None] = {}
+        self._connection = route.connection(partition)
+        self._connection.register(consumer_id, partition, self._on_push)
+        self._task = runtime.spawn(self._run(), f"receive {self.name}")
+
+    @property
+    def member(self) -> common_pb2.GroupMember | None:
+        """Of a group's partition: whom commands about it name."""
+        return None if self._ownership is None else self._ownership.member
+
+    @property
+    def connection(self) -> Connection:
+        """To the broker that has the partition now."""
+        return self._route.connection(self.name.partition)
+
+    async def started(self) -> None:
+        """Wait for the first attachment.
+
+        Raises:
+            MagnetarError: the broker refuses, or nobody answers in time.
+        """
+        timeout_ms = self._runtime.config.operation_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await asyncio.shield(self._started)
+        except TimeoutError:
+            if self._last_refusal is not None:
+                raise self._last_refusal from None
+            raise LogUnavailable(
+                f"no broker took the subscription {self.name} within {timeout_ms:.0f} ms"
+            ) from None
+
+    def check_ledger(self, ledger_id: int) -> None:
+        """Raises: OutOfRange for a message of another incarnation of the log."""
+        if ledger_id and self.ledger_id and ledger_id != self.ledger_id:
+            raise OutOfRange(
+                f"{self.name} is in ledger {self.ledger_id}; the message is of {ledger_id}"
+            )
+
+    def ack_nowait(self, ranges: Sequence[Range]) -> None:
+        self.queue.claim(ranges)
+        self.unacked.ack_begins(ranges)
+        self.acks.add(ranges)
+
+    async def ack(self, ranges: Sequence[Range]) -> None:
+        self.queue.claim(ranges)
+        self.unacked.ack_begins(ranges)
+        await self.acks.acknowledge(ranges)
+
+    async def ack_up_to(self, offset: int) -> None:
+        self.queue.claim([(0, offset)])
+        ranges = self.unacked.held_up_to(offset)
+        self.unacked.ack_begins(ranges)
+        await self.acks.acknowledge_up_to(offset, ranges)
+
+    def ack_in_transaction(
+        self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool = False
+    ) -> asyncio.Future[None]:
+        """Acknowledge as part of a transaction; the future tells what the broker says of it.
+
+        Raises:
+            InvalidTxnState: the transaction has ended, or failed. No effect.
+        """
+        txn.require_open()
+        acks = self._transactional.get(txn.number)
+        if acks is None:
+            acks = self._enroll(txn)
+        receipt = acks.add(ranges, cumulative=cumulative, ledger_id=self.ledger_id)
+        self.queue.claim(ranges)
+        self.unacked.ack_in_transaction(txn.number, ranges)
+        return receipt
+
+    def nack(
+        self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
+    ) -> None:
+        """Give messages back after a delay, if they are held; the configured one unless given."""
+        self._nacks.add(ranges, redelivery_count, delay_ms)
+        self._tell_settled()
+
+    def reset(self) -> None:
+        """What was delivered before is void; attach again.
+
+        A group's messages then come in order: what transactions acknowledged that are not decided
+        comes first, if it comes.
+        """
+        self.resets += 1
+        if self._ownership is not None:
+            for number, acks in self._transactional.items():
+                # What is delivered after its end is no copy.
+                self.unacked.forget_transaction(number)
+                self._note_after(acks)
+        self.unacked.reset()
+        self._nacks.clear()
+        self.queue.given_end = None
+        self._detach()
+
+    @property
+    def settling(self) -> Settling:
+        """What of this partition is in the application's hands."""
+        return Settling(not self.unacked.is_settled, bool(self._transactional))
+
+    def stop(self) -> None:
+        """Take nothing more: what was not handed out goes to whoever comes next."""
+        self.stopped = True
+        self.queue.clear()
+
+    def resume(self) -> None:
+        """Go on after all: what was not handed out comes again."""
+        self.stopped = False
+        self._detach()
+
+    def lose(self, error: MagnetarError) -> None:
+        """The partition is not ours any more; acks that are under way will be refused."""
+        session = self._attached
+        self._stop(error)
+        if session is not None:
+            # Where the broker does not know that yet, it would keep others from attaching.
+            session.request(self._close_command(), lambda _: None)
+
+    async def close(self) -> MagnetarError | None:
+        """Confirm acks, leave the subscription. What is held goes to others.
+
+        Returns: what an ack failed with that nobody waited for.
+        """
+        self._closing = True
+        failure: MagnetarError | None = None
+        try:
+            async with asyncio.timeout(self._runtime.config.close_timeout_ms / 1000):
+                await self.acks.flush()
+                if self._attached is not None:
+                    await self._attached.call(self._close_command())
+        except (MagnetarError, LinkClosed, TimeoutError) as error:
+            log.info("closing %s: %s", self.name, error)
+            if isinstance(error, MagnetarError):
+                failure = error
+        finally:
+            self._stop(ClientClosed("the consumer is closed"))
+        return failure
+
+    def _close_command(self) -> broker_pb2.CommandCloseConsumer:
+        return broker_pb2.CommandCloseConsumer(
+            subscription=self.name.to_wire(), consumer_id=self._consumer_id
+        )
+
+    def _stop(self, error: MagnetarError) -> None:
+        self.failure = error
+        self._task.cancel()
+        self._connection.unregister(self._consumer_id, self.name.partition)
+        self._nacks.clear()
+        self._attached = None
+        self.queue.ready.clear()
+        if not self._started.done():
+            self._started.set_exception(error)
+        self._on_change()
+
+    async def _run(self) -> None:
+        backoff = self._runtime.backoff()
+        while True:
+            try:
+                session = await self._connection.session()
+                self._detached.clear()
+                await self._attach(session)
+            except LinkClosed:
+                continue
+            except MagnetarError as error:
+                if not error.retriable:
+                    self._refused(error)
+                    return
+                self._last_refusal = error
+                if isinstance(error, PartitionMoved):
+                    self._move()
+                await asyncio.sleep(backoff.next_ms() / 1000)
+                continue
+            backoff.reset()
+            if not self._started.done():
+                self._started.set_result(None)
+            await self._detached.wait()
+            if self._closed_by is not None:
+                self._refused(self._closed_by)
+                return
+
+    def _refused(self, error: MagnetarError) -> None:
+        """The broker does not want this consumer here, and asking again cannot help."""
+        if self._tell_lost(error):
+            return
+        log.warning("%s: the broker does not take this consumer: %s", self.name, error)
+        self._stop(error)
+
+    def _tell_lost(self, error: MagnetarError) -> bool:
+        """Whether this means that the group has given the partition away, and others know now."""
+        if self._ownership is None or not isinstance(error, LOSSES):
+            return False
+        self._ownership.on_lost(error)
+        return True
+
+    def _tell_settled(self) -> None:
+        if self._ownership is not None:
+            self._ownership.on_settled()
+
+    async def _attach(self, session: LinkSession) -> None:
+        """Subscribe on this link. Whatever an earlier attachment still brings is ignored."""
+        self.queue.clear()
+        self._attach_epoch += 1
+        reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        # At once, and not when the task runs again: a push may follow the reply in its frame.
+        def on_reply(result: Result) -> None:
+            if isinstance(result, Exception):
+                if not reply.done():
+                    reply.set_exception(result)
+                return
+            self._on_subscribed(session, result)
+            if not reply.done():
+                reply.set_result(None)
+
+        session.request(
+            broker_pb2.CommandSubscribe(
+                subscription=self.name.to_wire(),
+                consumer_id=self._consumer_id,
+                type=int(self._type),  # type: ignore[arg-type]
+                initial_position=int(self._initial_position),  # type: ignore[arg-type]
+                consumer_name=self._consumer_name,
+                attach_epoch=self._attach_epoch,
+                member=self.member,
+                after_txn_ids=[txn_id.to_wire() for txn_id in self._after],
+            ),
+            on_reply,
+        )
+        await reply
+
+    def _on_subscribed(
+        self, session: LinkSession, reply: broker_pb2.CommandSubscribeResponse
+    ) -> None:
+        if self._closing or self.failure is not None:
+            # It was asked for before that.
+            session.request(self._close_command(), lambda _: None)
+            return
+        if self.ledger_id and reply.ledger_id != self.ledger_id:
+            self.resets += 1
+            self.unacked.reset()
+        self.ledger_id = reply.ledger_id
+        self.active = reply.active
+        self.waiting = reply.waiting
+        self._attached = session
+        session.on_close(lambda: self._on_session_closed(session))
+        if not self.stopped:
+            self.queue.begin()
+
+    def _on_session_closed(self, session: LinkSession) -> None:
+        if session is self._attached:
+            self._detach()
+
+    def _detach(self) -> None:
+        self._attached = None
+        self.active = False
+        self.queue.clear()
+        self._detached.set()
+
+    def _move(self) -> None:
+        self._route.refresh_soon()
+        connection = self._route.connection(self.name.partition)
+        if connection is not self._connection:
+            self._connection.unregister(self._consumer_id, self.name.partition)
+            self._connection = connection
+            connection.register(self._consumer_id, self.name.partition, self._on_push)
+
+    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+        if session is not self._attached:
+            return
+        if name == "deliver":
+            self._on_deliver(body)
+        elif body.HasField("error"):
+            self._closed_by = from_wire(body.error)
+            self._detach()
+        elif body.closed:
+            log.info("%s: the broker closed this consumer; attaching again", self.name)
+            self.reset()
+        else:
+            self.active = body.active
+            self.waiting = body.waiting
+
+    def _on_deliver(self, deliver: broker_pb2.CommandDeliver) -> None:
+        if self.stopped:
+            return
+        try:
+            cut = self.queue.add(deliver.ledger_id or self.ledger_id, deliver.batches)
+        except MagnetarError as error:
+            log.error("%s: %s", self.name, error)
+            self._stop(error)
+            return
+        if cut:
+            self.acks.add(cut)
+        for number in self.unacked.take_doubted():
+            if number in self._transactional:
+                self._transactional[number].on_doubted()
+        if self.queue.ready:
+            self._on_change()
+
+    def _flow(self, permits: int, byte_count: int) -> None:
+        if self._attached is not None:
+            self._attached.post(
+                broker_pb2.CommandFlow(
+                    subscription=self.name.to_wire(),
+                    consumer_id=self._consumer_id,
+                    permits=permits,
+                    permit_bytes=byte_count,
+                )
+            )
+
+    def _enroll(self, txn: Transaction) -> TransactionAcks:
+        number = txn.number
+        acks = TransactionAcks(
+            self._runtime,
+            self._route,
+            self.name,
+            self._consumer_id,
+            member=self.member,
+            on_confirmed=lambda ranges: self.unacked.ack_in_transaction_confirmed(number, ranges),
+            on_failed=txn.doom,
+            on_refused=self._tell_lost,
+            on_ended=lambda committed: self._on_transaction_ended(number, committed),
+            on_doubted=txn.doubt,
+        )
+        self._transactional[number] = acks
+        txn.add_acks(acks)
+        return acks
+
+    def _on_transaction_ended(self, number: int, committed: bool) -> None:
+        acks = self._transactional.pop(number, None)
+        wanted = self.unacked.end_transaction(number, committed=committed)
+        if acks is not None and not committed and self._comes_in_order(acks, wanted):
+            # What it acknowledged comes before what lies behind it.
+            if self._type is SubscriptionType.EXCLUSIVE:
+                self._note_after(acks)
+            self._detach()
+        else:
+            self._ask_again(wanted)
+        self._tell_settled()
+
+    def _comes_in_order(self, acks: TransactionAcks, wanted: list[Range]) -> bool:
+        """Whether it takes another attachment for what came back of a transaction to be in order.
+
+        What has to be asked for comes behind the rest, which came by itself or is on its way.
+        """
+        if self._ownership is not None:
+            return acks.txn_id not in self._after
+        return bool(wanted) and self._type is not SubscriptionType.SHARED
+
+    def _note_after(self, acks: TransactionAcks) -> None:
+        """Whatever is delivered from now on comes after the end of this transaction.
+
+        Only for who has the partition alone.
+        """
+        if acks.txn_id is not None:
+            self._after[acks.txn_id] = None
+            while len(self._after) > AFTER_NOTED_MAX:
+                del self._after[next(iter(self._after))]
+
+    def _on_acked(self, ranges: Sequence[Range]) -> None:
+        self.unacked.ack_confirmed(ranges)
+        self._tell_settled()
+
+    def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
+        self.unacked.ack_failed(ranges)
+        self._tell_lost(error)
+
+    def _ask_again(self, ranges: list[Range]) -> None:
+        """Nack, if attached: another attachment brings all that is unacknowledged by itself."""
+        session = self._attached
+        if session is None or not ranges:
+            return
+        ranges, rest = ranges[:RANGES_PER_COMMAND_MAX], ranges[RANGES_PER_COMMAND_MAX:]
+
+        def on_reply(result: Result) -> None:
+            if isinstance(result, MagnetarError):
+                if result.retriable and session is self._attached:
+                    delay_s = self._runtime.config.backoff_ms_max / 1000
+                    asyncio.get_running_loop().call_later(delay_s, self._ask_again, ranges)
+                else:
+                    log.info("%s: a nack failed: %s", self.name, result)
+
+        session.request(
+            broker_pb2.CommandNack(
+                subscription=self.name.to_wire(),
+                consumer_id=self._consumer_id,
+                ranges=ranges_to_wire(ranges),
+            ),
+            on_reply,
+        )
+        self._ask_again(rest)
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()

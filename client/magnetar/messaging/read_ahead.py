@@ -1,0 +1,76 @@
+"""Reads a range of a partition in bulk: the next reply is on its way while the last one is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from magnetar.link.cluster import TopicRoute
+from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
+from magnetar.messaging.reader import RangeReader
+from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError
+
+# Replies that wait for their reader, each of bytes_max at most, or of one batch.
+REPLIES_AHEAD_MAX = 3
+BYTES_MAX = 2 << 20
+# Bytes are what limits a reply.
+MESSAGES_MAX = (1 << 32) - 1
+
+
+async def read_ahead(
+    route: TopicRoute,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    replies_max: int = REPLIES_AHEAD_MAX,
+    bytes_max: int = BYTES_MAX,
+    message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
+) -> AsyncGenerator[list[MessageColumns], None]:
+    """What lies from one offset to another, in order; what came in one reply together.
+
+    Args:
+        end: the first offset that is not wanted; all before it must be there.
+    Raises:
+        OutOfRange: retention removed what lies at `start`, or behind it while it was read.
+        DataLoss: the partition ends before `end`.
+        Gone: the topic was deleted, or is another one now.
+        MessageTooLarge: one has more than message_bytes_max.
+    """
+    if not 0 <= partition < route.partition_count:
+        raise InvalidArgument(f"{route.topic} has no partition {partition}")
+    if start >= end:
+        return
+    reading = RangeReader(route, partition, start, end, message_bytes_max=message_bytes_max)
+    ready: asyncio.Queue[list[MessageColumns] | None] = asyncio.Queue(replies_max)
+
+    async def fetch() -> None:
+        while not reading.is_done:
+            reply = await reading.ask(messages_max=MESSAGES_MAX, bytes_max=bytes_max)
+            if reading.next_offset == reading.asked_offset:
+                raise DataLoss(
+                    f"{route.topic} partition {partition} ends at {reply.end_offset}; offsets"
+                    f" from {reading.next_offset} to {end - 1} were expected",
+                    end_offset=reply.end_offset,
+                )
+            await ready.put(list(reading.open(reply)))
+
+    async def fetch_all() -> MagnetarError | None:
+        try:
+            await fetch()
+        except MagnetarError as error:
+            # Told when everything before it has been handed out.
+            await ready.put(None)
+            return error
+        await ready.put(None)
+        return None
+
+    fetching = asyncio.create_task(fetch_all())
+    try:
+        while (columns := await ready.get()) is not None:
+            yield columns
+        error = await fetching
+        if error is not None:
+            raise error
+    finally:
+        fetching.cancel()

@@ -1,0 +1,186 @@
+"""What has come of one partition and waits for the application.
+
+Batches lie here until they are handed out, parts of messages until the message is whole. Whatever
+leaves gives its permits back, so that the broker sends more.
+Source: docs/design/0001-protocol.md, Messages in parts, and Redelivery and the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from magnetar.config import ConsumerConfig
+from magnetar.message import MessageColumns, ReceivedBatch
+from magnetar.messaging.assembly import Assembly
+from magnetar.messaging.batch_cursor import BatchCursor
+from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.permits import Permits
+from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar_core.batch import part_of
+from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar_core.ids import SubscriptionName
+from magnetar_core.wire import broker_pb2
+
+log = logging.getLogger("magnetar")
+
+# Messages that came in parts and can be acknowledged by their MessageId alone.
+ASSEMBLED_NOTED_MAX = 10_000
+
+
+class ReceiveQueue:
+    """Of one consumer's partition."""
+
+    def __init__(
+        self,
+        name: SubscriptionName,
+        number: int,
+        config: ConsumerConfig,
+        unacked: UnackedTracker,
+        *,
+        flow: Callable[[int, int], None],
+        give_back: Callable[[list[Range], int], None],
+    ) -> None:
+        """
+        Args:
+            number: of the receiver; what it delivers bears it.
+            flow: gives so many permits, for messages and for bytes.
+            give_back: asks for the redelivery of a damaged batch, given its redelivery count.
+        """
+        self.ready: deque[BatchCursor] = deque()
+        # One past the last message that the application was given; None before the first.
+        self.given_end: int | None = None
+        self._name = name
+        self._number = number
+        self._holdings = unacked
+        self._permits = Permits(config, flow)
+        self._give_back = give_back
+        self._message_bytes_max = config.message_bytes_max
+        self._assembly = Assembly(config.message_bytes_max)
+        # Messages that came in parts: the last offset of each by its first, newest last.
+        self._assembled: dict[int, int] = {}
+
+    def begin(self) -> None:
+        """A new attachment: the broker may send."""
+        self._permits.begin()
+
+    def clear(self) -> None:
+        """What was not handed out comes again, or never."""
+        self.ready.clear()
+        self._assembly.clear()
+        self._holdings.detach()
+
+    def add(self, ledger_id: int, batches: Sequence[broker_pb2.DeliveredBatch]) -> list[Range]:
+        """Batches have come in.
+
+        Returns: what can never be read, since a seek has cut the message.
+        Raises:
+            MessageTooLarge: a message has more than message_bytes_max.
+            ChecksumMismatch, InvalidArgument: a message in parts cannot be read.
+        """
+        cut: list[Range] = []
+        for wire in batches:
+            batch = ReceivedBatch(
+                self._name.topic,
+                self._name.partition,
+                ledger_id,
+                wire,
+                self._number,
+                self._message_bytes_max,
+            )
+            if part_of(batch.data):
+                cut += self._add_part(batch)
+            else:
+                meant = IntervalSet([(batch.first_offset, batch.last_offset)])
+                meant.remove_all((one.first, one.last) for one in wire.excluded)
+                batch.check_sizes(meant, self._message_bytes_max)
+                self._add_whole(batch, meant)
+        return cut
+
+    def take(self, count_max: int) -> MessageColumns:
+        """Hand out messages that lie side by side; there must be some.
+
+        Raises:
+            ChecksumMismatch, InvalidArgument: the batch is damaged; it is asked for again.
+        """
+        cursor = self.ready[0]
+        try:
+            _ = cursor.batch.columns
+        except MagnetarError:
+            self.ready.popleft()
+            self._give_back_damaged(cursor)
+            raise
+        taken = cursor.take(count_max)
+        self._holdings.hand_out(taken.first_offset, taken.last_offset)
+        self.given_end = max(self.given_end or 0, taken.last_offset + 1)
+        self._permits.use(len(taken) * cursor.batch.permits)
+        if not cursor.ranges:
+            self.ready.popleft()
+            self._permits.use_bytes(cursor.batch)
+        return taken
+
+    def claim(self, ranges: Sequence[Range]) -> None:
+        """An earlier copy of them is being acknowledged: do not hand out another."""
+        claimed = self._holdings.claim(ranges)
+        if claimed:
+            for cursor in self.ready:
+                count = cursor.count
+                cursor.remove(claimed)
+                self._permits.use((count - cursor.count) * cursor.batch.permits)
+                if not cursor.ranges:
+                    self._permits.use_bytes(cursor.batch)
+            self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
+
+    def last_offset_of(self, offset: int) -> int:
+        """Of the message that begins there."""
+        return self._assembled.get(offset, offset)
+
+    def check_given(self, offset: int) -> None:
+        """Raises: InvalidArgument, when not all below it was given, or it cuts a message."""
+        if self.given_end is None or offset > self.given_end:
+            raise InvalidArgument(
+                f"{offset} is beyond what was received of {self._name}, which ends at"
+                f" {self.given_end}"
+            )
+        if any(first < offset <= last for first, last in self._assembled.items()):
+            raise InvalidArgument(f"{offset} is inside of a message of {self._name}")
+
+    def _add_whole(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
+        """Put what is new of a batch where it can be taken."""
+        new = self._holdings.arrive(meant)
+        copies_count = len(meant) - sum(last - first + 1 for first, last in new)
+        if copies_count:
+            log.debug("%s: dropped %d copies", self._name, copies_count)
+            self._permits.use(copies_count * batch.permits)
+        if new:
+            self.ready.append(BatchCursor(batch, new))
+        else:
+            self._permits.use_bytes(batch)
+
+    def _add_part(self, part: ReceivedBatch) -> list[Range]:
+        """Part of a message: it leaves the queue at once, since the others have to fit too."""
+        self._permits.use(1)
+        self._permits.use_bytes(part)
+        whole, cut = self._assembly.add(part)
+        for one in cut:
+            log.warning(
+                "%s: the beginning or the end of a message in parts is missing at offset %d, as"
+                " after a seek; it is skipped",
+                self._name,
+                one.first_offset,
+            )
+        if whole is not None:
+            self._assembled[whole.first_offset] = whole.last_offset
+            while len(self._assembled) > ASSEMBLED_NOTED_MAX:
+                del self._assembled[next(iter(self._assembled))]
+            self._add_whole(whole, IntervalSet([(whole.first_offset, whole.last_offset)]))
+        return [(one.first_offset, one.last_offset) for one in cut]
+
+    def _give_back_damaged(self, cursor: BatchCursor) -> None:
+        ranges = cursor.ranges[::-1]
+        for first, last in ranges:
+            self._holdings.hand_out(first, last)
+            self._permits.use((last - first + 1) * cursor.batch.permits)
+        self._permits.use_bytes(cursor.batch)
+        self._give_back(ranges, cursor.batch.redelivery_count)

@@ -1,0 +1,38 @@
+"""Where a cursor is to go, as a command. Pure."""
+
+from __future__ import annotations
+
+from magnetar.enums import InitialPosition
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import MessageId, SubscriptionName
+from magnetar_core.wire import broker_pb2, common_pb2
+
+
+def seek_command(
+    name: SubscriptionName,
+    offset: int | None,
+    message_id: MessageId | None,
+    append_time_ms: int | None,
+    position: InitialPosition | str | None,
+    member: common_pb2.GroupMember | None = None,
+) -> broker_pb2.CommandSeek:
+    """Build the command.
+
+    Args:
+        member: of a group's partition: its owner.
+    Raises:
+        InvalidArgument: not exactly one target is given.
+    """
+    targets = (offset, message_id, append_time_ms, position)
+    if sum(target is not None for target in targets) != 1:
+        raise InvalidArgument("name exactly one of offset, message_id, append_time_ms and position")
+    command = broker_pb2.CommandSeek(subscription=name.to_wire(), member=member)
+    if message_id is not None:
+        offset = message_id.offset
+    if offset is not None:
+        command.offset = offset
+    elif append_time_ms is not None:
+        command.append_time_ms = append_time_ms
+    elif position is not None:
+        command.position = int(InitialPosition.of(position))  # type: ignore[assignment]
+    return command

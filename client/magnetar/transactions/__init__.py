@@ -1,0 +1,1 @@
+"""Transactions, those who take part in them, and producers that outlive one."""

@@ -1,0 +1,146 @@
+"""What a transaction's coordinator knows of its participants.
+
+Additions of one turn of the event loop travel in one command. Sends and acks do not wait for the
+answer, only the end does: a participant that the coordinator never hears of is one that the
+watermark finds, and aborts.
+Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
+docs/design/0001-protocol.md, One transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from magnetar.link.connection import Connection
+from magnetar.link.session import Result
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import transaction_pb2
+
+
+class Enrollment:
+    """Adds participants to one transaction, each once."""
+
+    __slots__ = (
+        "_coordinator",
+        "_identity",
+        "_new_partitions",
+        "_new_subscriptions",
+        "_on_failed",
+        "_scheduled",
+        "_sealed",
+        "_txn_id",
+        "_unanswered",
+        "_waiter",
+        "partitions",
+        "subscriptions",
+    )
+
+    def __init__(
+        self,
+        txn_id: TxnID,
+        coordinator: Connection,
+        on_failed: Callable[[MagnetarError], None],
+        *,
+        identity: ProducerIdentity | None = None,
+        partitions: Iterable[PartitionName] = (),
+        subscriptions: Iterable[SubscriptionName] = (),
+    ) -> None:
+        """
+        Args:
+            identity: of the transactional producer whose transaction it is.
+            partitions, subscriptions: those that it knew from the beginning.
+        """
+        self._identity = identity
+        # In the order in which they were added; the values say nothing.
+        self.partitions: dict[PartitionName, None] = dict.fromkeys(partitions)
+        self.subscriptions: dict[SubscriptionName, None] = dict.fromkeys(subscriptions)
+        self._txn_id = txn_id
+        self._coordinator = coordinator
+        self._on_failed = on_failed
+        self._new_partitions: list[PartitionName] = []
+        self._new_subscriptions: list[SubscriptionName] = []
+        self._scheduled: asyncio.Handle | None = None
+        self._sealed = False
+        # Commands that the coordinator has not answered.
+        self._unanswered = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def partition(self, name: PartitionName) -> None:
+        """Add a partition that is about to be written to."""
+        if name not in self.partitions:
+            self.partitions[name] = None
+            self._new_partitions.append(name)
+            self._flush_soon()
+
+    def subscription(self, name: SubscriptionName) -> None:
+        """Add a subscription on which something is about to be acknowledged."""
+        if name not in self.subscriptions:
+            self.subscriptions[name] = None
+            self._new_subscriptions.append(name)
+            self._flush_soon()
+
+    async def answered(self) -> None:
+        """Wait until the coordinator knows all of them, or `on_failed` was told why not."""
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+            self._flush()
+        if self._unanswered:
+            if self._waiter is None:
+                self._waiter = self._coordinator.loop.create_future()
+            await asyncio.shield(self._waiter)
+
+    def seal(self) -> None:
+        """The transaction has ended: whatever the answers are, they change nothing."""
+        if self._sealed:
+            return
+        self._sealed = True
+        if self._scheduled is not None:
+            self._scheduled.cancel()
+        self._wake()
+        # It refers to the transaction, which refers to this.
+        del self._on_failed
+
+    def _flush_soon(self) -> None:
+        if self._scheduled is None:
+            self._scheduled = self._coordinator.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = None
+        partitions, self._new_partitions = self._new_partitions, []
+        if partitions:
+            add_partitions = transaction_pb2.CommandAddPartitionToTxn(
+                txn_id=self._txn_id.to_wire(),
+                partitions=[one.to_wire() for one in partitions],
+                identity=None if self._identity is None else self._identity.to_wire(),
+            )
+            self._ask(add_partitions)
+        subscriptions, self._new_subscriptions = self._new_subscriptions, []
+        if subscriptions:
+            add_subscriptions = transaction_pb2.CommandAddSubscriptionToTxn(
+                txn_id=self._txn_id.to_wire(),
+                subscriptions=[one.to_wire() for one in subscriptions],
+                identity=None if self._identity is None else self._identity.to_wire(),
+            )
+            self._ask(add_subscriptions)
+
+    def _ask(self, command: Any) -> None:
+        self._unanswered += 1
+        self._coordinator.request_soon(command, self._on_result)
+
+    def _on_result(self, result: Result) -> None:
+        self._unanswered -= 1
+        if self._sealed:
+            return
+        if isinstance(result, MagnetarError):
+            self._on_failed(result)
+        if not self._unanswered:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -1,0 +1,273 @@
+"""Everything that a client writes and acknowledges in one transaction.
+
+A participant is known twice: by its sender or acks, which bring commands to its broker, and by the
+enrollment, which names it to the coordinator. Before the transaction has its TxnID neither moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from magnetar.link.connection import Connection
+from magnetar.transactions.enrollment import Enrollment
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.writer_protocols import Acks, Sender
+from magnetar_core.errors import InvalidArgument, MagnetarError
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPart:
+    """What one client has written and acknowledged in a transaction that another one commits.
+
+    Attributes:
+        producers: messages confirmed, by partition and producer id.
+        consumers: ack commands confirmed, by subscription and consumer id.
+    """
+
+    txn_id: TxnID
+    producers: tuple[tuple[PartitionName, int, int], ...] = ()
+    consumers: tuple[tuple[SubscriptionName, int, int], ...] = ()
+
+
+def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEndTxn:
+    """COMMIT of these parts and of nothing else that anybody wrote in the transaction.
+
+    Raises:
+        InvalidArgument: no parts, or of several transactions.
+    """
+    if len({part.txn_id for part in parts}) != 1:
+        raise InvalidArgument("a commit takes the parts of one transaction, at least one")
+    command = transaction_pb2.CommandEndTxn(
+        txn_id=parts[0].txn_id.to_wire(),
+        txn_action=common_pb2.COMMIT,
+        counts_given=True,
+        selection_given=True,
+    )
+    selected: dict[int, None] = {}
+    producers: dict[PartitionName, Any] = {}
+    consumers: dict[SubscriptionName, Any] = {}
+    for part in parts:
+        for partition, producer_id, count in part.producers:
+            if partition not in producers:
+                produced = command.partition_counts.add(partition=partition.to_wire())
+                producers[partition] = produced.producers
+            producers[partition].add(writer_id=producer_id, count=count)
+            selected[producer_id] = None
+        for subscription, consumer_id, count in part.consumers:
+            if subscription not in consumers:
+                acked = command.subscription_counts.add(subscription=subscription.to_wire())
+                consumers[subscription] = acked.consumers
+            consumers[subscription].add(writer_id=consumer_id, count=count)
+            selected[consumer_id] = None
+    command.selected_writer_ids.extend(sorted(selected))
+    return command
+
+
+class Participants:
+    """Of one transaction."""
+
+    def __init__(self) -> None:
+        self.senders: list[Sender] = []
+        self.acks: list[Acks] = []
+        self._forget_senders: list[Callable[[], object]] = []
+        self._txn_id: TxnID | None = None
+        self._identity: ProducerIdentity | None = None
+        self._two_phase_commit = False
+        self._enrollment: Enrollment | None = None
+        # Whether plain sends were told to come after it.
+        self._leads = False
+
+    def __len__(self) -> int:
+        return len(self.senders) + len(self.acks)
+
+    @property
+    def partitions(self) -> Collection[PartitionName]:
+        return dict.fromkeys(sender.name for sender in self.senders)
+
+    @property
+    def subscriptions(self) -> Collection[SubscriptionName]:
+        return dict.fromkeys(acks.name for acks in self.acks)
+
+    def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
+        """A producer writes to another partition. `forget` is called by release()."""
+        self.senders.append(sender)
+        self._forget_senders.append(forget)
+        if self._enrollment is not None:
+            self._begin_sender(sender)
+
+    def add_acks(self, acks: Acks) -> None:
+        """A consumer acknowledges on another partition."""
+        self.acks.append(acks)
+        if self._enrollment is not None:
+            self._begin_acks(acks)
+
+    def begin(
+        self,
+        txn_id: TxnID,
+        coordinator: Connection,
+        on_failed: Callable[[MagnetarError], None],
+        *,
+        identity: ProducerIdentity | None,
+        two_phase_commit: bool,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> None:
+        """The transaction has its id: commands may leave.
+
+        Args:
+            on_failed: the coordinator does not take one of them.
+            identity: of the transactional producer whose transaction it is.
+            two_phase_commit: it never expires.
+            partitions, subscriptions: those that it knows already.
+        """
+        self._txn_id = txn_id
+        self._identity = identity
+        self._two_phase_commit = two_phase_commit
+        self._enrollment = Enrollment(
+            txn_id,
+            coordinator,
+            on_failed,
+            identity=identity,
+            partitions=partitions,
+            subscriptions=subscriptions,
+        )
+        for sender in self.senders:
+            self._begin_sender(sender)
+        for acks in self.acks:
+            self._begin_acks(acks)
+
+    def _begin_sender(self, sender: Sender) -> None:
+        assert self._enrollment is not None
+        assert self._txn_id is not None
+        self._enrollment.partition(sender.name)
+        sender.begin(self._txn_id, self._producer_epoch)
+
+    def _begin_acks(self, acks: Acks) -> None:
+        assert self._enrollment is not None
+        assert self._txn_id is not None
+        self._enrollment.subscription(acks.name)
+        acks.begin(self._txn_id, self._producer_epoch, two_phase_commit=self._two_phase_commit)
+
+    @property
+    def _producer_epoch(self) -> int | None:
+        return None if self._identity is None else self._identity.producer_epoch
+
+    async def enrolled(self) -> None:
+        """Wait until the coordinator knows all of them, or on_failed was told why not."""
+        if self._enrollment is not None:
+            await self._enrollment.answered()
+
+    async def drain(self) -> None:
+        """Wait until all that has left is confirmed or has failed, and all are enrolled."""
+        for sender in self.senders:
+            await sender.drain()
+        for acks in self.acks:
+            await acks.drain()
+        await self.enrolled()
+
+    async def flush(self) -> None:
+        """Send what is gathered, and drain.
+
+        The producers' plain sends to the same partitions were sent before the commit, so they come
+        before its markers.
+        """
+        for sender in self.senders:
+            sender.close_batch()
+            if sender.plain is not None:
+                sender.plain.close_batch()
+        for acks in self.acks:
+            acks.close_command()
+        await self.drain()
+        for sender in self.senders:
+            if sender.plain is not None and sender.failure is None:
+                await sender.plain.drain()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Drop what is buffered; answers that are under way are still counted."""
+        for sender in self.senders:
+            sender.abandon(error)
+        for acks in self.acks:
+            acks.abandon(error)
+
+    def give_up(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, now."""
+        for sender in self.senders:
+            sender.give_up(error)
+        for acks in self.acks:
+            acks.give_up(error)
+
+    def commit_command(self) -> transaction_pb2.CommandEndTxn:
+        """COMMIT, with what is confirmed at each of them (rule g)."""
+        assert self._txn_id is not None
+        assert self._enrollment is not None
+        command = transaction_pb2.CommandEndTxn(
+            txn_id=self._txn_id.to_wire(),
+            txn_action=common_pb2.COMMIT,
+            counts_given=True,
+            identity=None if self._identity is None else self._identity.to_wire(),
+        )
+        producers = {}
+        for partition in self._enrollment.partitions:
+            partition_counts = command.partition_counts.add()
+            partition_counts.partition.CopyFrom(partition.to_wire())
+            producers[partition] = partition_counts.producers
+        for sender in self.senders:
+            producers[sender.name].add(writer_id=sender.producer_id, count=sender.confirmed_count)
+        consumers = {}
+        for subscription in self._enrollment.subscriptions:
+            subscription_counts = command.subscription_counts.add()
+            subscription_counts.subscription.CopyFrom(subscription.to_wire())
+            consumers[subscription] = subscription_counts.consumers
+        for acks in self.acks:
+            consumers[acks.name].add(writer_id=acks.consumer_id, count=acks.confirmed_count)
+        return command
+
+    def part(self, txn_id: TxnID) -> TransactionPart:
+        """What was confirmed here."""
+        return TransactionPart(
+            txn_id,
+            tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),
+            tuple((one.name, one.consumer_id, one.confirmed_count) for one in self.acks),
+        )
+
+    def lead_plain_sends(self) -> None:
+        """The producers' plain sends come after this transaction's messages (order, k).
+
+        Only once: when an outcome is learned late, what came after it leads by then.
+        """
+        if self._leads:
+            return
+        assert self._txn_id is not None
+        self._leads = True
+        for sender in self.senders:
+            if sender.plain is not None:
+                sender.plain.follow(self._txn_id, in_place_of=sender.follows)
+
+    def release(self, *, committed: bool) -> None:
+        """The transaction has ended: tell producers and consumers, and let go of them."""
+        if self._enrollment is not None:
+            self._enrollment.seal()
+        if self._txn_id is not None:
+            if committed:
+                self.lead_plain_sends()
+            elif not self._leads:
+                # Nothing of it becomes visible: whatever the producer followed before still leads.
+                for sender in self.senders:
+                    if sender.plain is not None and not sender.plain.follows:
+                        for followed in sender.follows or (self._txn_id,):
+                            sender.plain.follow(followed)
+        for acks in self.acks:
+            acks.on_ended(committed)
+        for forget in self._forget_senders:
+            forget()
+        for sender in self.senders:
+            sender.retire()
+        for acks in self.acks:
+            acks.retire()
+        self.senders.clear()
+        self.acks.clear()
+        self._forget_senders.clear()

@@ -1,0 +1,136 @@
+"""The states of a transaction at its client, and the one table that moves them. Pure.
+
+Only `next_phase` reads the table, and only `Transaction._move` stores what it says. The drawing is
+docs/design/states.md.
+Source: docs/design/protocol.md, One transaction; PIP-31, TxnStatus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, unique
+from typing import Final
+
+from magnetar.enums import TransactionStatus
+from magnetar_core.errors import InvalidTxnState
+
+
+@unique
+class Phase(Enum):
+    """Where a transaction is, with what that means."""
+
+    OPEN = "takes sends and acknowledgements"
+    FLUSHING = "takes nothing more; what it has is being confirmed"
+    PREPARED = "all that it has is confirmed; nobody has asked for an end"
+    COMMIT_ASKED = "the coordinator may have decided: only its answer tells"
+    COMMITTING = "the commit is decided; participants carry it out"
+    COMMITTED = "every participant has carried the commit out"
+    ABORT_ASKED = "takes nothing more; the coordinator is asked to abort it"
+    ABORTING = "the abort is decided; participants carry it out"
+    ABORTED = "every participant has carried the abort out"
+    LEFT = "somebody else decides"
+
+
+@unique
+class Event(Enum):
+    """What moves a transaction."""
+
+    FLUSH_BEGUN = "prepare, commit or leave begins to flush"
+    FLUSH_CANCELLED = "the call was cancelled before anything was decided"
+    FLUSHED = "everything is confirmed"
+    COMMIT_REQUESTED = "commit goes to the coordinator; of a whole batch, to the broker"
+    ABORT_REQUESTED = "abort begins"
+    LEFT = "leave has flushed, or withdraw is called"
+    HEARD_COMMITTING = "the coordinator says COMMITTING"
+    HEARD_COMMITTED = "the coordinator says COMMITTED"
+    HEARD_ABORTING = "the coordinator says ABORTING"
+    HEARD_ABORTED = "the coordinator says ABORTED"
+
+
+HEARD: Final[Mapping[TransactionStatus, Event]] = {
+    TransactionStatus.COMMITTING: Event.HEARD_COMMITTING,
+    TransactionStatus.COMMITTED: Event.HEARD_COMMITTED,
+    TransactionStatus.ABORTING: Event.HEARD_ABORTING,
+    TransactionStatus.ABORTED: Event.HEARD_ABORTED,
+}
+
+# What a client knows of the status.
+STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
+    Phase.OPEN: TransactionStatus.OPEN,
+    Phase.FLUSHING: TransactionStatus.OPEN,
+    Phase.PREPARED: TransactionStatus.OPEN,
+    Phase.COMMIT_ASKED: TransactionStatus.OPEN,
+    Phase.COMMITTING: TransactionStatus.COMMITTING,
+    Phase.COMMITTED: TransactionStatus.COMMITTED,
+    Phase.ABORT_ASKED: TransactionStatus.ABORTING,
+    Phase.ABORTING: TransactionStatus.ABORTING,
+    Phase.ABORTED: TransactionStatus.ABORTED,
+    Phase.LEFT: TransactionStatus.OPEN,
+}
+
+# Nobody here has asked for an end.
+UNDECIDED: Final = frozenset({Phase.OPEN, Phase.FLUSHING, Phase.PREPARED})
+DECIDED_COMMIT: Final = frozenset({Phase.COMMITTING, Phase.COMMITTED})
+DECIDED_ABORT: Final = frozenset({Phase.ABORTING, Phase.ABORTED})
+
+TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
+    (Phase.OPEN, Event.FLUSH_BEGUN): Phase.FLUSHING,
+    (Phase.FLUSHING, Event.FLUSH_CANCELLED): Phase.OPEN,
+    (Phase.FLUSHING, Event.FLUSHED): Phase.PREPARED,
+    # What ends.
+    (Phase.OPEN, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
+    (Phase.PREPARED, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
+    (Phase.COMMIT_ASKED, Event.COMMIT_REQUESTED): Phase.COMMIT_ASKED,
+    (Phase.OPEN, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.FLUSHING, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.PREPARED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.COMMIT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.ABORT_ASKED, Event.ABORT_REQUESTED): Phase.ABORT_ASKED,
+    (Phase.OPEN, Event.LEFT): Phase.LEFT,
+    (Phase.FLUSHING, Event.LEFT): Phase.LEFT,
+    (Phase.PREPARED, Event.LEFT): Phase.LEFT,
+    # What the coordinator says. A timeout or an administrator may end it in any phase.
+    (Phase.OPEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.FLUSHING, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.PREPARED, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.COMMIT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.ABORT_ASKED, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.COMMITTING, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    # An answer that was under way when a later one came.
+    (Phase.COMMITTED, Event.HEARD_COMMITTING): Phase.COMMITTED,
+    (Phase.OPEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.FLUSHING, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.PREPARED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.COMMIT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.ABORT_ASKED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.COMMITTING, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.COMMITTED, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.OPEN, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.FLUSHING, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.PREPARED, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.COMMIT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.ABORT_ASKED, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.ABORTING, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.ABORTED, Event.HEARD_ABORTING): Phase.ABORTED,
+    (Phase.OPEN, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.FLUSHING, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.PREPARED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.COMMIT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.ABORT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.ABORTING, Event.HEARD_ABORTED): Phase.ABORTED,
+    (Phase.ABORTED, Event.HEARD_ABORTED): Phase.ABORTED,
+}
+
+
+def next_phase(phase: Phase, event: Event, name: str) -> Phase:
+    """Where an event leads.
+
+    Args:
+        name: of the transaction, for people.
+    Raises:
+        InvalidTxnState: nowhere from this phase. No effect.
+    """
+    target = TRANSITIONS.get((phase, event))
+    if target is None:
+        raise InvalidTxnState(f"{name} is {phase.name}: {event.name} is not possible")
+    return target

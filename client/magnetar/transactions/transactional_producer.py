@@ -1,0 +1,361 @@
+"""A producer that has one transaction at a time, and may outlive it.
+
+With a transactional id its transactions survive it, as two-phase commit with another system needs;
+bound to a group's consumer, it consumes and produces exactly once.
+Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-commit.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from magnetar.link.connection import Connection
+from magnetar.message import Message
+from magnetar.topic_partition import TopicPartition
+from magnetar.transactions.client_protocol import Acknowledging, Host, Member, PlainProducer
+from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
+from magnetar.transactions.producer_state import ProducerEvent as Event
+from magnetar.transactions.producer_state import ProducerState as State
+from magnetar.transactions.producer_state import next_state, require_call
+from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.txn_send import TxnSend
+from magnetar_core.errors import (
+    InvalidArgument,
+    InvalidTxnState,
+    LogUnavailable,
+    OutcomeUnknown,
+    ProducerFenced,
+)
+from magnetar_core.ids import MessageId, TxnID
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+log = logging.getLogger("magnetar")
+
+TIMEOUT_S_DEFAULT = 60.0
+
+
+class TransactionalProducer:
+    """Made by `Client.transactional_producer`. Not for several tasks at once."""
+
+    def __init__(
+        self,
+        client: Host,
+        transactional_id: str | None,
+        *,
+        two_phase_commit: bool,
+        timeout_s: float | None,
+    ) -> None:
+        if two_phase_commit and not transactional_id:
+            raise InvalidArgument("two-phase commit needs a transactional id, to find it again")
+        if transactional_id == "":
+            raise InvalidArgument("a transactional id has at least one character")
+        if two_phase_commit and timeout_s is not None:
+            raise InvalidArgument(
+                "with two-phase commit a transaction never expires: leave timeout_s out"
+            )
+        self.transactional_id = transactional_id
+        self.two_phase_commit = two_phase_commit
+        self.client = client
+        self._timeout_s = timeout_s
+        # Without an id there is nothing to take over.
+        self._state = State.NEW if transactional_id else State.READY
+        self._coordinator: Connection | None = None
+        self._identity = ProducerIdentity(transactional_id or "", -1, -1)
+        self._consumer: Member | None = None
+        self._transaction: Transaction | None = None
+        # Of what is prepared, here or by the instance before.
+        self._prepared = PreparedTxnState()
+        self._producers: dict[str, PlainProducer] = {}
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """With the pair that it has now; -1 before init()."""
+        return self._identity
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The one that this instance has begun, while it is open or prepared."""
+        return self._transaction
+
+    async def init(self, *, keep_prepared: bool = False) -> PreparedTxnState:
+        """Take the transactional id over: whoever had it before is fenced.
+
+        Args:
+            keep_prepared: keep what is open, to complete it; otherwise it is aborted.
+        Returns:
+            What was kept; empty when nothing was.
+        Raises:
+            TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
+            InvalidTxnState: a transaction of this instance is open.
+        Source: KIP-939, initTransactions.
+        """
+        self._require("init")
+        if self.transactional_id is None:
+            raise InvalidTxnState("init() needs a transactional id; without one, just begin()")
+        return await self._init(self.transactional_id, keep_prepared=keep_prepared)
+
+    async def init_transactions(self, consumer: Member) -> None:
+        """Consume from this consumer, in transactions that its group fences.
+
+        Waits until the consumer is a member of its group. May be called again at any time: what is
+        open is aborted, whoever took the transactional id over is fenced in its turn, and what the
+        consumer was given and has not acknowledged comes again, in order. So it is what to do
+        after a batch failed; after ProducerFenced it has to be done.
+
+        Raises:
+            FencedInstance: a newer member has the consumer's instance id.
+            TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
+        Source: KIP-447, initTransactions.
+        """
+        self._require("init_transactions")
+        self._consumer = consumer
+        await self._abandon()
+        self._move(Event.RESTARTED)
+        await consumer.joined()
+        if self.transactional_id is not None:
+            await self._init(self.transactional_id, keep_prepared=False)
+        self._prepared = PreparedTxnState()
+        self._move(Event.INITIALISED)
+        consumer.redeliver()
+
+    async def _abandon(self) -> None:
+        """Abort what is open, as far as that is possible."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        try:
+            await transaction.abort()
+        except (InvalidTxnState, ProducerFenced) as error:
+            # It was committed after all, or somebody else has ended it.
+            log.info("%r was not aborted: %s", transaction, error)
+        except (OutcomeUnknown, LogUnavailable) as error:
+            # With an id, taking it over ends it; without, the coordinator does, in time.
+            log.info("%r is left to its coordinator: %s", transaction, error)
+
+    async def _init(self, transactional_id: str, *, keep_prepared: bool) -> PreparedTxnState:
+        self._coordinator = await self.client.coordinator_for(transactional_id)
+        reply: transaction_pb2.CommandInitProducerResponse = await self._coordinator.request(
+            transaction_pb2.CommandInitProducer(
+                transactional_id=transactional_id,
+                txn_timeout_ms=int((self._timeout_s or 0) * 1000),
+                enable_2pc=self.two_phase_commit,
+                keep_prepared=keep_prepared,
+            )
+        )
+        self._identity = ProducerIdentity(transactional_id, reply.producer_id, reply.producer_epoch)
+        if not reply.HasField("ongoing_txn_id"):
+            self._prepared = PreparedTxnState()
+            # Nothing to complete; what is completed all the same is nothing.
+            self._move(Event.KEPT if keep_prepared else Event.INITIALISED)
+            return self._prepared
+        self._prepared = PreparedTxnState(
+            reply.ongoing_producer_id,
+            reply.ongoing_producer_epoch,
+            TxnID.from_wire(reply.ongoing_txn_id),
+        )
+        self._move(Event.KEPT)
+        return self._prepared
+
+    async def begin(self) -> None:
+        """Open a transaction. Raises: ProducerFenced; InvalidTxnState, when one is open."""
+        self._require("begin")
+        if self.transactional_id is None:
+            self._transaction = await self.client.begin_transaction(
+                TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
+            )
+            self._move(Event.BEGUN)
+            return
+        assert self._coordinator is not None
+        with self._fencing():
+            self._transaction = await self.client.begin_as(
+                self._identity, self._coordinator, self._on_pair
+            )
+        self._move(Event.BEGUN)
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None = None, **options: Any
+    ) -> TxnSend | MessageId:
+        """Send a message in the transaction, and wait until its broker holds it.
+
+        Args:
+            options: as of Producer.send, without txn.
+        """
+        self._require("send")
+        producer = await self._producer(topic)
+        return await producer.send(value, key, txn=self._transaction, **options)
+
+    async def enqueue(
+        self, topic: str, value: bytes, key: bytes | None = None, **options: Any
+    ) -> None:
+        """As send, without waiting: prepare() or commit() tell what became of it."""
+        self._require("send")
+        producer = await self._producer(topic)
+        await producer.enqueue(value, key, txn=self._transaction, **options)
+
+    async def acknowledge(self, consumer: Acknowledging, messages: Iterable[Message]) -> None:
+        """Acknowledge messages in the transaction."""
+        self._require("acknowledge")
+        await consumer.ack_many(messages, txn=self._transaction)
+
+    async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Acknowledge in the transaction all that the consumer was given below these offsets.
+
+        Args:
+            offsets: for each partition that of the next message to process; magnetar.offsets()
+                gives them for a batch.
+        Raises:
+            InvalidTxnState: nothing is open, or init_transactions() was not called.
+            IllegalGeneration: the consumer lost a partition. Abort, drop the batch, go on.
+            InvalidArgument: beyond what the consumer was given. No effect.
+            TransactionConflict: it is acknowledged already. Abort.
+        Source: KIP-447, sendOffsetsToTransaction.
+        """
+        self._require("send_offsets_to_transaction")
+        if self._consumer is None:
+            raise InvalidTxnState("call init_transactions(consumer) first")
+        await self._consumer.ack_offsets(offsets, txn=self._transaction)
+
+    async def prepare(self) -> PreparedTxnState:
+        """Flush. From now on only commit, abort and complete are allowed.
+
+        Store what it returns with the data that the transaction belongs to, in one database
+        transaction. No coordinator is asked.
+
+        Raises:
+            CommitRefused: a send or an ack had failed; it was aborted.
+            InvalidTxnState: without two-phase commit, or nothing is open.
+        Source: KIP-939, prepareTransaction.
+        """
+        self._require("prepare")
+        if not self.two_phase_commit:
+            raise InvalidTxnState(
+                "prepare() needs two-phase commit: without it the transaction may expire any time"
+            )
+        assert self._transaction is not None
+        try:
+            await self._transaction.prepare()
+        except BaseException:
+            self._after_failure()
+            raise
+        self._prepared = PreparedTxnState(
+            self._identity.producer_id, self._identity.producer_epoch, self._transaction.txn_id
+        )
+        self._move(Event.PREPARED)
+        return self._prepared
+
+    async def commit(self) -> None:
+        """Commit what is open or prepared.
+
+        Raises:
+            InvalidTxnState: nothing is. Or it was aborted.
+            ProducerFenced: another instance has taken over, and decides.
+            OutcomeUnknown: no answer in time; commit again to know.
+        """
+        await self._end("commit", common_pb2.COMMIT)
+
+    async def abort(self) -> None:
+        """Abort what is open or prepared. Raises: as commit."""
+        await self._end("abort", common_pb2.ABORT)
+
+    async def complete(self, prepared: PreparedTxnState) -> bool:
+        """Commit if this is the transaction that is prepared; abort it otherwise.
+
+        Args:
+            prepared: what the database holds.
+        Returns:
+            Whether a transaction was committed; nothing happens when none is prepared.
+        Source: KIP-939, completeTransaction.
+        """
+        self._require("complete")
+        if self._prepared.txn_id is None:
+            self._move(Event.ENDED)
+            return False
+        commits = prepared == self._prepared
+        await self._end("complete", common_pb2.COMMIT if commits else common_pb2.ABORT)
+        return commits
+
+    async def close(self) -> None:
+        """Abort what is open; what is prepared stays, for the next instance."""
+        if self._state is State.OPEN:
+            await self.abort()
+        self._move(Event.CLOSED)
+        for producer in self._producers.values():
+            await producer.close()
+
+    async def __aenter__(self) -> TransactionalProducer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _end(self, name: str, action: common_pb2.TxnAction) -> None:
+        self._require(name)
+        with self._fencing():
+            if self._transaction is None:
+                await self._end_kept(action)
+            elif action == common_pb2.COMMIT:
+                try:
+                    await self._transaction.commit()
+                except BaseException:
+                    self._after_failure()
+                    raise
+            else:
+                await self._transaction.abort()
+        self._transaction = None
+        self._prepared = PreparedTxnState()
+        self._move(Event.ENDED)
+
+    async def _end_kept(self, action: common_pb2.TxnAction) -> None:
+        """What an earlier instance wrote: nobody here knows how much, so nothing is counted."""
+        if self._prepared.txn_id is None:
+            raise InvalidTxnState(
+                f"{self.transactional_id!r} has kept nothing: complete() would do nothing"
+            )
+        assert self._coordinator is not None
+        reply = await self._coordinator.request(
+            transaction_pb2.CommandEndTxn(
+                txn_id=self._prepared.txn_id.to_wire(),
+                txn_action=action,
+                identity=self._identity.to_wire(),
+            ),
+            timeout_ms=self.client.config.commit_timeout_ms,
+        )
+        self._on_pair(ProducerIdentity.from_wire(reply.identity))
+
+    def _after_failure(self) -> None:
+        """A transaction that was aborted is over; one whose outcome is unknown is not."""
+        if self._transaction is not None and self._transaction.has_been_aborted:
+            self._transaction = None
+            self._move(Event.ENDED)
+
+    def _on_pair(self, identity: ProducerIdentity) -> None:
+        self._identity = identity
+
+    async def _producer(self, topic: str) -> PlainProducer:
+        producer = self._producers.get(topic)
+        if producer is None:
+            producer = self._producers[topic] = await self.client.create_producer(topic)
+        return producer
+
+    def _require(self, call: str) -> None:
+        require_call(self._state, call, self._name)
+
+    def _move(self, event: Event) -> None:
+        self._state = next_state(self._state, event, self._name)
+
+    @property
+    def _name(self) -> str:
+        """For people."""
+        return repr(self.transactional_id) if self.transactional_id else "this producer"
+
+    @contextmanager
+    def _fencing(self) -> Iterator[None]:
+        """Note when the coordinator fences this instance."""
+        try:
+            yield
+        except ProducerFenced:
+            self._move(Event.FENCED)
+            raise

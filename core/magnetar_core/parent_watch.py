@@ -1,0 +1,44 @@
+"""How a process hears that the one that started it has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+
+STOP_S_MAX = 20.0
+
+
+# sysexits.h, EX_TEMPFAIL; nobody is there to see it.
+EXIT_ABANDONED = 75
+
+
+def watch_parent(stop: Callable[[], None]) -> None:
+    """Call back on the event loop when standard input ends; see `on_parent_gone`."""
+    loop = asyncio.get_running_loop()
+    on_parent_gone(lambda: loop.call_soon_threadsafe(stop))
+
+
+def on_parent_gone(
+    act: Callable[[], object], *, on_word: Callable[[], object] = lambda: None
+) -> None:
+    """Call back, in a thread, when standard input ends: whoever held its other end has gone.
+
+    Nobody is left then to kill a process that does not stop, so it ends itself after a while.
+
+    Args:
+        on_word: called for each byte that comes before the end.
+    """
+
+    def watch() -> None:
+        while os.read(0, 1):
+            on_word()
+        try:
+            act()
+        except RuntimeError:
+            return  # the loop has ended already
+        threading.Event().wait(STOP_S_MAX)
+        os._exit(EXIT_ABANDONED)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()

@@ -1,0 +1,398 @@
+"""Plain sends: batches, order, repeats, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run, until
+
+from magnetar import (
+    Client,
+    ClientConfig,
+    LogUnavailable,
+    MessageId,
+    MessageTooLarge,
+    OutcomeUnknown,
+    QuotaExceeded,
+    SequenceGap,
+    TopicNotFound,
+    TxnSend,
+)
+from magnetar.messaging.batching import partition_of_key
+from magnetar_core.batch import decode
+from magnetar_core.errors import DiskFull, InvalidArgument
+
+
+def test_messages_of_one_moment_share_a_batch_and_get_ids_in_order() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        sent = await asyncio.gather(*(producer.send(b"%d" % n) for n in range(5)))
+        assert sent == [MessageId(1, 0, n, 0) for n in range(5)]
+        assert await producer.send(b"5") == MessageId(1, 5, 0, 0)
+        assert len(partition.batches) == 2
+        assert partition.messages == [b"%d" % n for n in range(6)]
+
+    run(test)
+
+
+def test_columns_travel_with_their_messages() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", codec="zstd")
+        producer.send_nowait(b"a")
+        producer.send_nowait(b"b", b"k", properties={"gate": "4"}, event_time_ms=5)
+        producer.send_nowait(b"c")
+        await producer.flush()
+        columns = decode(partition.batches[0][2])
+        assert columns.values() == [b"a", b"b", b"c"]
+        assert columns.keys() == [b"", b"k", b""]
+        assert columns.properties() == [{}, {"gate": "4"}, {}]
+        assert list(columns.event_times_ms or ()) == [0, 5, 0]
+
+    run(test)
+
+
+def test_keys_choose_partitions_and_the_rest_sticks_to_one_per_batch() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        partitions = cluster.topic("flights", 4)
+        producer = await client.create_producer("flights", batch_messages_max=10)
+        keys = [b"key-%d" % n for n in range(50)]
+        await producer.send_many(keys, keys)
+        await producer.flush()
+        for number, partition in enumerate(partitions):
+            assert all(partition_of_key(key, 4) == number for key in partition.messages)
+            partition.messages.clear()
+        for _ in range(40):
+            producer.send_nowait(b"x")
+        await producer.flush()
+        assert [len(one.messages) for one in partitions] == [10, 10, 10, 10]
+
+    run(test)
+
+
+@pytest.mark.parametrize("fault", [LOSE, BREAK])
+def test_batches_in_flight_are_sent_again_in_order_after_a_break(fault: str) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        sends = 0
+
+        def script(name: str, body: Any) -> object:
+            nonlocal sends
+            sends += name == "send"
+            return fault if name == "send" and sends in (3, 9) else None
+
+        cluster.script = script
+        producer = await client.create_producer("flights", batch_messages_max=2)
+        for n in range(40):
+            producer.send_nowait(b"%d" % n)
+        await producer.flush()
+        assert partition.messages == [b"%d" % n for n in range(40)]
+
+    run(test)
+
+
+def test_a_gap_behind_a_passing_refusal_is_closed_by_sending_again() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        refusals = [LogUnavailable(), LogUnavailable()]
+
+        def script(name: str, body: Any) -> object:
+            return refusals.pop() if name == "send" and body.sequence_id == 2 and refusals else None
+
+        cluster.script = script
+        producer = await client.create_producer("flights", batch_messages_max=2)
+        await producer.send_many([b"%d" % n for n in range(20)])
+        await producer.flush()
+        assert partition.messages == [b"%d" % n for n in range(20)]
+
+    run(test)
+
+
+def test_a_gap_that_is_heard_of_before_its_cause_is_closed_too() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        holds = [HOLD]
+
+        def script(name: str, body: Any) -> object:
+            return holds.pop() if name == "send" and body.sequence_id == 2 and holds else None
+
+        cluster.script = script
+        producer = await client.create_producer("flights", batch_messages_max=2)
+        await producer.send_many([b"%d" % n for n in range(20)])
+        await producer.flush()
+        cluster.release()  # The late original is recognised as a repeat.
+        await producer.send(b"20")
+        assert partition.messages == [b"%d" % n for n in range(21)]
+
+    run(test)
+
+
+def test_a_lasting_refusal_fails_the_batch_and_all_behind_it_then_a_new_producer_goes_on() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        refusals = [DiskFull()]
+
+        def script(name: str, body: Any) -> object:
+            return refusals.pop() if name == "send" and body.sequence_id == 2 and refusals else None
+
+        cluster.script = script
+        producer = await client.create_producer("flights", batch_messages_max=2)
+        results = await asyncio.gather(
+            *(producer.send(b"%d" % n) for n in range(6)), return_exceptions=True
+        )
+        assert [type(one) for one in results] == [MessageId] * 2 + [DiskFull] * 4
+        await producer.flush()  # They were awaited: nothing is left to report.
+        await producer.send(b"later")
+        assert partition.messages == [b"0", b"1", b"later"]
+        last = cluster.commands("send")[-1]
+        assert last.producer_id != producer.producer_id
+        assert last.sequence_id == 0
+
+    run(test)
+
+
+def test_failures_that_nobody_waited_for_surface_at_flush_once() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.script = lambda name, body: DiskFull() if name == "send" else None
+        producer = await client.create_producer("flights")
+        producer.send_nowait(b"a")
+        await producer.enqueue(b"b")
+        with pytest.raises(DiskFull) as raised:
+            await producer.flush()
+        assert "2 messages" in raised.value.__notes__[0]
+        await producer.flush()
+
+    run(test)
+
+
+def test_a_producer_that_the_broker_forgot_continues_as_another() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        await producer.send(b"a")
+        partition.sequences.clear()
+        await producer.send(b"b")
+        assert partition.messages == [b"a", b"b"]
+
+    run(test)
+
+
+def test_what_may_have_arrived_is_not_sent_again_as_another_producer() -> None:
+    """The broker has it, the link broke before it said so, and then it forgot the producer."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        await producer.send(b"a")
+        attempts = 0
+
+        def script(name: str, body: Any) -> object:
+            nonlocal attempts
+            if name != "send":
+                return None
+            attempts += 1
+            if attempts == 1:
+                return BREAK
+            partition.sequences.clear()
+            return None
+
+        cluster.script = script
+        with pytest.raises(SequenceGap):
+            await producer.send(b"b")
+        assert attempts == 2
+        assert partition.messages == [b"a", b"b"]
+
+    run(test)
+
+
+def test_a_gap_at_the_first_sequence_is_an_error_and_no_loop() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.script = lambda name, body: SequenceGap() if name == "send" else None
+        producer = await client.create_producer("flights")
+        with pytest.raises(SequenceGap):
+            await producer.send(b"a")
+
+    run(test)
+
+
+def test_no_answer_in_time_is_an_unknown_outcome() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.script = lambda name, body: DROP if name == "send" else None
+        producer = await client.create_producer("flights")
+        with pytest.raises(OutcomeUnknown):
+            await producer.send(b"a")
+
+    run(test, dataclasses.replace(FAST, send_timeout_ms=20))
+
+
+def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer(
+            "flights", batch_bytes_max=1_000, message_bytes_max=1 << 20
+        )
+        with pytest.raises(MessageTooLarge):
+            await producer.send(b"x" * ((1 << 20) + 1))
+        with pytest.raises(MessageTooLarge):
+            await producer.send_many([b"x" * ((1 << 20) + 1), b"a"])
+        with pytest.raises(MessageTooLarge, match="enqueue"):
+            producer.send_nowait(b"x" * (1 << 20))
+        await producer.send(b"y" * 5_000)  # A batch of its own.
+        assert partition.messages == [b"y" * 5_000]
+        assert len(cluster.commands("send")) == 1
+
+    run(test)
+
+
+def test_back_pressure_waits_or_refuses() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        cluster.script = lambda name, body: HOLD if name == "send" else None
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        for _ in range(4):
+            producer.send_nowait(b"x" * 300)
+        with pytest.raises(QuotaExceeded):
+            producer.send_nowait(b"refused")
+        waiting = asyncio.ensure_future(producer.enqueue(b"waits"))
+        await until(lambda: len(cluster.held) == 4)
+        assert not waiting.done()
+        cluster.script = lambda name, body: None
+        cluster.release()
+        await waiting
+        await producer.flush()
+        assert partition.messages[-1] == b"waits"
+        assert len(partition.messages) == 5
+
+    run(test, dataclasses.replace(FAST, pending_bytes_max=1_000))
+
+
+def test_a_half_open_link_is_noticed_and_replaced() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        await producer.send(b"a")
+        for link in cluster.links:
+            link.half_open = True
+        await producer.send(b"b")
+        assert partition.messages == [b"a", b"b"]
+
+    run(test, dataclasses.replace(FAST, request_timeout_ms=20))
+
+
+def test_an_idle_half_open_link_is_noticed_too() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        for link in cluster.links:
+            link.half_open = True
+        cluster.publish("flights", [b"a"])
+        assert (await consumer.receive()).value == b"a"
+
+    run(test, dataclasses.replace(FAST, request_timeout_ms=20))
+
+
+def test_a_silent_server_that_answers_hello_keeps_its_link() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        connects = cluster.connect_count
+        await asyncio.sleep(0.06)
+        assert cluster.connect_count == connects
+        assert cluster.hello_count > 2
+
+    run(test, dataclasses.replace(FAST, request_timeout_ms=20))
+
+
+def test_cancelling_a_send_takes_nothing_back_and_disturbs_nobody() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        cluster.script = lambda name, body: HOLD if name == "send" else None
+        producer = await client.create_producer("flights", linger_ms=0)
+        one = asyncio.ensure_future(producer.send(b"a"))
+        other = asyncio.ensure_future(producer.send(b"b"))
+        await until(lambda: cluster.held)
+        one.cancel()
+        cluster.release()
+        assert await other == MessageId(1, 0, 1, 0)
+        assert one.cancelled()
+        assert partition.messages == [b"a", b"b"]
+
+    run(test)
+
+
+def test_what_is_no_bytes_is_refused_at_once() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        wrong: Any = "text"
+        with pytest.raises(InvalidArgument):
+            producer.send_nowait(wrong)
+        with pytest.raises(InvalidArgument):
+            await producer.send_many([b"a", wrong])
+        with pytest.raises(InvalidArgument):
+            await producer.send(b"a", wrong)
+        with pytest.raises(InvalidArgument):
+            await producer.send(b"a", partition=1)
+        await producer.flush()
+        assert not cluster.commands("send")
+
+    run(test)
+
+
+def test_no_topic_no_producer() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        with pytest.raises(TopicNotFound):
+            await client.create_producer("nowhere")
+
+    run(test)
+
+
+def test_bulk_sends_are_cut_into_batches() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_bytes_max=5_000, linger_ms=1)
+        values = [b"%05d" % n + b"x" * (n % 300) for n in range(1_000)]
+        await producer.send_many(values)
+        await producer.flush()
+        assert partition.messages == values
+        assert len(partition.batches) > 20
+
+    run(test)
+
+
+def test_a_transactional_send_has_a_receipt_and_no_id() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        async with client.transaction() as txn:
+            assert await producer.send(b"a", txn=txn) == TxnSend(txn.txn_id, 0, 0)
+            assert await producer.send(b"b", txn=txn) == TxnSend(txn.txn_id, 0, 1)
+
+    run(test)
+
+
+def test_config_is_checked() -> None:
+    with pytest.raises(InvalidArgument):
+        ClientConfig(backoff_ms_min=10, backoff_ms_max=5)
+
+
+def test_what_is_no_bytes_is_refused_everywhere() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        for bad in (None, "text", 7):
+            with pytest.raises(InvalidArgument, match="bytes"):
+                await producer.send(bad)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="bytes"):
+                await producer.enqueue(bad)  # type: ignore[arg-type]
+            with pytest.raises(InvalidArgument, match="bytes"):
+                producer.send_nowait(bad)  # type: ignore[arg-type]
+        await producer.send(bytearray(b"x"))
+        assert partition.messages == [b"x"]
+
+    run(test)

@@ -1,0 +1,214 @@
+"""Lazy transactions: a plain batch while all fits one, a transaction as soon as it has to be."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.client.fakes import BREAK, DROP, HOLD, LOSE, FakeCluster, run, until
+
+from magnetar import Client, ClientConfig, CommitRefused, InvalidTxnState, OutcomeUnknown
+from magnetar.enums import TransactionStatus
+from magnetar_core.errors import DiskFull
+
+IMPATIENT = ClientConfig(commit_timeout_ms=30, request_timeout_ms=20, backoff_ms_max=20)
+
+
+def test_what_fits_a_batch_of_one_partition_ends_as_one_without_a_coordinator() -> None:
+    """PIP-31, Future Work, Single Partition Transaction."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        async with client.transaction(lazy=True) as txn:
+            for value in (b"a", b"b", b"c"):
+                await producer.enqueue(value, txn=txn)
+            await asyncio.sleep(0.005)
+            assert not cluster.commands("send")
+            with pytest.raises(InvalidTxnState, match="TxnID"):
+                _ = txn.txn_id
+        assert txn.status is TransactionStatus.COMMITTED
+        (only,) = cluster.commands("send")
+        assert not only.HasField("txn_id")
+        assert not cluster.commands("new_txn")
+        assert partition.messages == [b"a", b"b", b"c"]
+        assert len(partition.batches) == 1
+        await txn.commit()  # Asking again is harmless.
+        with pytest.raises(InvalidTxnState):
+            await producer.enqueue(b"d", txn=txn)
+
+    run(test)
+
+
+def test_its_batch_keeps_its_place_among_the_plain_sends() -> None:
+    """Invariant 5."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=60_000)
+        await producer.enqueue(b"before")
+        async with client.transaction(lazy=True) as txn:
+            await producer.enqueue(b"inside", txn=txn)
+            await producer.enqueue(b"meanwhile")
+        await producer.enqueue(b"after")
+        await producer.flush()
+        assert partition.messages == [b"before", b"meanwhile", b"inside", b"after"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("reason", ["partition", "batch", "ack", "awaited send", "flush"])
+def test_it_begins_when_it_has_to(reason: str) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        first, second = cluster.topic("flights", 2)
+        cluster.topic("in")
+        cluster.publish("in", [b"1"])
+        consumer = await client.subscribe("in", "s", initial_position="earliest")
+        producer = await client.create_producer("flights", linger_ms=0, batch_messages_max=2)
+        async with client.transaction(lazy=True) as txn:
+            producer.send_nowait(b"a", partition=0, txn=txn)
+            if reason == "partition":
+                producer.send_nowait(b"b", partition=1, txn=txn)
+            elif reason == "batch":
+                producer.send_nowait(b"b", partition=0, txn=txn)
+            elif reason == "ack":
+                consumer.ack_nowait(await consumer.receive(), txn=txn)
+            elif reason == "awaited send":
+                sent = await producer.send(b"b", partition=0, txn=txn)
+                assert sent.index == 1
+            else:
+                await producer.flush()
+            await until(lambda: txn.has_begun)
+            assert not first.messages
+        (begun,) = cluster.commands("new_txn")
+        (end,) = cluster.commands("end_txn")
+        assert end.txn_id == txn.txn_id.to_wire()
+        # All that took part at once is named at once.
+        assert [one.partition for one in begun.partitions] == (
+            [0, 1] if reason == "partition" else [0]
+        )
+        assert len(begun.subscriptions) == (reason == "ack")
+        assert not cluster.commands("add_partition_to_txn")
+        assert not cluster.commands("add_subscription_to_txn")
+        values = [b"a"] if reason in ("ack", "flush", "partition") else [b"a", b"b"]
+        assert first.messages == values
+        assert second.messages == ([b"b"] if reason == "partition" else [])
+        assert cluster.cursors["in", "s", 0].acked == ({0} if reason == "ack" else set())
+
+    run(test)
+
+
+def test_nothing_in_it_asks_nobody() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+        async with client.transaction(lazy=True):
+            pass
+        aborted = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=aborted)
+        await aborted.abort()
+        assert aborted.status is TransactionStatus.ABORTED
+        abandoned = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=abandoned)
+        await client.close()
+        assert not cluster.commands("new_txn")
+        assert not cluster.commands("send")
+        assert not cluster.topics["flights"][1][0].messages
+
+    run(test)
+
+
+def test_an_abort_while_it_begins_ends_it_at_its_coordinator() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        first, _ = cluster.topic("flights", 2)
+        cluster.script = lambda name, body: HOLD if name == "new_txn" else None
+        producer = await client.create_producer("flights", linger_ms=0)
+        txn = await client.begin_transaction(lazy=True)
+        for partition in range(2):
+            producer.send_nowait(b"x", partition=partition, txn=txn)
+        await until(lambda: cluster.held)
+        abort = asyncio.ensure_future(txn.abort())
+        await asyncio.sleep(0.005)
+        cluster.script = lambda name, body: None
+        cluster.release()
+        await abort
+        (end,) = cluster.commands("end_txn")
+        assert end.txn_id == txn.txn_id.to_wire()
+        assert not first.messages
+
+    run(test)
+
+
+def test_without_a_coordinator_it_cannot_commit_and_loses_nothing() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        first, _ = cluster.topic("flights", 2)
+        producer = await client.create_producer("flights", linger_ms=0)
+        cluster.script = lambda name, body: DiskFull() if name == "new_txn" else None
+        txn = await client.begin_transaction(lazy=True)
+        for partition in range(2):
+            producer.send_nowait(b"x", partition=partition, txn=txn)
+        with pytest.raises(CommitRefused) as raised:
+            await txn.commit()
+        assert isinstance(raised.value.__cause__, DiskFull)
+        assert txn.status is TransactionStatus.ABORTED
+        assert not first.messages
+
+    run(test)
+
+
+@pytest.mark.parametrize("fault", [DROP, LOSE, BREAK])
+def test_a_lost_answer_to_its_batch_leaves_one_copy(fault: str) -> None:
+    """Rule l: its outcome is told by repeating the same sequence."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        faults = [fault]
+        cluster.script = lambda name, body: faults.pop() if name == "send" and faults else None
+        async with client.transaction(lazy=True) as txn:
+            await producer.enqueue(b"x", txn=txn)
+        assert partition.messages == [b"x"]
+
+    run(test, ClientConfig(request_timeout_ms=30, backoff_ms_max=20))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_an_unknown_outcome_is_told_by_asking_again(stored: bool) -> None:
+    """Rule l, after the SDK itself had given up, and with plain sends in the meantime."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        await producer.send(b"before")
+        cluster.script = lambda name, body: (DROP if stored else HOLD) if name == "send" else None
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        with pytest.raises(OutcomeUnknown, match="again"):
+            await txn.abort()
+        cluster.script = lambda name, body: None
+        await producer.send(b"after")
+        await txn.commit()
+        assert txn.status is TransactionStatus.COMMITTED
+        assert sorted(partition.messages) == [b"after", b"before", b"x"]
+
+    run(test, IMPATIENT)
+
+
+def test_a_refused_batch_means_that_it_is_aborted() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        cluster.script = lambda name, body: DiskFull() if name == "send" else None
+        with pytest.raises(CommitRefused):
+            async with client.transaction(lazy=True) as txn:
+                await producer.enqueue(b"x", txn=txn)
+        assert txn.status is TransactionStatus.ABORTED
+        cluster.script = lambda name, body: None
+        await producer.flush()
+        assert not partition.messages
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+
+    run(test)
