@@ -51,6 +51,7 @@ SCENARIOS: dict[str, Scenario] = {
     "in order": consumers.in_order,
     "idle client": consumers.idle_client,
     "crowd": consumers.crowd,
+    "keys held": consumers.keys_held,
     "over": strangers.over,
     "strangers": strangers.strangers,
     "identities": members.identities,

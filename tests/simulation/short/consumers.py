@@ -148,6 +148,52 @@ def idle_client(draft: Draft) -> None:
     draft.step(client, "drain", consumer="c", settings=settings, closing=True)
 
 
+def keys_held(draft: Draft) -> None:
+    """A key waits for a transaction while the broker starts anew, and who had it stays away."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    settings = subscription(draft, topic, "held", type="key_shared")
+    before = filled(draft, topic, random.randint(10, 24))
+    holder = draft.client("holder")
+    held = draft.step(
+        holder,
+        "hold",
+        consumer="c",
+        settings=settings,
+        count=random.choice((1, 3, 6)),
+        slot="held",
+        timeout_s=random.choice((2.0, 4.0)),
+        after=(before,),
+    )
+    first = len(draft.steps) + 1
+    for _ in range(random.choice((1, 2))):
+        client = draft.client("consumer")
+        for number in range(3):
+            draft.step(
+                client,
+                "drain",
+                consumer="c",
+                settings=settings,
+                after=(held,),
+                pause_s=random.uniform(0.0, 0.4) if number else 0.0,
+            )
+        draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+    draft.fault(
+        "crash",
+        step=first,
+        delay_s=random.choice((0.0, random.uniform(0.0, 0.2))),
+        server="broker",
+        power_loss=random.random() < 0.5,
+        down_s=round(random.uniform(0.01, 0.3), 3),
+    )
+    if random.random() < 0.7:
+        draft.fault(
+            "client crash", step=first, client=holder, down_s=round(random.uniform(0.5, 3.0), 3)
+        )
+    if random.random() < 0.5:
+        feed(draft, topic, random.randint(1, 3))
+
+
 def crowd(draft: Draft) -> None:
     """Several consumers of one subscription, in transactions and plainly; they come and go."""
     random = draft.random

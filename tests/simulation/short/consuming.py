@@ -196,13 +196,14 @@ async def hold(
     count: int,
     slot: str,
     send: dict[str, Any] | None = None,
+    timeout_s: float = 100.0,
 ) -> None:
     """Receive, acknowledge in a transaction that lives long, and fall silent."""
     world = actor.world
     made = await consumer_of(actor, consumer, settings)
     messages = await receive(actor, made, count)
     client = await actor.client()
-    unit = Unit(world, await client.begin_transaction(100.0), actor.name)
+    unit = Unit(world, await client.begin_transaction(timeout_s), actor.name)
     try:
         if send is not None:
             writer = await actor.writer("held", **send)
