@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from magnetar_broker import keys
 from magnetar_broker.accepted_losses import INCARNATION_BITS, go_on_without
+from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
@@ -38,6 +39,7 @@ from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
 from magnetar_core.run_time import RunTime
+from magnetar_core.wire import record_pb2 as records
 from magnetar_storage import identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
@@ -80,6 +82,7 @@ class Broker:
         self._retention_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._noted_run_time_ms = 0
+        self._noted_jumps: tuple[Jump, ...] = ()
         self.metrics = BrokerMetrics(registry)
         self._store = store = CountedReads(store, self.metrics.reads)
         commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
@@ -110,6 +113,7 @@ class Broker:
             tails=Tails(config.tails_bytes_max),
             # From 1 on: a row's 0 is of an earlier version.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
+            ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
@@ -169,6 +173,7 @@ class Broker:
             environment.watermarks,
             environment.open_bytes,
             environment.run_time,
+            environment.ages,
         )
         losses = await identity.accepted_losses(self._store, keys.META)
         self.topics.ledger_id = 1 + losses
@@ -248,7 +253,7 @@ class Broker:
         shown = overview(
             self.topics,
             self.groups,
-            self.environment.clock.wall_ms(),
+            self.environment.ages.of,
             late_ms=config.late_txn_ms,
             partitions_shown_max=config.open_txn_gauges_max,
             lags_shown_max=config.group_lag_gauges_max,
@@ -256,11 +261,23 @@ class Broker:
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:
-        """Persist it while producers' ages depend on it; one row a minute."""
+        """Persist it while producers' ages depend on it, one row a minute; and clocks' jumps."""
         environment = self.environment
         jump_ms = environment.run_time.wall_jump_ms()
         if jump_ms:
-            log.warning("the wall clock jumped by %d ms; nobody is idle by that", jump_ms)
+            log.warning(
+                "the wall clock jumped by %d ms; nobody is idle by that, and nothing older", jump_ms
+            )
+        environment.ages.look()
+        if environment.ages.jumps != self._noted_jumps:
+            self._noted_jumps = environment.ages.jumps
+            row = records.ClockJumpsRow(
+                jumps=[
+                    records.ClockJumpsRow.Jump(before_ms=one.before_ms, jump_ms=one.jump_ms)
+                    for one in self._noted_jumps
+                ]
+            )
+            environment.commits.batch.put(keys.META, keys.META_CLOCK_JUMPS, row.SerializeToString())
         run_time_ms = environment.run_time.now_ms()
         is_due = run_time_ms - self._noted_run_time_ms >= RUN_TIME_PERSIST_INTERVAL_MS
         if is_due and any(len(one.producers) for one in self.topics.partitions()):

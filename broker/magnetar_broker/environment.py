@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from magnetar_broker.ages import Ages
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.held import Held, Participant
 from magnetar_broker.issued import Issued
@@ -46,6 +47,7 @@ class Environment:
     open_bytes: OpenBytes
     tails: Tails
     run_time: RunTime
+    ages: Ages
 
     def new_index(self, participant: Participant) -> TransactionIndex:
         def on_opened(txn_id: TxnID) -> None:

@@ -57,6 +57,7 @@ META_LOSSES = b"losses"
 META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
 META_RUN_TIME = b"run_time"
+META_CLOCK_JUMPS = b"clock_jumps"
 
 _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 from magnetar_broker import index_rows, keys
 from magnetar_broker.acknowledgements import Acknowledgements, PendingAck
+from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.groups import Groups
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.partition import Partition
@@ -51,11 +52,13 @@ class Recovery:
         watermarks: Watermarks,
         open_bytes: OpenBytes,
         run_time: RunTime,
+        ages: Ages,
     ) -> None:
         self._store = store
         self._groups = groups
         self._open_bytes = open_bytes
         self._run_time = run_time
+        self._ages = ages
         self._topics = topics
         self._watermarks = watermarks
         self._orphans: dict[int, list[int]] = {}
@@ -84,6 +87,10 @@ class Recovery:
         run_time_ms = await self._store.get(keys.META, keys.META_RUN_TIME)
         if run_time_ms is not None:
             self._run_time.resume(keys.read_u64(run_time_ms))
+        jumps = await self._store.get(keys.META, keys.META_CLOCK_JUMPS)
+        if jumps is not None:
+            found = records.ClockJumpsRow.FromString(jumps).jumps
+            self._ages.restore([Jump(one.before_ms, one.jump_ms) for one in found])
         start = keys.META_WATERMARK
         async for rows in pages(self._store, keys.META, start, end_of_prefix(start)):
             for key, value in rows:

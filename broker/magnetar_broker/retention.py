@@ -1,6 +1,7 @@
 """Retention: what may leave the front of a partition's log.
 
-By time and by size, never past the slowest subscription unless the topic says so, and never into
+By time, of which jumps of the clock are no part, and by size; never past the slowest
+subscription unless the topic says so, and never into
 what somebody is reading (rule m). The messages behind a trimmed marker go with it.
 """
 
@@ -51,11 +52,13 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
     if partition.deleted:
         return 0
     limit = _limit(topic, partition)
-    oldest_kept_ms = environment.clock.wall_ms() - record.retention_ms
     excess = log.retained_bytes - record.retention_bytes if record.retention_bytes else 0
     doomed: list[Entry] = []
     for entry in entries:
-        too_old = bool(record.retention_ms) and entry.append_time_ms < oldest_kept_ms
+        too_old = (
+            bool(record.retention_ms)
+            and environment.ages.of(entry.append_time_ms) > record.retention_ms
+        )
         if entry.entry_id < log.first_offset:
             continue
         if entry.end > limit or not (too_old or excess > 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
@@ -104,7 +104,7 @@ def describe_producers(partition: Partition) -> wire.CommandDescribeProducersRes
 def overview(
     topics: Topics,
     groups: Groups,
-    now_ms: int,
+    age_of: Callable[[int], int],
     *,
     late_ms: int,
     partitions_shown_max: int,
@@ -113,6 +113,7 @@ def overview(
     """All of it in numbers; costs what there is.
 
     Args:
+        age_of: how long ago something was stamped; what was stamped earlier is no younger.
         late_ms: a partition with a transaction that has been open for longer is late.
         partitions_shown_max: of so many the longest open transaction is told.
         lags_shown_max: so many lags of groups are told.
@@ -131,8 +132,8 @@ def overview(
         group_waiting_partitions=sum(one.delivery.waiting for one in subscriptions),
         group_lags=_greatest_lags(subscriptions, count_max=lags_shown_max),
         open_txns=len(started_ms),
-        oldest_open_txn_ms=max(0, now_ms - min(started_ms, default=now_ms)),
-        partition_open_txn_ms=_longest_open_ms(partitions, now_ms, count_max=partitions_shown_max),
+        oldest_open_txn_ms=max(0, age_of(min(started_ms))) if started_ms else 0,
+        partition_open_txn_ms=_longest_open_ms(partitions, age_of, count_max=partitions_shown_max),
         txnlog_open_bytes=sum(
             writer.stored_bytes
             for partition in partitions
@@ -140,8 +141,9 @@ def overview(
             for writer in transaction.writers.values()
         ),
         late_partitions=sum(
-            any(one.start_time_ms < now_ms - late_ms for one in partition.index.open.values())
+            age_of(min(one.start_time_ms for one in partition.index.open.values())) > late_ms
             for partition in partitions
+            if partition.index.open
         ),
         pending_acks=sum(len(one.cursor.pending) for one in subscriptions),
         backlog=sum(one.backlog for one in subscriptions),
@@ -162,7 +164,7 @@ def _greatest_lags(
 
 
 def _longest_open_ms(
-    partitions: list[Partition], now_ms: int, *, count_max: int
+    partitions: list[Partition], age_of: Callable[[int], int], *, count_max: int
 ) -> dict[tuple[str, int], int]:
     """How long partitions, subscriptions included, have had their oldest open transaction."""
     open_ms = {}
@@ -171,7 +173,7 @@ def _longest_open_ms(
         started_ms = [one.start_time_ms for index in indexes for one in index.open.values()]
         if started_ms:
             place = (partition.name.topic, partition.name.partition)
-            open_ms[place] = max(0, now_ms - min(started_ms))
+            open_ms[place] = max(0, age_of(min(started_ms)))
     return dict(heapq.nlargest(count_max, open_ms.items(), key=lambda item: item[1]))
 
 

@@ -59,6 +59,49 @@ def test_retention_never_passes_the_slowest_subscription() -> None:
     run(scenario)
 
 
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_set_forward_removes_nothing_that_is_young(restarted: bool) -> None:
+    """All that was there went at once."""
+
+    async def scenario(world: World) -> None:
+        await topic_with(world, retention_ms=DAY_MS, retain_unconsumed=topic_wire.NO)
+        world.clock.wall_offset_ms += 2 * DAY_MS
+        await world.broker._retain()
+        await world.settle()
+        if restarted:
+            await world.restart()
+        assert await trim(world) == 0
+        world.clock.advance(10)
+        await world.client.ask(send(b"5", sequence=3))
+        world.clock.advance(DAY_MS - 1_011)
+        assert await trim(world) == 0
+        # What was there before goes when a day has passed, and what came then a day after that.
+        world.clock.advance(500)
+        assert await trim(world) == 2
+        world.clock.advance(502)
+        assert await trim(world) == 1
+        world.clock.advance(10)
+        assert await trim(world) == 1
+
+    run(scenario)
+
+
+def test_a_clock_that_is_set_forward_makes_no_transaction_older() -> None:
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"0", in_txn=T1))
+        world.clock.wall_offset_ms += DAY_MS
+        world.clock.advance(2_000)
+        world.broker._show()
+        read = world.broker.metrics.registry.get_sample_value
+        assert read("magnetar_broker_oldest_open_txn_seconds") == 2
+        assert read("magnetar_broker_late_partitions") == 0
+
+    run(scenario)
+
+
 def test_retention_by_size_counts_a_transactions_messages() -> None:
     async def scenario(world: World) -> None:
         await topic_with(world, retention_bytes=1)

@@ -293,6 +293,19 @@ class PartitionRow(_message.Message):
     skipped: _containers.RepeatedCompositeFieldContainer[_common_pb2.OffsetRange]
     def __init__(self, first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., has_txnlog: _Optional[bool] = ..., skipped: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
+class ClockJumpsRow(_message.Message):
+    __slots__ = ("jumps",)
+    class Jump(_message.Message):
+        __slots__ = ("before_ms", "jump_ms")
+        BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+        JUMP_MS_FIELD_NUMBER: _ClassVar[int]
+        before_ms: int
+        jump_ms: int
+        def __init__(self, before_ms: _Optional[int] = ..., jump_ms: _Optional[int] = ...) -> None: ...
+    JUMPS_FIELD_NUMBER: _ClassVar[int]
+    jumps: _containers.RepeatedCompositeFieldContainer[ClockJumpsRow.Jump]
+    def __init__(self, jumps: _Optional[_Iterable[_Union[ClockJumpsRow.Jump, _Mapping]]] = ...) -> None: ...
+
 class WatermarkRow(_message.Message):
     __slots__ = ("incarnation", "low_watermark", "live", "orphans", "counter_bound", "next_counter")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]

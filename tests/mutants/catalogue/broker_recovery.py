@@ -114,15 +114,15 @@ MUTANTS = (
     Mutant(
         name="superseded-asked-for",
         file=_SETTLING,
-        old="            if not covers(txn_id) and not is_superseded(txn_id):",
-        new="            if not covers(txn_id):",
+        old="            elif not is_superseded(txn_id):",
+        new="            else:",
         mistake="A coordinator is asked about what its store before the present one has issued.",
     ),
     Mutant(
         name="held-by-young-asked-for",
         file=_HELD,
-        old="            if now_ms - opened_ms >= HELD_MS_MIN:",
-        new="            if now_ms - opened_ms < HELD_MS_MIN:",
+        old="            if now_ms - opened_ms >= HELD_MS_MIN or",
+        new="            if now_ms - opened_ms < HELD_MS_MIN or",
         mistake="A broker asks about young transactions, and never about those that stay.",
     ),
     Mutant(

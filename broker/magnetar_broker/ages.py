@@ -1,0 +1,85 @@
+"""How old what the wall clock has stamped is, without what that clock has jumped since.
+
+A clock that is set forward by a day makes nothing a day older. What was stamped before a jump lies
+below the place from which the clock has jumped, and nothing is stamped in between; so the place
+tells which jumps to leave out of an age. A clock that is set back takes earlier jumps forward back
+first. Beyond that, what was stamped while it was ahead counts as younger than it is, never as
+older. Time while the broker is down counts, since nobody knows better.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magnetar_core.clock import Clock
+
+# Beyond, the two oldest count as one: what lies between them is kept for longer.
+JUMPS_MAX = 16
+
+
+class Jump(NamedTuple):
+    """A jump forward: of how much, and the latest that was stamped before."""
+
+    before_ms: int
+    jump_ms: int
+
+
+class Ages:
+    """Ages by the wall clock of one broker.
+
+    Args:
+        jump_ms_min: a smaller difference between the clocks is drift, or a clock being corrected.
+    """
+
+    def __init__(self, clock: Clock, *, jump_ms_min: int) -> None:
+        self._clock = clock
+        self._jump_ms_min = jump_ms_min
+        self._offset_ms = self._offset()
+        # Nothing was stamped later than that, before the last look.
+        self._latest_ms = clock.wall_ms()
+        self._jumps: list[Jump] = []
+
+    @property
+    def jumps(self) -> tuple[Jump, ...]:
+        """Those that count, the oldest first."""
+        return tuple(self._jumps)
+
+    def restore(self, jumps: list[Jump]) -> None:
+        """Of earlier lives."""
+        self._jumps = jumps
+
+    def look(self) -> int:
+        """How far the clock has jumped since the last look; 0: not."""
+        offset_ms = self._offset()
+        jump_ms = int(offset_ms - self._offset_ms)
+        self._offset_ms = offset_ms
+        wall_ms = self._clock.wall_ms()
+        latest_ms = max(self._latest_ms, wall_ms - jump_ms)
+        self._latest_ms = max(latest_ms, wall_ms)
+        if abs(jump_ms) < self._jump_ms_min:
+            return 0
+        if jump_ms > 0:
+            self._jumps.append(Jump(latest_ms, jump_ms))
+            if len(self._jumps) > JUMPS_MAX:
+                first, second = self._jumps[:2]
+                self._jumps[:2] = [Jump(second.before_ms, first.jump_ms + second.jump_ms)]
+        else:
+            self._take_back(-jump_ms)
+        return jump_ms
+
+    def of(self, stamp_ms: int) -> int:
+        """How long ago something was stamped; negative: the clock has been set back since."""
+        self.look()
+        left_out_ms = sum(one.jump_ms for one in self._jumps if stamp_ms <= one.before_ms)
+        return self._clock.wall_ms() - stamp_ms - left_out_ms
+
+    def _take_back(self, back_ms: int) -> None:
+        while self._jumps and back_ms:
+            last = self._jumps.pop()
+            taken_ms = min(back_ms, last.jump_ms)
+            back_ms -= taken_ms
+            if taken_ms < last.jump_ms:
+                self._jumps.append(last._replace(jump_ms=last.jump_ms - taken_ms))
+
+    def _offset(self) -> float:
+        return self._clock.wall_ms() - self._clock.monotonic_ms()
