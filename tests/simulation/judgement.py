@@ -16,7 +16,7 @@ from tests.simulation.settling_tricks import held_on, probe_settling
 
 from magnetar_core.errors import OutOfRange
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import common_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -182,12 +182,26 @@ class Judgement:
             for txn_id, txn in self._history.transactions.items()
         }
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
+        for place in end_offsets:
+            await self._check_stored(client, place, outcomes)
         checks.check_placed(self._history, self._world.answer_wiretap.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
         copies = self._world.network.faults["duplicate"] > 0
         checks.check_wholes(self._history, first_offsets, copies=copies)
         self._check_processed(trimmed=any(first_offsets.values()))
+
+    async def _check_stored(
+        self, client: RawClient, place: Place, outcomes: dict[TxnID, int]
+    ) -> None:
+        """What an abort discards leaves the disk as well: nobody would remove it later."""
+        topic, partition = place
+        wire = common_pb2.Partition(topic=topic, partition=partition)
+        reply = await client.insist(BROKER, broker_pb2.CommandListStoredTxns(partition=wire))
+        for one in reply.transactions:
+            txn_id = TxnID.from_wire(one.txn_id)
+            if outcomes.get(txn_id) == common_pb2.ABORTED:
+                self._history.violation("f", f"{place} keeps messages of {txn_id}, ABORTED")
 
     def _check_processed(self, trimmed: bool) -> None:
         cursors = self._cursors("worker", "in", "work")

@@ -29,11 +29,13 @@ from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
 from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
+from tests.simulation.repeat_wiretap import RepeatWiretap
 from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
 from tests.simulation.trace import Trace
 from tests.simulation.wiretap import Wiretap
 
 import magnetar
+from magnetar_broker.config import BrokerConfig
 from magnetar_broker.subscription import Subscription
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
 from magnetar_core.wire import topic_pb2
@@ -53,6 +55,8 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "inspector": raw_programs.inspector,
 }
 
+# As a broker has it that is told nothing else.
+IDLE_MS_MAX = BrokerConfig().producer_idle_ms_max
 # Less patient than an application's: virtual time is dear, as every repeat costs steps.
 CLIENT_SETTINGS: dict[str, Any] = {
     "connect_timeout_ms": 1_000,
@@ -107,6 +111,11 @@ class World:
         self.taps = self.network.wiretap = Wiretaps(
             Wiretap(self.loop.time, self.history.violation),
             OpenWiretap(self.loop.time, self.history.violation),
+            RepeatWiretap(
+                self.loop.time,
+                self.plan.broker_settings.get("producer_idle_ms_max", IDLE_MS_MAX) / 1_000,
+                self.history.violation,
+            ),
             self.group_wiretap,
             self.key_wiretap,
             self.answer_wiretap,
