@@ -47,6 +47,22 @@ class Size(click.ParamType[int]):
         return round(float(match[1]) * _UNITS_BYTES[match[2]])
 
 
+class Time(click.ParamType[int]):
+    """A time in ISO 8601, as milliseconds since the Unix epoch; local unless it says otherwise."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return _time_ms(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is not a time; write 2026-01-31T12:00:00", param, ctx)
+
+
 class TxnIdType(click.ParamType[str]):
     """A TxnID as the tables show it; stays text, so that nothing is imported for --help."""
 
@@ -82,8 +98,13 @@ def place_of(text: str) -> Place:
     if re.fullmatch(r"\d+", text):
         return Place(offset=int(text))
     try:
-        return Place(append_time_ms=round(datetime.fromisoformat(text).timestamp() * 1_000))
+        return Place(append_time_ms=_time_ms(text))
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is neither earliest, latest, an offset nor a time as 2026-01-31T12:00:00"
         ) from None
+
+
+def _time_ms(text: str) -> int:
+    """Raises: ValueError, when it is no time."""
+    return round(datetime.fromisoformat(text).timestamp() * 1_000)

@@ -93,6 +93,18 @@ def test_topics(standalone: Standalone) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_offsets_of_a_topic(standalone: Standalone) -> None:
+    standalone.run("produce", "counted", stdin=b"one\ntwo\n")
+    (found,) = standalone.json("topics", "offsets", "counted")["partitions"]
+    assert (found["first_offset"], found["end_offset"], found["time_offset"]) == (0, 2, None)
+    heading, row = standalone.lines("topics", "offsets", "counted", "--at", "2020-01-31T12:00:00")
+    assert heading.split() == ["PARTITION", "LEDGER", "FIRST", "END", "AT", "THAT", "TIME"]
+    assert row.split() == ["0", "1", "0", "2", "0"]
+    assert standalone.lines("topics", "offsets", "counted")[1].split() == ["0", "1", "0", "2"]
+    done = standalone.run("topics", "offsets", "counted", "--at", "noon", status=2)
+    assert b"'noon' is not a time; write 2026-01-31T12:00:00" in done.stderr
+
+
 def test_a_hanging_transaction_is_found_and_ended(standalone: Standalone) -> None:
     producing = subprocess.Popen(
         [*MAGNETAR, "produce", "stuck", "--transactional"],

@@ -30,6 +30,7 @@ COMMANDS = [
     ["topics", "create"],
     ["topics", "list"],
     ["topics", "describe"],
+    ["topics", "offsets"],
     ["topics", "delete"],
     ["subscriptions"],
     ["subscriptions", "list"],

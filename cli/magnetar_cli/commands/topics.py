@@ -1,4 +1,4 @@
-"""`magnetar topics`: create, list, describe, delete, and go on behind what is damaged."""
+"""`magnetar topics`: create, list, describe, delete, offsets, and go on behind what is damaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magnetar_cli.types import Duration, Size, json_option
+from magnetar_cli.types import Duration, Size, Time, json_option
 
 if TYPE_CHECKING:
     from magnetar import Client
@@ -103,6 +103,28 @@ def describe(topic: str, as_json: bool) -> None:
     if rows:
         print()
         print_table(SUBSCRIPTION_COLUMNS, rows, empty="")
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--at", type=Time(), help="Show also the first offset that is not older, or the end.")
+@json_option
+def offsets(topic: str, at: int | None, as_json: bool) -> None:
+    """Show where TOPIC's partitions begin and end."""
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_cli.session import with_client
+
+    found = with_client(lambda client: client.list_offsets(topic, append_time_ms=at))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (one.partition, one.ledger_id, one.first_offset, one.end_offset, one.time_offset)
+        for one in found.partitions
+    ]
+    columns = ("PARTITION", "LEDGER", "FIRST", "END", "AT THAT TIME")
+    shown = len(columns) if at is not None else -1
+    print_table(columns[:shown], [row[:shown] for row in rows], empty="no partitions")
 
 
 @topics.command()
