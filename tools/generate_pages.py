@@ -12,7 +12,7 @@ import states_page
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     "docs/configuration.md": configuration_page.page,
-    "docs/design/states.md": states_page.page,
+    "docs/protocol/states.md": states_page.page,
     "docs/metrics.md": metrics_page.page,
     "deploy/grafana/dashboards/transactions.json": dashboard_page.page,
 }

@@ -1,4 +1,4 @@
-"""docs/design/states.md, drawn from the tables of states that the code itself reads."""
+"""docs/protocol/states.md, drawn from the tables of states that the code itself reads."""
 
 from collections.abc import Mapping
 from enum import Enum

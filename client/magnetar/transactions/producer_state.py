@@ -1,8 +1,8 @@
 """The states of a transactional producer: what moves them, and what may be called in each. Pure.
 
 Only `next_state` reads the table of transitions, and only `TransactionalProducer._move` stores what
-it says. The drawing is docs/design/states.md.
-Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/two_phase_commit.md.
+it says. The drawing is docs/protocol/states.md.
+Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-commit.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The states of a transaction at its client, and the one table that moves them. Pure.
 
 Only `next_phase` reads the table, and only `Transaction._move` stores what it says. The drawing is
-docs/design/states.md.
-Source: docs/design/protocol.md, One transaction; PIP-31, TxnStatus.
+docs/protocol/states.md.
+Source: docs/design/0001-protocol.md, One transaction; PIP-31, TxnStatus.
 """
 
 from __future__ import annotations

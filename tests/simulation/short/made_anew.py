@@ -2,7 +2,7 @@
 is still under way: what was made anew stays.
 
 A copy travels on a link to a server's process, and does not outlive it.
-Source: docs/design/protocol.md, Late copies.
+Source: docs/design/0001-protocol.md, Late copies.
 """
 
 from __future__ import annotations
