@@ -86,9 +86,22 @@ def test_acks_are_held_against_owner_and_generation() -> None:
     with pytest.raises(IllegalGeneration):
         group.check_owner(moved, MemberName("a", generation=1))
     with pytest.raises(IllegalGeneration):
+        # Whoever knows the generation is not the owner for that.
+        group.check_owner(moved, MemberName("a", generation=2))
+    with pytest.raises(IllegalGeneration):
         group.check_owner(moved, MemberName("b", generation=1))
     with pytest.raises(UnknownMember):
         group.check_owner(moved, MemberName("c", generation=9))
+
+
+def test_a_heartbeat_that_came_before_is_late_whatever_came_since() -> None:
+    group = Group("g")
+    joined(group, "a")
+    member = MemberName("a")
+    assert [group.is_late_heartbeat(member, number) for number in (1, 2, 5)] == [False] * 3
+    assert [group.is_late_heartbeat(member, number) for number in (5, 4, 3, 1)] == [True] * 4
+    assert not group.is_late_heartbeat(member, 6)
+    assert not group.is_late_heartbeat(member, 0), "who does not count is never late"
 
 
 def test_who_is_silent_is_expelled_and_may_come_again() -> None:

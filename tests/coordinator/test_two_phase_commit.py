@@ -373,6 +373,35 @@ def test_a_takeover_aborts_what_was_open_and_fences_it() -> None:
     run(scenario())
 
 
+def test_a_takeover_with_two_phase_commit_keeps_only_what_it_is_asked_to_keep() -> None:
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        pair = await app.init(two_phase=True)
+        txn_id = await app.begin(pair, P0)
+        await app.init(two_phase=True)
+        assert world.broker.ended == {(txn_id, P0): ABORT}
+        await world.close()
+
+    run(scenario())
+
+
+def test_who_kept_a_prepared_transaction_begins_nothing_and_does_not_get_it_either() -> None:
+    async def scenario() -> None:
+        world = await open_world()
+        app = Hand(world)
+        pair = await app.init(two_phase=True)
+        txn_id = await app.begin(pair, P0)
+        kept = await app.init(keep=True, two_phase=True)
+        await refused(app.ask(app.begin_command(kept)), InvalidTxnState)
+        described = await world.client.describe(txn_id)
+        assert [one.partition for one in described.partitions] == [0]
+        await app.end(kept, ABORT)
+        await world.close()
+
+    run(scenario())
+
+
 def test_keep_prepared_without_two_phase_commit() -> None:
     """Allowed, also where that is off; with nothing ongoing the answer is -1/-1."""
 

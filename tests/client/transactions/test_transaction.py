@@ -151,6 +151,23 @@ def test_commit_refuses_when_a_send_failed() -> None:
     run(test)
 
 
+def test_what_was_gathered_behind_a_failure_fails_with_it_and_is_not_sent() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.script = lambda name, body: QuotaExceeded() if name == "send" else None
+        producer = await client.create_producer("flights", linger_ms=60_000, batch_messages_max=2)
+        txn = await client.begin_transaction()
+        sends = [
+            asyncio.ensure_future(producer.send(value, txn=txn)) for value in (b"x", b"y", b"z")
+        ]
+        failures = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(one) for one in failures] == [QuotaExceeded] * 3
+        assert len(cluster.commands("send")) == 1, "the first two are a batch, which failed"
+        await txn.abort()
+
+    run(test)
+
+
 def test_commit_refuses_when_an_ack_conflicted() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("in")

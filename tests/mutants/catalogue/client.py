@@ -135,6 +135,10 @@ MUTANTS = (
         ),
         new="        for batch in tail:",
         mistake="A transaction's sender goes on after a batch of it has failed.",
+        unseen_because=(
+            "The transaction hears of every failure before the sender goes on, and has all of its"
+            " senders keep it."
+        ),
     ),
     Mutant(
         name="budget-not-given-back",

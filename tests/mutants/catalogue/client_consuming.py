@@ -159,6 +159,10 @@ MUTANTS = (
         old="        if session is not self._attached:\n            return\n        if name",
         new="        if self._attached is None:\n            return\n        if name",
         mistake="What an old link still brings is taken for messages of the new attachment.",
+        unseen_because=(
+            "A session says nothing after its end, a connection has one at a time, and who moves to"
+            " another broker has left the first one's connection."
+        ),
     ),
     Mutant(
         name="reset-not-noted",
@@ -168,6 +172,11 @@ MUTANTS = (
         ),
         new="            self.unacked.reset()\n        self.ledger_id",
         mistake="Messages of a restored log's former life may be acknowledged in the new one.",
+        unseen_because=(
+            "Only a seek looks at the count, to start over where nobody has: doing so once more"
+            " brings again what the seek made void, and what is of the former log has its ledger's"
+            " number, which acks are checked against."
+        ),
     ),
     Mutant(
         name="after-forgotten",
