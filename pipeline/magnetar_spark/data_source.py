@@ -1,6 +1,13 @@
-"""`format("magnetar")`: what Spark makes for every query that names it."""
+"""`format("magnetar")`: what Spark makes for every query that names it.
+
+Spark starts a process of Python for each question that it has: which formats there are, what schema
+one has, how a query is planned, how a batch is committed. So source and sink are imported where one
+of them is asked for, and with them the client: most of these processes need neither.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -8,8 +15,10 @@ from pyspark.sql.types import StructType
 from magnetar_spark.errors import OptionError, said_first
 from magnetar_spark.options import schema_options, sink_options, source_options
 from magnetar_spark.schema import check_sink_schema, check_source_schema, source_schema
-from magnetar_spark.sink import BatchWriter, StreamWriter
-from magnetar_spark.source import BatchReader, RefusedStreamReader, StreamReader
+
+if TYPE_CHECKING:
+    from magnetar_spark.sink import BatchWriter, StreamWriter
+    from magnetar_spark.source import BatchReader, RefusedStreamReader, StreamReader
 
 
 class MagnetarDataSource(DataSource):
@@ -26,6 +35,8 @@ class MagnetarDataSource(DataSource):
 
     @said_first()
     def reader(self, schema: StructType) -> BatchReader:
+        from magnetar_spark.source import BatchReader
+
         options = source_options(self.options, streaming=False)
         check_source_schema(
             schema, include_headers=options.include_headers, columns=options.columns
@@ -33,6 +44,8 @@ class MagnetarDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStreamReader:
+        from magnetar_spark.source import RefusedStreamReader, StreamReader
+
         try:
             options = source_options(self.options, streaming=True)
             check_source_schema(
@@ -44,6 +57,8 @@ class MagnetarDataSource(DataSource):
 
     @said_first()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from magnetar_spark.sink import BatchWriter
+
         options = sink_options(self.options, streaming=False)
         if overwrite:
             raise OptionError("a log is appended to: write with mode('append')")
@@ -52,6 +67,8 @@ class MagnetarDataSource(DataSource):
 
     @said_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        from magnetar_spark.sink import StreamWriter
+
         options = sink_options(self.options, streaming=True)
         if overwrite:
             raise OptionError(

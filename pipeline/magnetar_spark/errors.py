@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from magnetar_core.errors import MagnetarError
+
 # Spark's own switch: its workers look for it when they tell the JVM what was raised, and exit then.
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
@@ -24,12 +26,13 @@ class OffsetsLost(RuntimeError):
 
 @contextmanager
 def said_first() -> Iterator[None]:
-    """Has Spark show what is wrong with an option, instead of its worker's trace that ends with it.
+    """Has Spark show what is wrong, instead of its worker's trace that ends with it.
 
-    For what Spark calls in a process of its own, which ends with the error.
+    For what Spark calls in a process of its own, which ends with the error. What is not ours to say
+    keeps its trace.
     """
     try:
         yield
-    except OptionError:
+    except (OptionError, SinkError, OffsetsLost, MagnetarError):
         os.environ[_HIDE_TRACEBACK] = "1"
         raise

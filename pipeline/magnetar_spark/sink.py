@@ -37,7 +37,7 @@ from magnetar_core.ids import PartitionName, TxnID
 from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
 from magnetar_spark.clients import client_of
 from magnetar_spark.content import Content
-from magnetar_spark.errors import SinkError
+from magnetar_spark.errors import SinkError, said_first
 from magnetar_spark.options import SinkOptions
 from magnetar_spark.work import (
     Work,
@@ -260,6 +260,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._run_token = new_run_token()
 
+    @said_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         context = TaskContext.get()
         query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
@@ -272,6 +273,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         work = Work(name_of_query(query_id), int(batch_id), self._run_token)
         return write_task(self._options, work, iterator)
 
+    @said_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         commit_tasks(self._options, messages)
 
@@ -292,9 +294,11 @@ class BatchWriter(DataSourceArrowWriter):
             else work_of_app(options.app_id, options.app_version, options.topic, token)
         )
 
+    @said_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         return write_task(self._options, self._work, iterator)
 
+    @said_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         commit_tasks(self._options, messages)
         self._forget()

@@ -44,12 +44,16 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
     """What a task reads.
 
     Raises:
+        MagnetarError: the servers cannot be reached, or refuse.
         OffsetsLost: retention, a deletion or a restore removed some of it, and failOnDataLoss says
             that this is an error.
     """
-    if not isinstance(partition, RangePartition):
-        return  # Of nothing to read, Spark makes a partition of its own.
-    wanted = partition.range
+    if isinstance(partition, RangePartition):  # Of nothing to read, Spark makes one of its own.
+        with said_first():
+            yield from _read(options, partition.range)
+
+
+def _read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
     batches = RecordBatches(
         wanted.topic,
         wanted.partition,
@@ -141,6 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets)
         return ReadAllAvailable()
 
+    @said_first()
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._look()
 
@@ -166,6 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return StreamOffset(end, extent.topic_ids).to_json()
 
+    @said_first()
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For a query's progress: the ends of all partitions, and how far behind them it is."""
         extent = self._look()

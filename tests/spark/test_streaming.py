@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,17 +162,61 @@ def test_what_cannot_be_written_is_said(
     assert world.values() == []
 
 
-def test_what_is_wrong_with_an_option_is_said_first(spark: SparkSession, world: World) -> None:
-    """And not behind the trace of a worker of Spark's."""
-    bad = spark.sql("select 'a' as value").write.format("magnetar")
-    with pytest.raises(PySparkException) as written:
-        bad.options(**world.options(acks="all")).mode("append").save()
-    with pytest.raises(PySparkException) as read:
-        batch(spark, world, subscribe="nowhere").count()
-    for raised, complaint in ((written, "unknown option 'acks'"), (read, "no topic 'nowhere'")):
-        first = str(raised.value).splitlines()[0]
-        assert "magnetar_spark.errors.OptionError: " in first
-        assert complaint in first
+def test_what_is_wrong_is_said_first(spark: SparkSession, world: World) -> None:
+    """And not behind the trace of one of Spark's workers, whichever it is."""
+
+    def save(query: str, **options: Any) -> None:
+        frame = spark.sql(query).write.format("magnetar")
+        frame.options(**world.options(topic="out", **options)).mode("append").save()
+
+    def stream(name: str, value: str = "value", **sink: Any) -> None:
+        query = (
+            world.reader(spark, startingOffsets="earliest")
+            .load()
+            .selectExpr(f"{value} as value")
+            .writeStream.format("magnetar")
+            .options(**world.options(topic="out", **sink))
+            .option("checkpointLocation", str(world.directory / name))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+
+    def lost() -> None:
+        """Planned before the topic goes, and read afterwards."""
+        with world.client() as client:
+            client.create_topic("going")
+            client.create_producer("going").send(b"gone")
+            frame = batch(spark, world, subscribe="going")
+            assert frame.count() == 1
+            client.delete_topic("going")
+        frame.count()
+
+    world.send(1)
+    null = "select cast(null as string) as value"
+    save("select 'a' as value", txnAppId="app", txnVersion=1)
+    for fails, kind, complaint in (
+        (partial(save, "select 'a' as value", acks="all"), "Option", "unknown option 'acks'"),
+        (batch(spark, world, subscribe="nowhere").count, "Option", "no topic 'nowhere'"),
+        # Of a task that reads, a task that writes, and what commits for all of them.
+        (lost, "", "going partition 0: "),
+        (partial(save, null), "Sink", "'value' is null"),
+        (
+            partial(save, "select 'b' as value", txnAppId="app", txnVersion=1),
+            "Sink",
+            "is committed with other rows",
+        ),
+        (partial(stream, "option", acks="all"), "Option", "unknown option 'acks'"),
+        (partial(stream, "task", "cast(null as string)"), "Sink", "'value' is null"),
+    ):
+        with pytest.raises(PySparkException) as raised:
+            fails()
+        told = str(raised.value)
+        first = next(line for line in told.splitlines() if complaint in line)
+        assert re.search(rf"magnetar_spark\.errors\.({kind}Error|OffsetsLost): ", first), told
+        assert "Traceback" not in told[: told.index(complaint)], told
+        assert 'File "' not in told[: told.index(complaint)], told
+    assert world.values() == [b"a"]
 
 
 def test_views_have_options_and_tables_do_not(spark: SparkSession, world: World) -> None:
