@@ -12,12 +12,11 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.spark.world import World
+from tests.spark.world import World, ended
 
 BATCHES = 6
 ROWS = 100
 LAST = BATCHES - 1
-PATIENCE_S = 300
 
 
 class Ends(Enum):
@@ -95,8 +94,7 @@ def go_on(
     """
     frame = world.frame(spark, per_trigger)
     try:
-        query = world.start(spark, frame=frame, topic=topic, **sink)
-        assert query.awaitTermination(PATIENCE_S), "it has not ended"
+        ended(lambda: world.start(spark, frame=frame, topic=topic, **sink))
     except PySparkException as error:
         return f"{error} {error.getCondition()}"
     return None

@@ -129,35 +129,3 @@ def test_two_writes_to_one_topic_need_two_names(spark: SparkSession, world: Worl
         save(world, frame.selectExpr("concat('x', value) as value"), 0, topic="out")
     save(world, frame, 0, app_id="another", topic="out")
     assert Counter(world.values()) == Counter([b"%d" % n for n in range(10)] * 2)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("behind", "complaint"), [(1, OTHER_ROWS), (2, "comes before")])
-def test_a_function_on_an_older_checkpoint(
-    spark: SparkSession, world: World, behind: int, complaint: str
-) -> None:
-    from tests.spark.replays import BATCHES, older
-
-    def write(frame: Any, batch_id: int) -> None:
-        for topic in TOPICS[:2]:
-            save(world, frame, batch_id, app_id="copy", topic=topic)
-
-    def run(per_trigger: int) -> None:
-        query = (
-            world.frame(spark, per_trigger)
-            .writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(world.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination(120)
-
-    world.send(100 * BATCHES)
-    run(100)
-    older(behind)(world.checkpoint)
-    before = world.sent.copy()
-    world.send(200, "more")
-    with pytest.raises(StreamingQueryException, match=complaint):
-        run(250)
-    for topic in TOPICS[:2]:
-        assert Counter(world.values(topic)) == before

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from tests.system.processes import Servers
@@ -14,6 +15,9 @@ from tests.system.processes import Servers
 from magnetar import blocking
 
 SERVERS = "magnetar.bootstrap.servers"
+PATIENCE_S = 300
+STARTS_MAX = 10
+SOURCE_NOT_STARTED = "Python worker failed to connect back"
 
 
 class World:
@@ -94,13 +98,32 @@ class World:
         )
 
     def run(self, spark: SparkSession, fault: str = "none") -> StreamingQuery:
-        query = self.start(spark, fault)
-        query.awaitTermination(120)
-        return query
+        return ended(lambda: self.start(spark, fault))
 
     def notes(self, name: str) -> list[str]:
         path = self.fault_dir / name
         return path.read_text().splitlines() if path.exists() else []
+
+
+def ended(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has come to its end.
+
+    Spark waits ten seconds for the process of a query's source, however busy the machine is, and
+    fails the query when it has not come: then nothing was read or written, and it is started again.
+
+    Raises:
+        StreamingQueryException: it has failed.
+    """
+    for _ in range(STARTS_MAX):
+        query = start()
+        try:
+            assert query.awaitTermination(PATIENCE_S), "it has not ended"
+        except StreamingQueryException as error:
+            if SOURCE_NOT_STARTED not in str(error):
+                raise
+        else:
+            return query
+    raise AssertionError(f"Spark has not started the source's process, {STARTS_MAX} times")
 
 
 def _difference(found: Counter[bytes], expected: Counter[bytes]) -> str:
