@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_spark.offsets import StreamOffset, to_places
+from magnetar_spark.offsets import METADATA, Places, StreamOffset, to_places
+from magnetar_spark.options import source_options
 from magnetar_spark.planning import Range, limited, new_count, split
+from magnetar_spark.source import RangePartition, StreamReader
 
 SIZES = st.lists(st.integers(0, 1_000), min_size=1, max_size=8)
 
@@ -59,6 +63,40 @@ def test_offsets_come_back_as_the_same_text() -> None:
     assert list(written["b"]) == ["9", "10"]
     assert StreamOffset.from_json(written) == offset
     assert StreamOffset.from_json(written).to_json() == written
+
+
+@pytest.mark.parametrize("start", [None, {}, {"a": {}}])
+def test_a_first_batch_says_where_it_began_even_nowhere(start: Places | None) -> None:
+    """As that of a pattern which no topic matches yet."""
+    offset = StreamOffset({}, {}, start)
+    assert StreamOffset.from_json(offset.to_json()) == offset
+    assert ("start" in offset.to_json()[METADATA]) == (start is not None)
+
+
+def test_a_batch_reads_from_the_end_of_the_one_before() -> None:
+    """A partition that is new since then, and a topic that was made anew, from their beginning."""
+    before = StreamOffset({"a": {0: 2, 1: 3}, "anew": {0: 9}}, {"a": 1, "anew": 2})
+    end = StreamOffset(
+        {"a": {0: 5, 1: 3, 2: 7}, "anew": {0: 4}, "new": {0: 1}}, {"a": 1, "anew": 3, "new": 4}
+    )
+    assert _ranges(before.to_json(), end.to_json()) == [
+        Range("a", 1, 0, 2, 5),
+        Range("a", 1, 2, 0, 7),
+        Range("anew", 3, 0, 0, 4),
+        Range("new", 4, 0, 0, 1),
+    ]
+
+
+def test_the_first_batch_reads_from_where_its_end_says_that_it_began() -> None:
+    end = StreamOffset({"a": {0: 5, 1: 6}}, {"a": 1}, start={"a": {0: 4, 1: 6}})
+    assert _ranges({}, end.to_json()) == [Range("a", 1, 0, 4, 5)]
+
+
+def _ranges(before: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+    options = {"magnetar.bootstrap.servers": "nowhere:1", "subscribePattern": ".*"}
+    reader = StreamReader(source_options(options, streaming=True))
+    planned = reader.partitions(before, end)
+    return [one.range for one in planned if isinstance(one, RangePartition)]
 
 
 @pytest.mark.parametrize(

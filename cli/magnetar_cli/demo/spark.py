@@ -66,6 +66,8 @@ class Driver:
 
     async def start(self) -> None:
         """Make Spark ready, and wait: nothing is read or written before `begin`."""
+        from magnetar_spark.jobs.spark_home import home_without_archive
+
         # What a killed JVM leaves behind goes with the demo's directory.
         temporary = self._directory / "spark"
         temporary.mkdir(exist_ok=True)
@@ -73,8 +75,9 @@ class Driver:
             (os.environ.get("JAVA_TOOL_OPTIONS", ""), *JVM_OPTIONS, f"-Djava.io.tmpdir={temporary}")
         )
         environ = {
-            # Executors on other machines must find the driver.
+            # Executors on other machines must find the driver, and have a Spark of their own.
             **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._is_local else {}),
+            **(home_without_archive(self._directory) if self._is_local else {}),
             **os.environ,
             "SPARK_LOCAL_DIRS": str(temporary),
             "TMPDIR": str(temporary),

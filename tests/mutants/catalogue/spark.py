@@ -69,6 +69,11 @@ MUTANTS = (
         old="                    start = columns.last_offset + 1\n",
         new="                    start = columns.last_offset\n",
         mistake="After an error in the middle, a task reads one message twice.",
+        unseen_because=(
+            "what is out of range is so because it lies before the first offset or behind the end:"
+            " then reading goes on from the first offset, or ends; after any other error it ends,"
+            " so that nothing is asked for again from where the last piece ended"
+        ),
     ),
     Mutant(
         name="new-partition-from-end",
