@@ -71,7 +71,7 @@ def found(world: World) -> dict[str, Counter[bytes]]:
 
 
 ARRANGEMENTS = [
-    pytest.param(Writes(*writes), id=name, marks=[] if name == "2 to 2" else [pytest.mark.soak])
+    pytest.param(Writes(*writes), id=name)
     for name, writes in (
         ("1 to 1", [("copy", "out")]),
         ("2 to 1", [("a", "out"), ("b", "out")]),
@@ -83,6 +83,7 @@ ARRANGEMENTS = [
 ]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("writes", ARRANGEMENTS)
 def test_a_function_on_a_checkpoint_that_is_some_batches_old(
     spark: SparkSession, servers: Servers, tmp_path: Path, writes: Writes
