@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from magnetar.transactions import producer_state, transaction_state
-from magnetar_coordinator import transaction
+from magnetar_coordinator import end_state, transaction
 
 HEAD = """\
 # States
@@ -49,6 +49,7 @@ class Machine(NamedTuple):
 _Status = transaction.TxnStatus
 _Phase = transaction_state.Phase
 _Producer = producer_state.ProducerState
+_End = end_state.EndState
 
 MACHINES = (
     Machine(
@@ -61,6 +62,17 @@ MACHINES = (
         transaction.TRANSITIONS,
         (_Status.OPEN,),
         (_Status.COMMITTED, _Status.ABORTED),
+    ),
+    Machine(
+        "An end that a participant has to be told",
+        end_state,
+        "PendingEnd",
+        "state",
+        end_state.EndState,
+        end_state.EndEvent,
+        end_state.TRANSITIONS,
+        (_End.AWAY,),
+        (_End.ANSWERED,),
     ),
     Machine(
         "A transaction at its client",

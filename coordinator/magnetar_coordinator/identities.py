@@ -25,7 +25,6 @@ from magnetar_core.errors import (
 from magnetar_core.ids import TxnID
 
 TRANSACTIONAL_ID_CHARACTERS_MAX = 255
-FINGERPRINT_CHARACTERS_MAX = 255
 
 
 class Identities:
@@ -205,7 +204,6 @@ class Names:
                     f"{text!r} is no name and no run token: 1 to"
                     f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
                 )
-        check_fingerprint(asked.fingerprint)
         limit = self._config.names_max
         if asked.name not in self._by_name and len(self._by_name) >= limit:
             raise QuotaExceeded(
@@ -243,15 +241,6 @@ class Names:
     def _set(self, name: Name) -> None:
         self.restore(name)
         self._put(name)
-
-
-def check_fingerprint(text: str) -> None:
-    """Raises: InvalidArgument, for what is no fingerprint; an empty one says that none is known."""
-    if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
-        raise InvalidArgument(
-            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"
-            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of what is longer"
-        )
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from magnetar_coordinator import answers
 from magnetar_coordinator import identity as rules
 from magnetar_coordinator import named_sequences as name_rules
-from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState, InitCall, Pair
-from magnetar_coordinator.named_sequences import NamedSequence
-from magnetar_coordinator.records import WIRE_STATE
-from magnetar_coordinator.shard import End
-from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction, TxnStatus
-from magnetar_coordinator.wire import put_named_sequence, put_txn_id
+from magnetar_coordinator.decision import End
+from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState
+from magnetar_coordinator.requests import init_call_of, named_sequence_of, pair_of
+from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import (
     ConcurrentTransactions,
@@ -27,20 +27,16 @@ from magnetar_core.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
-
-if TYPE_CHECKING:
-    from magnetar_coordinator.coordinator import Coordinator
 
 _LIST_LIMIT_DEFAULT = 1_000
 
 
 class IdentityCommands:
-    """Those of one coordinator."""
+    """Those of one runtime."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.handlers: Mapping[str, Handler] = {
             "init_producer": self._init_producer,
             "describe_transactional_id": self._describe,
@@ -53,7 +49,7 @@ class IdentityCommands:
 
     def _init_producer(self, request: pb.CommandInitProducer, reply: Reply) -> None:
         """KIP-939, InitProducerId."""
-        config = self._coordinator.config
+        config = self._runtime.config
         if request.enable_2pc and not config.two_phase_commit_enabled:
             raise TransactionalIdAuthorizationFailed(
                 "two-phase commit is off: set two_phase_commit_enabled at the coordinator"
@@ -67,17 +63,17 @@ class IdentityCommands:
         self._take_over(request, reply, self._deadline_s())
 
     def _take_over(self, request: pb.CommandInitProducer, reply: Reply, deadline_s: float) -> None:
-        coordinator = self._coordinator
-        identities, run_time_ms = coordinator.identities, coordinator.run_time_ms()
+        runtime = self._runtime
+        identities, run_time_ms = runtime.identities, runtime.run_time_ms()
         timeout_ms = (
             rules.NONE
             if request.enable_2pc
-            else request.txn_timeout_ms or coordinator.config.txn_timeout_ms_default
+            else request.txn_timeout_ms or runtime.config.txn_timeout_ms_default
         )
         identity = identities.find(request.transactional_id)
-        call = _init_call(request)
+        call = init_call_of(request)
         if identity is None:
-            coordinator.check_free_space()
+            runtime.disk_reserve.check()
             identity = identities.create(
                 request.transactional_id, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
@@ -90,7 +86,7 @@ class IdentityCommands:
         elif identity.state is IdentityState.ONGOING:
             assert identity.txn_id is not None
             end = End(identity.txn_id, TxnAction.ABORT)
-            coordinator.carry_out(coordinator.shard.end(end, time_ms=coordinator.time_ms()))
+            runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
             self._take_over(request, reply, deadline_s)
             return
         elif identity.state in rules.COMPLETED:
@@ -100,7 +96,7 @@ class IdentityCommands:
             identity = identities.take_over(
                 identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
-        coordinator.answer(reply, _taken_over(identity))
+        runtime.answer(reply, answers.taken_over(identity))
 
     # Transactions.
 
@@ -122,9 +118,9 @@ class IdentityCommands:
         reply: Reply,
         deadline_s: float,
     ) -> None:
-        coordinator = self._coordinator
-        identity = coordinator.identities.get(request.identity.transactional_id)
-        pair = _pair(request.identity)
+        runtime = self._runtime
+        identity = runtime.identities.get(request.identity.transactional_id)
+        pair = pair_of(request.identity)
         try:
             rules.check_begin(identity, pair)
         except ConcurrentTransactions:
@@ -133,86 +129,60 @@ class IdentityCommands:
         if identity.state is IdentityState.ONGOING:
             # The answer was lost: it has begun.
             assert identity.txn_id is not None
-            transaction = coordinator.shard.live[identity.txn_id]
+            transaction = runtime.shard.live[identity.txn_id]
             self._add(transaction, participants)
         else:
-            transaction = self._open(
+            transaction = runtime.open(
                 participants,
                 reply,
                 timeout_ms=0 if identity.two_phase_commit else identity.timeout_ms,
                 owner=Owner(identity.transactional_id, pair),
                 expires=not identity.two_phase_commit,
             )
-            coordinator.identities.begin(
-                identity, transaction.txn_id, run_time_ms=coordinator.run_time_ms()
+            runtime.identities.begin(
+                identity, transaction.txn_id, run_time_ms=runtime.run_time_ms()
             )
         self._answer_opened(transaction, reply)
 
     def _begin_named(
         self, request: pb.CommandNewTxn, participants: tuple[Participant, ...], reply: Reply
     ) -> None:
-        coordinator = self._coordinator
-        wire = request.named_sequence
-        asked = NamedSequence(wire.name, wire.sequence, wire.run_token, wire.fingerprint)
-        coordinator.names.check_new(asked)
-        name = coordinator.names.get(asked.name)
+        runtime = self._runtime
+        asked = named_sequence_of(request.named_sequence)
+        runtime.names.check_new(asked)
+        name = runtime.names.get(asked.name)
         verdict = name_rules.judge(name, asked)
         if verdict is name_rules.Verdict.JOIN:
             assert name.open_txn_id is not None
-            transaction = coordinator.shard.live[name.open_txn_id]
+            transaction = runtime.shard.live[name.open_txn_id]
             self._add(transaction, participants)
-            coordinator.names.joined(name, asked)
+            runtime.names.joined(name, asked)
             self._answer_opened(transaction, reply)
             return
         if verdict is name_rules.Verdict.ABORT_AND_BEGIN:
             assert name.open_txn_id is not None
             end = End(name.open_txn_id, TxnAction.ABORT)
-            coordinator.carry_out(coordinator.shard.end(end, time_ms=coordinator.time_ms()))
-        transaction = self._open(participants, reply, timeout_ms=request.txn_timeout_ms)
-        coordinator.names.begun(coordinator.names.get(asked.name), asked, transaction.txn_id)
+            runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
+        transaction = runtime.open(participants, reply, timeout_ms=request.txn_timeout_ms)
+        runtime.names.begun(runtime.names.get(asked.name), asked, transaction.txn_id)
         self._answer_opened(transaction, reply)
-
-    def _open(
-        self,
-        participants: tuple[Participant, ...],
-        reply: Reply,
-        *,
-        timeout_ms: int,
-        owner: Owner | None = None,
-        expires: bool = True,
-    ) -> Transaction:
-        coordinator = self._coordinator
-        coordinator.check_free_space()
-        coordinator.session_quota.check(reply)
-        decision = coordinator.shard.new_txn(
-            timeout_ms,
-            participants,
-            run_time_ms=coordinator.run_time_ms(),
-            time_ms=coordinator.time_ms(),
-            owner=owner,
-            expires=expires,
-        )
-        coordinator.carry_out(decision)
-        coordinator.session_quota.begun(reply, decision.txn_id)
-        return coordinator.shard.live[decision.txn_id]
 
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
         """One record for partitions, and one for subscriptions."""
-        coordinator = self._coordinator
+        runtime = self._runtime
         partitions = [one for one in participants if isinstance(one, PartitionName)]
         subscriptions = [one for one in participants if isinstance(one, SubscriptionName)]
         for kind in (partitions, subscriptions):
             if kind:
-                coordinator.carry_out(
-                    coordinator.shard.add_participants(
-                        transaction.txn_id, kind, time_ms=coordinator.time_ms()
+                runtime.carry_out(
+                    runtime.shard.add_participants(
+                        transaction.txn_id, kind, time_ms=runtime.time_ms()
                     )
                 )
 
     def _answer_opened(self, transaction: Transaction, reply: Reply) -> None:
-        response = pb.CommandNewTxnResponse(txn_timeout_ms=transaction.timeout_ms)
-        put_txn_id(response.txn_id, transaction.txn_id)
-        self._coordinator.answer_opened(reply, response)
+        opened = answers.opened(transaction.txn_id, transaction.timeout_ms)
+        self._runtime.answer_opened(reply, opened)
 
     def check_owner(self, txn_id: TxnID, request: Any) -> None:
         """Whether who adds participants may, for an owned transaction.
@@ -222,10 +192,10 @@ class IdentityCommands:
             InvalidTxnState: it is another transaction than the ongoing one.
             InvalidArgument: an owned transaction, and no identity is given.
         """
-        coordinator = self._coordinator
+        runtime = self._runtime
         if request.HasField("identity"):
-            identity = coordinator.identities.get(request.identity.transactional_id)
-            rules.require_current(identity, _pair(request.identity))
+            identity = runtime.identities.get(request.identity.transactional_id)
+            rules.require_current(identity, pair_of(request.identity))
             if identity.txn_id != txn_id:
                 raise InvalidTxnState(
                     f"{txn_id} is not the transaction of {identity.transactional_id!r}"
@@ -233,7 +203,7 @@ class IdentityCommands:
             if identity.is_kept:
                 raise InvalidTxnState(f"{txn_id} is prepared: it takes nothing more")
             return
-        transaction = coordinator.shard.live.get(txn_id)
+        transaction = runtime.shard.live.get(txn_id)
         if transaction is not None and transaction.owner is not None:
             raise InvalidArgument(
                 f"{txn_id} is of {transaction.owner.transactional_id!r}: name the identity"
@@ -247,20 +217,16 @@ class IdentityCommands:
         Raises:
             ProducerFenced, InvalidTxnState, ConcurrentTransactions: as identity.judge_end.
         """
-        coordinator = self._coordinator
-        identity = coordinator.identities.get(request.identity.transactional_id)
-        verdict = rules.judge_end(identity, _pair(request.identity), action)
+        runtime = self._runtime
+        identity = runtime.identities.get(request.identity.transactional_id)
+        verdict = rules.judge_end(identity, pair_of(request.identity), action)
         if verdict is EndVerdict.RAISE:
-            raised = coordinator.identities.raise_epoch(
-                identity, run_time_ms=coordinator.run_time_ms()
-            )
-            self._answer_raised(raised, reply)
+            raised = runtime.identities.raise_epoch(identity, run_time_ms=runtime.run_time_ms())
+            runtime.answer(reply, answers.ended_before(raised))
             return None
         txn_id = identity.txn_id
-        if txn_id is None or (
-            verdict is EndVerdict.REPEAT and txn_id not in coordinator.shard.live
-        ):
-            self._answer_raised(identity, reply)
+        if txn_id is None or (verdict is EndVerdict.REPEAT and txn_id not in runtime.shard.live):
+            runtime.answer(reply, answers.ended_before(identity))
             return None
         if request.HasField("txn_id") and TxnID.from_wire(request.txn_id) != txn_id:
             raise InvalidTxnState(
@@ -270,50 +236,38 @@ class IdentityCommands:
             )
         return txn_id
 
-    def _answer_raised(self, identity: Identity, reply: Reply) -> None:
-        """An end of what is complete, or of nothing."""
-        action = rules.ACTION_OF_STATE[identity.state]
-        ended = TxnStatus.COMMITTED if action is TxnAction.COMMIT else TxnStatus.ABORTED
-        txn_id = identity.txn_id
-        self._coordinator.answer(reply, self._coordinator.server.ended(txn_id, ended, identity))
-
     # Administration.
 
     def _describe(self, request: pb.CommandDescribeTransactionalId, reply: Reply) -> None:
-        identity = self._coordinator.identities.get(request.transactional_id)
-        body = pb.CommandDescribeTransactionalIdResponse(description=describe_identity(identity))
-        self._coordinator.answer(reply, body)
+        identity = self._runtime.identities.get(request.transactional_id)
+        body = pb.CommandDescribeTransactionalIdResponse(
+            description=answers.described_identity(identity)
+        )
+        self._runtime.answer(reply, body)
 
     def _list(self, request: pb.CommandListTransactionalIds, reply: Reply) -> None:
         limit = request.limit or _LIST_LIMIT_DEFAULT
         body = pb.CommandListTransactionalIdsResponse()
-        for identity in self._coordinator.identities.matching(request.pattern):
+        for identity in self._runtime.identities.matching(request.pattern):
             if len(body.descriptions) == limit:
                 body.truncated = True
                 break
-            body.descriptions.append(describe_identity(identity))
-        self._coordinator.answer(reply, body)
+            body.descriptions.append(answers.described_identity(identity))
+        self._runtime.answer(reply, body)
 
     def _remove_name(self, request: pb.CommandRemoveName, reply: Reply) -> None:
-        self._coordinator.names.remove(request.name)
-        self._coordinator.answer(reply, pb.CommandRemoveNameResponse())
+        self._runtime.names.remove(request.name)
+        self._runtime.answer(reply, pb.CommandRemoveNameResponse())
 
     def _describe_name(self, request: pb.CommandDescribeName, reply: Reply) -> None:
-        name = self._coordinator.names.get(request.name)
-        body = pb.CommandDescribeNameResponse()
-        if name.committed is not None:
-            body.has_committed, body.committed_sequence = True, name.committed
-            body.committed_fingerprint = name.fingerprint
-        if name.open is not None and name.open_txn_id is not None:
-            put_named_sequence(body.open, name.open)
-            put_txn_id(body.open_txn_id, name.open_txn_id)
-        self._coordinator.answer(reply, body)
+        name = self._runtime.names.get(request.name)
+        self._runtime.answer(reply, answers.described_name(name))
 
     # Waiting.
 
     def _deadline_s(self) -> float:
         loop = asyncio.get_running_loop()
-        return loop.time() + self._coordinator.config.takeover_wait_ms / 1_000
+        return loop.time() + self._runtime.config.takeover_wait_ms / 1_000
 
     def _park(
         self,
@@ -323,7 +277,7 @@ class IdentityCommands:
         again: Callable[[Reply, float], None],
     ) -> None:
         """Try again when the identity's last transaction has ended, if that is soon (rule k)."""
-        coordinator = self._coordinator
+        runtime = self._runtime
         assert identity.txn_id is not None
         waiting = True
 
@@ -331,7 +285,7 @@ class IdentityCommands:
             nonlocal waiting
             if waiting:
                 waiting = False
-                coordinator.refuse(
+                runtime.refuse(
                     ConcurrentTransactions(
                         f"the last transaction of {identity.transactional_id!r} is still ending"
                     ),
@@ -347,52 +301,7 @@ class IdentityCommands:
             try:
                 again(reply, deadline_s)
             except MagnetarError as error:
-                coordinator.refuse(error, reply)
+                runtime.refuse(error, reply)
 
         timer = asyncio.get_running_loop().call_at(deadline_s, refuse)
-        coordinator.when_ended(identity.txn_id, retry)
-
-
-def describe_identity(identity: Identity) -> pb.TransactionalIdDescription:
-    """KIP-939's five fields, and what belongs to them."""
-    description = pb.TransactionalIdDescription(
-        transactional_id=identity.transactional_id,
-        state=WIRE_STATE[identity.state],
-        producer_id=identity.producer.producer_id,
-        producer_epoch=identity.producer.epoch,
-        prev_producer_id=identity.prev.producer_id,
-        next_producer_id=identity.next.producer_id,
-        next_producer_epoch=identity.next.epoch,
-        txn_timeout_ms=identity.timeout_ms,
-        two_phase_commit=identity.two_phase_commit,
-    )
-    if identity.txn_id is not None:
-        put_txn_id(description.txn_id, identity.txn_id)
-    return description
-
-
-def _taken_over(identity: Identity) -> pb.CommandInitProducerResponse:
-    producer_id, epoch = identity.current
-    ongoing = identity.producer if identity.is_kept else rules.NO_PAIR
-    response = pb.CommandInitProducerResponse(
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        ongoing_producer_id=ongoing.producer_id,
-        ongoing_producer_epoch=ongoing.epoch,
-    )
-    if identity.is_kept and identity.txn_id is not None:
-        put_txn_id(response.ongoing_txn_id, identity.txn_id)
-    return response
-
-
-def _init_call(request: pb.CommandInitProducer) -> InitCall:
-    """Raises: InvalidArgument: half a pair."""
-    if request.HasField("producer_id") is not request.HasField("producer_epoch"):
-        raise InvalidArgument("producer_id and producer_epoch belong together")
-    if not request.HasField("producer_id"):
-        return InitCall(request.call_token)
-    return InitCall(request.call_token, Pair(request.producer_id, request.producer_epoch))
-
-
-def _pair(wire: common.ProducerIdentity) -> Pair:
-    return Pair(wire.producer_id, wire.producer_epoch)
+        runtime.when_ended(identity.txn_id, retry)

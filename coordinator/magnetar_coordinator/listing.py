@@ -5,20 +5,17 @@ Source: KIP-664, ListTransactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from magnetar_coordinator.descriptions import describe, describe_outcome
 from magnetar_coordinator.identities import matcher
 from magnetar_coordinator.records import TxnEnded
+from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Owner, TxnStatus
-from magnetar_core.commands import Reply
+from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
-
-if TYPE_CHECKING:
-    from magnetar_coordinator.coordinator import Coordinator
 
 _LIMIT_DEFAULT = 1_000
 _LIMIT_MAX = 10_000
@@ -32,23 +29,22 @@ _ROWS_MAX = 100_000
 class TxnListing:
     """One coordinator's."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.handlers: Mapping[str, Handler] = {"list_txns": self._list_txns}
 
-    def list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
-        coordinator = self._coordinator
+    def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
+        runtime = self._runtime
         statuses = _statuses(request.statuses) or _LIVE
         limit = min(request.limit or _LIMIT_DEFAULT, _LIMIT_MAX)
         chosen = _Filter(request)
         response = pb.CommandListTxnsResponse()
         self._add_live(response, statuses, chosen, limit)
         if statuses & _ENDED and not response.truncated:
-            recent = coordinator.shard.recent_outcomes()
-            coordinator.answer_later(
-                reply, self._add_ended(response, statuses, chosen, limit, recent)
-            )
+            recent = runtime.shard.recent_outcomes()
+            runtime.answer_later(reply, self._add_ended(response, statuses, chosen, limit, recent))
             return
-        coordinator.answer(reply, response)
+        runtime.answer(reply, response)
 
     def _add_live(
         self,
@@ -58,9 +54,9 @@ class TxnListing:
         limit: int,
     ) -> None:
         """The oldest first."""
-        coordinator = self._coordinator
-        run_time_ms = coordinator.run_time_ms()
-        for transaction in coordinator.shard.select(statuses):
+        runtime = self._runtime
+        run_time_ms = runtime.run_time_ms()
+        for transaction in runtime.shard.select(statuses):
             if run_time_ms - transaction.start_run_time_ms < chosen.age_ms_min:
                 break  # The others are younger still.
             if not chosen.takes(transaction.owner):
@@ -68,7 +64,7 @@ class TxnListing:
             if len(response.transactions) == limit:
                 response.truncated = True
                 break
-            named = coordinator.names.of_txn(transaction.txn_id)
+            named = runtime.names.of_txn(transaction.txn_id)
             response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
 
     async def _add_ended(
@@ -84,8 +80,8 @@ class TxnListing:
         Args:
             recent: of them, those that may not be written yet; some are, too.
         """
-        coordinator = self._coordinator
-        run_time_ms = coordinator.run_time_ms()
+        runtime = self._runtime
+        run_time_ms = runtime.run_time_ms()
         room = limit - len(response.transactions)
         found: dict[TxnID, TxnEnded] = {}
 
@@ -103,7 +99,7 @@ class TxnListing:
         end: bytes | None = None
         scanned = 0
         while True:
-            rows = await coordinator.outcomes_before(end, rows_max=_PAGE_ROWS)
+            rows = await runtime.metadata.outcomes_before(end, rows_max=_PAGE_ROWS)
             for _, outcome in rows:
                 consider(outcome)
             scanned += len(rows)

@@ -390,9 +390,9 @@ def test_the_finisher_forgets_what_has_ended() -> None:
         finisher: Finisher = world.coordinator._finisher
         assert not finisher._transactions
         for broker in finisher._brokers.values():
-            assert not broker._ends
-            assert not broker._first
-            assert not broker._later
+            assert not broker.ends._ends
+            assert not broker.ends._first
+            assert not broker.ends._later
         await world.close()
 
     run(scenario())

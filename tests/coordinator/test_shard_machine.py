@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.decision import Decision, End, OutcomeMissing, repeat_end
 from magnetar_coordinator.records import (
     TxnEnded,
     decode_metadata,
@@ -25,13 +26,7 @@ from magnetar_coordinator.records import (
     encode_metadata,
     encode_outcome,
 )
-from magnetar_coordinator.shard import (
-    Decision,
-    End,
-    OutcomeMissing,
-    Shard,
-    repeat_end,
-)
+from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import Participant, TxnAction, TxnStatus
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
 from magnetar_core.ids import TxnID

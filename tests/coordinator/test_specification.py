@@ -12,6 +12,7 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.decision import Decision, End, OutcomeMissing, repeat_end
 from magnetar_coordinator.records import (
     LossAccepted,
     ParticipantsAdded,
@@ -19,7 +20,7 @@ from magnetar_coordinator.records import (
     TxnEnded,
     TxnOpened,
 )
-from magnetar_coordinator.shard import Decision, End, OutcomeMissing, Shard, repeat_end
+from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import (
     TRANSITIONS,
     TxnAction,

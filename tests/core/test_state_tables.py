@@ -24,11 +24,12 @@ from magnetar.transactions.transaction_state import (
     Event,
     Phase,
 )
-from magnetar_coordinator import transaction
+from magnetar_coordinator import end_state, transaction
 from magnetar_core.errors import InvalidTxnState
 
 NEXT: dict[Any, Callable[[Any, Any], Any]] = {
     transaction: transaction.next_status,
+    end_state: end_state.next_state,
     transaction_state: lambda state, event: transaction_state.next_phase(state, event, "it"),
     producer_state: lambda state, event: producer_state.next_state(state, event, "it"),
 }
@@ -145,7 +146,7 @@ def _assigning(folder: Path, machine: Machine) -> Iterator[str]:
     """Functions that assign the state, in files that know its states."""
     for path in sorted(folder.rglob("*.py")):
         tree = ast.parse(path.read_text())
-        if not _reads(tree, machine):
+        if path != Path(machine.module.__file__) and not _reads(tree, machine):
             continue
         for node in ast.walk(tree):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

@@ -26,12 +26,12 @@ from magnetar_broker.producers import Producer, Producers
 from magnetar_broker.transaction_index import End, OpenTransaction, Outcome, Writer
 from magnetar_coordinator import identity as identity_rules
 from magnetar_coordinator import transaction
-from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.identity import Epochs, Identity, IdentityState
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.named_sequences import Name
 from magnetar_coordinator.records import META_COUNTER, StatusChanged
+from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
 from magnetar_core.ids import TxnID
@@ -41,10 +41,10 @@ from magnetar_storage.store import WriteBatch
 def reply_before_durable() -> AbstractContextManager[None]:
     """The coordinator answers at once (rule a)."""
 
-    def answer(self: Coordinator, reply: Any, body: Any) -> None:
+    def answer(self: Runtime, reply: Any, body: Any) -> None:
         reply.send(body)
 
-    return replaced(Coordinator, "answer", answer)
+    return replaced(Runtime, "answer", answer)
 
 
 def watermark_not_stored() -> AbstractContextManager[None]:

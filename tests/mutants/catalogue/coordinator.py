@@ -8,6 +8,12 @@ _COORDINATOR = "coordinator/magnetar_coordinator/coordinator.py"
 _SHARD = "coordinator/magnetar_coordinator/shard.py"
 _TRANSACTION = "coordinator/magnetar_coordinator/transaction.py"
 _FINISHER = "coordinator/magnetar_coordinator/finisher.py"
+_ENDS = "coordinator/magnetar_coordinator/broker_ends.py"
+_PEER = "coordinator/magnetar_coordinator/broker_peer.py"
+_RUNTIME = "coordinator/magnetar_coordinator/runtime.py"
+_UPKEEP = "coordinator/magnetar_coordinator/upkeep.py"
+_TABLE = "coordinator/magnetar_coordinator/transaction_table.py"
+_DECISION = "coordinator/magnetar_coordinator/decision.py"
 _EXPIRY = "coordinator/magnetar_coordinator/expiry.py"
 _WATERMARK = "coordinator/magnetar_coordinator/watermark.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
@@ -16,41 +22,35 @@ _HELD = "coordinator/magnetar_coordinator/held.py"
 MUTANTS = (
     Mutant(
         name="decision-told-before-durable",
-        file=_COORDINATOR,
-        old=(
-            "        self._commits.when_durable(self._commits.position(), "
-            "partial(reply.send, body))"
-        ),
+        file=_RUNTIME,
+        old="        self.when_durable(partial(reply.send, body))",
         new="        reply.send(body)",
         mistake="The coordinator answers when it has decided, before that is durable (rule a).",
     ),
     Mutant(
         name="markers-before-decision-durable",
-        file=_COORDINATOR,
-        old="                self._commits.when_durable(self._commits.position(), finish)",
-        new="                finish()",
+        file=_RUNTIME,
+        old="                self.when_durable(partial(self.finisher.finish, transaction))",
+        new="                self.finisher.finish(transaction)",
         mistake="Participants hear of a decision that a crash may undo.",
     ),
     Mutant(
         name="txn-id-told-before-durable",
-        file=_COORDINATOR,
-        old=(
-            "        self._commits.when_durable(self._commits.position(), "
-            "partial(self._tell, reply, body))"
-        ),
+        file=_RUNTIME,
+        old="        self.when_durable(partial(self._tell, reply, body))",
         new="        self._tell(reply, body)",
         mistake="A TxnID is told before it is stored, and issued again after a crash.",
     ),
     Mutant(
         name="aborting-not-resumed",
-        file=_COORDINATOR,
+        file=_UPKEEP,
         old="        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})",
         new="        undecided = frozenset({TxnStatus.COMMITTING})",
         mistake="After a restart, aborts that were under way are not carried on.",
     ),
     Mutant(
         name="waiting-not-answered",
-        file=_COORDINATOR,
+        file=_RUNTIME,
         old="        waiting.append(reply)\n",
         new="        waiting[:] = [reply]\n",
         mistake="Of two who wait for the end of a transaction, the last one is answered only.",
@@ -64,7 +64,7 @@ MUTANTS = (
     ),
     Mutant(
         name="expelled-commit-aborted",
-        file=_COORDINATOR,
+        file=_UPKEEP,
         old=(
             "            if transaction is None or transaction.status is not TxnStatus.OPEN:\n"
             "                continue\n"
@@ -93,14 +93,16 @@ MUTANTS = (
     ),
     Mutant(
         name="outcome-not-durable-in-watermark",
-        file=_COORDINATOR,
-        old="        self._commits.when_durable(self._commits.position(), ended)",
-        new="        ended()",
+        file=_RUNTIME,
+        old=(
+            "        self.when_durable(partial(self._on_outcome_durable, txn_id, decision.status))"
+        ),
+        new="        self._on_outcome_durable(txn_id, decision.status)",
         mistake="The watermark passes transactions whose outcome is not durable.",
     ),
     Mutant(
         name="counts-forgotten",
-        file=_SHARD,
+        file=_TABLE,
         old="            transaction.counts = record.counts\n",
         new="",
         mistake="What the client had confirmed is not passed on to participants.",
@@ -117,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         name="repeat-with-other-action",
-        file=_SHARD,
+        file=_DECISION,
         old="    if ACTION_OF[status] is not end.action:",
         new="    if ACTION_OF[status] is not end.action and end.action is TxnAction.COMMIT:",
         mistake="An abort of what is committed is answered with success.",
@@ -134,14 +136,14 @@ MUTANTS = (
     ),
     Mutant(
         name="second-participant-dropped",
-        file=_SHARD,
+        file=_TABLE,
         old="            transaction.participants.update(dict.fromkeys(record.participants))",
         new="            transaction.participants.setdefault(record.participants[0])",
         mistake="Of several participants that are added together the first one is noted only.",
     ),
     Mutant(
         name="expiry-of-committing",
-        file=_SHARD,
+        file=_TABLE,
         old=(
             "            if transaction.expires:\n"
             "                self.expiry.remove(record.txn_id)\n"
@@ -156,14 +158,14 @@ MUTANTS = (
     ),
     Mutant(
         name="issued-off-by-one",
-        file=_SHARD,
+        file=_TABLE,
         old="            return txn_id.counter < self.next_counter",
         new="            return txn_id.counter <= self.next_counter",
         mistake="The next TxnID counts as issued, and as ended, before it is.",
     ),
     Mutant(
         name="recent-outcome-lost",
-        file=_SHARD,
+        file=_TABLE,
         old="        self._recent_durable.append(txn_id)\n",
         new="        self._recent.pop(txn_id, None)\n",
         mistake="An outcome leaves memory at once, and each repeat reads the store.",
@@ -246,21 +248,21 @@ MUTANTS = (
     ),
     Mutant(
         name="ends-not-sent-on-new-link",
-        file=_FINISHER,
+        file=_ENDS,
         old="            end.attempts = 0\n            self._send(end)\n",
         new="            end.attempts = 0\n",
         mistake="When a broken link comes back, ends wait for their deadline.",
     ),
     Mutant(
         name="error-is-an-answer",
-        file=_FINISHER,
-        old='elif name in _ENDED_NAMES or (name == "error" and body.code in _GONE_CODES):',
-        new='elif name in _ENDED_NAMES or (name == "error" and body.code not in _REFUSAL_CODES):',
+        file=_ENDS,
+        old='if name in _ENDED_NAMES or (name == "error" and body.code in GONE_CODES):',
+        new='if name in _ENDED_NAMES or (name == "error" and body.code not in _REFUSAL_CODES):',
         mistake="Any passing error of a participant counts as its answer.",
     ),
     Mutant(
         name="watermark-not-repeated",
-        file=_FINISHER,
+        file=_PEER,
         old=(
             "        if watermark is not None:\n"
             "            self.watermarks.tell(watermark)\n"

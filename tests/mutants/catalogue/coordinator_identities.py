@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 _IDENTITY = "coordinator/magnetar_coordinator/identity.py"
 _COMMANDS = "coordinator/magnetar_coordinator/identity_commands.py"
 _NAMES = "coordinator/magnetar_coordinator/named_sequences.py"
-_COORDINATOR = "coordinator/magnetar_coordinator/coordinator.py"
+_RUNTIME = "coordinator/magnetar_coordinator/runtime.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 
 MUTANTS = (
@@ -74,20 +74,20 @@ MUTANTS = (
         name="joined-without-participants",
         file=_COMMANDS,
         old=(
-            "            transaction = coordinator.shard.live[name.open_txn_id]\n"
+            "            transaction = runtime.shard.live[name.open_txn_id]\n"
             "            self._add(transaction, participants)"
         ),
-        new="            transaction = coordinator.shard.live[name.open_txn_id]",
+        new="            transaction = runtime.shard.live[name.open_txn_id]",
         mistake="Who joins a run is not noted as a participant: its part gets no marker.",
     ),
     Mutant(
         name="repeated-begin-without-participants",
         file=_COMMANDS,
         old=(
-            "            transaction = coordinator.shard.live[identity.txn_id]\n"
+            "            transaction = runtime.shard.live[identity.txn_id]\n"
             "            self._add(transaction, participants)"
         ),
-        new="            transaction = coordinator.shard.live[identity.txn_id]",
+        new="            transaction = runtime.shard.live[identity.txn_id]",
         mistake="A repeated begin does not add the participants that it names.",
     ),
     Mutant(
@@ -112,7 +112,7 @@ MUTANTS = (
         name="anybody-adds-to-owned",
         file=_COMMANDS,
         old=(
-            "            rules.require_current(identity, _pair(request.identity))\n"
+            "            rules.require_current(identity, pair_of(request.identity))\n"
             "            if identity.txn_id"
         ),
         new="            if identity.txn_id",
@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         name="identity-forgets-end",
-        file=_COORDINATOR,
+        file=_RUNTIME,
         old="                    self.identities.completed(record.txn_id)",
         new=(
             "                    self.identities.completed(decision.txn_id)\n"

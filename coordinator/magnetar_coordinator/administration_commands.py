@@ -1,0 +1,115 @@
+"""Commands of administrators about transactions: describe, accept a loss, abort what hangs.
+
+Source: KIP-664; docs/design/0001-protocol.md, What nobody else would end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from magnetar_coordinator.decision import OutcomeMissing, repeat_accept_loss
+from magnetar_coordinator.descriptions import describe, describe_outcome
+from magnetar_coordinator.records import TxnEnded
+from magnetar_coordinator.requests import partitions_of, txn_id_of
+from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.transaction import Participant
+from magnetar_coordinator.wire import put_txn_id
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import from_wire
+from magnetar_core.ids import SubscriptionName
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+
+class AdministrationCommands:
+    """Those of one coordinator."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.handlers: Mapping[str, Handler] = {
+            "describe_txn": self._describe_txn,
+            "accept_txn_loss": self._accept_txn_loss,
+            "abort_hanging_txn": self._abort_hanging_txn,
+        }
+
+    def _describe_txn(self, request: pb.CommandDescribeTxn, reply: Reply) -> None:
+        runtime = self._runtime
+        txn_id = txn_id_of(request)
+        try:
+            found = runtime.shard.find(txn_id)
+        except OutcomeMissing:
+            runtime.answer_from_outcome(txn_id, reply, self._described_outcome)
+            return
+        if isinstance(found, TxnEnded):
+            runtime.answer(reply, self._described_outcome(found))
+            return
+        named = runtime.names.of_txn(txn_id)
+        description = describe(found, named, run_time_ms=runtime.run_time_ms())
+        runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
+
+    def _described_outcome(self, outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:
+        description = describe_outcome(outcome, run_time_ms=self._runtime.run_time_ms())
+        return pb.CommandDescribeTxnResponse(transaction=description)
+
+    def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
+        runtime = self._runtime
+        txn_id = txn_id_of(request)
+        body = pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id)
+        try:
+            decision = runtime.shard.accept_loss(txn_id, time_ms=runtime.time_ms())
+        except OutcomeMissing:
+
+            def repeat(outcome: TxnEnded) -> Any:
+                repeat_accept_loss(txn_id, outcome.status)
+                return body
+
+            runtime.answer_from_outcome(txn_id, reply, repeat)
+            return
+        runtime.carry_out(decision)
+        runtime.when_durable(partial(runtime.finisher.retry, txn_id))
+        runtime.answer(reply, body)
+
+    def _abort_hanging_txn(self, request: pb.CommandAbortHangingTxn, reply: Reply) -> None:
+        """KIP-664, an administrative abort: this coordinator does not hold it open, or not yet.
+
+        Rule f: the broker acts on the coordinator's word, and only once that is durable.
+        """
+        runtime = self._runtime
+        txn_id = txn_id_of(request)
+        runtime.announcements.pass_over(txn_id)
+        runtime.shard.require_fenced(txn_id)
+        (partition,) = partitions_of([request.partition])
+        hanging = pb.HangingTxn(
+            start_offset=request.start_offset, producer_epoch=request.producer_epoch
+        )
+        participant: Participant = partition
+        body: Any
+        if request.subscription:
+            participant = SubscriptionName(*partition, request.subscription)
+            body = pb.CommandEndTxnOnSubscription(
+                subscription=participant.to_wire(), txn_action=common.ABORT, hanging=hanging
+            )
+        else:
+            body = pb.CommandEndTxnOnPartition(
+                partition=partition.to_wire(), txn_action=common.ABORT, hanging=hanging
+            )
+        put_txn_id(body.txn_id, txn_id)
+
+        def on_answer(name: str, answer: Any) -> None:
+            if name == "error":
+                runtime.refuse(from_wire(answer), reply)
+            else:
+                response = pb.CommandAbortHangingTxnResponse(txn_id=request.txn_id)
+                runtime.answer(reply, response)
+
+        log.warning(
+            "an administrator aborts %s on %s", txn_id, participant, extra={"txn_id": txn_id}
+        )
+        # Not before it is durable that it is not open here.
+        ask = partial(runtime.finisher.abort_hanging, participant, body, on_answer)
+        runtime.when_durable(ask)

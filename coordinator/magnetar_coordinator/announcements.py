@@ -1,0 +1,111 @@
+"""What brokers are told of TxnIDs: the low watermark, how far they are issued, and who holds what.
+
+Nothing of it leaves before what it rests on is durable.
+Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end; rules c and f.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.held import Verdict, judge
+from magnetar_coordinator.metadata_store import TransactionMetadataStore
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import Participant
+from magnetar_core.ids import TxnID
+from magnetar_core.run_time import RunTime
+from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.group_commit import GroupCommit
+
+log = logging.getLogger(__name__)
+
+
+class Announcements:
+    """Those of one coordinator."""
+
+    _shard: Shard
+    _metadata: TransactionMetadataStore
+    _run_time: RunTime
+
+    def __init__(self, config: CoordinatorConfig, commits: GroupCommit, finisher: Finisher) -> None:
+        self._config = config
+        self._commits = commits
+        self._finisher = finisher
+        self._telling_issued = False
+        # Brokers hear of nothing beyond it.
+        self._durable_bound = 0
+
+    def recovered(
+        self, shard: Shard, metadata: TransactionMetadataStore, run_time: RunTime
+    ) -> None:
+        """The store is read; its bound, as it is now, is durable."""
+        self._shard, self._metadata, self._run_time = shard, metadata, run_time
+        self._durable_bound = metadata.counter_bound
+
+    def advance_watermark(self) -> None:
+        """Tell how far transactions have ended."""
+        shard, metadata = self._shard, self._metadata
+        watermark = shard.watermark.advance(self._run_time.now_ms())
+        metadata.reserve(shard.next_counter)
+        command = pb.CommandLowWatermark(
+            tcid=self._config.tcid,
+            incarnation=shard.incarnation,
+            low_watermark=watermark.low_watermark,
+            live=[pb.TxnRange(first=first, last=last) for first, last in watermark.live],
+            counter_bound=metadata.counter_bound,
+            next_counter=shard.next_counter,
+        )
+        tell = partial(self._tell_watermark, command)
+        self._commits.when_durable(self._commits.position(), tell)
+
+    def _tell_watermark(self, command: pb.CommandLowWatermark) -> None:
+        self._durable_bound = max(self._durable_bound, command.counter_bound)
+        self._finisher.tell_watermark(command)
+
+    def tell_issued_soon(self) -> None:
+        """Brokers hear of new TxnIDs before clients, who are told when they are durable.
+
+        Should they be lost before that, nobody is given them: a restart passes them over.
+        """
+        if not self._telling_issued:
+            self._telling_issued = True
+            asyncio.get_running_loop().call_soon(self._tell_issued)
+
+    def _tell_issued(self) -> None:
+        self._telling_issued = False
+        next_counter, counter_bound = self._shard.next_counter, self._metadata.counter_bound
+        if next_counter <= self._durable_bound:
+            self._announce(next_counter, self._durable_bound)
+        else:
+            # Lost before it is durable, it would be issued again.
+            announce = partial(self._announce, next_counter, counter_bound)
+            self._commits.when_durable(self._commits.position(), announce)
+
+    def _announce(self, next_counter: int, counter_bound: int) -> None:
+        self._durable_bound = max(self._durable_bound, counter_bound)
+        issued = pb.CommandTxnsIssued(
+            tcid=self._config.tcid,
+            incarnation=self._shard.incarnation,
+            next_counter=next_counter,
+        )
+        self._finisher.tell_issued(issued, self._durable_bound)
+
+    def judge_held(self, txn_id: TxnID, participant: Participant) -> Verdict:
+        """What becomes of what a broker holds open."""
+        self.pass_over(txn_id)
+        return judge(self._shard, txn_id, participant)
+
+    def pass_over(self, txn_id: TxnID) -> None:
+        """Never issue what somebody has made up, if brokers may have taken it for issued."""
+        shard = self._shard
+        if shard.is_issued(txn_id) or not shard.is_own(txn_id):
+            return
+        if txn_id.counter < self._metadata.counter_bound:
+            log.warning("transaction %s was made up: it will never be issued", txn_id)
+            shard.skip(txn_id)
+            # At once: what is issued next may lie close to the bound, or beyond it.
+            self.advance_watermark()

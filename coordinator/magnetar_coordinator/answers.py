@@ -1,0 +1,96 @@
+"""What the coordinator answers, made in one place. Pure."""
+
+from __future__ import annotations
+
+from magnetar_coordinator import identity as rules
+from magnetar_coordinator.identity import Identity
+from magnetar_coordinator.named_sequences import Name
+from magnetar_coordinator.records import WIRE_STATE, WIRE_STATUS
+from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_coordinator.wire import put_identity, put_named_sequence, put_txn_id
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2 as pb
+
+
+def opened(txn_id: TxnID, timeout_ms: int) -> pb.CommandNewTxnResponse:
+    response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
+    put_txn_id(response.txn_id, txn_id)
+    return response
+
+
+def partitions_added(txn_id: TxnID) -> pb.CommandAddPartitionToTxnResponse:
+    response = pb.CommandAddPartitionToTxnResponse()
+    put_txn_id(response.txn_id, txn_id)
+    return response
+
+
+def subscriptions_added(txn_id: TxnID) -> pb.CommandAddSubscriptionToTxnResponse:
+    response = pb.CommandAddSubscriptionToTxnResponse()
+    put_txn_id(response.txn_id, txn_id)
+    return response
+
+
+def ended(
+    txn_id: TxnID | None, status: TxnStatus, identity: Identity | None
+) -> pb.CommandEndTxnResponse:
+    """What is told of an end: with an identity, the pair for what comes next.
+
+    Args:
+        identity: whose latest transaction it is.
+    """
+    response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status])
+    if txn_id is not None:
+        put_txn_id(response.txn_id, txn_id)
+    if identity is not None:
+        put_identity(response.identity, identity.transactional_id, identity.current)
+    return response
+
+
+def ended_before(identity: Identity) -> pb.CommandEndTxnResponse:
+    """What is told of an end of what is complete, or of nothing."""
+    action = rules.ACTION_OF_STATE[identity.state]
+    status = TxnStatus.COMMITTED if action is TxnAction.COMMIT else TxnStatus.ABORTED
+    return ended(identity.txn_id, status, identity)
+
+
+def taken_over(identity: Identity) -> pb.CommandInitProducerResponse:
+    producer_id, epoch = identity.current
+    ongoing = identity.producer if identity.is_kept else rules.NO_PAIR
+    response = pb.CommandInitProducerResponse(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        ongoing_producer_id=ongoing.producer_id,
+        ongoing_producer_epoch=ongoing.epoch,
+    )
+    if identity.is_kept and identity.txn_id is not None:
+        put_txn_id(response.ongoing_txn_id, identity.txn_id)
+    return response
+
+
+def described_identity(identity: Identity) -> pb.TransactionalIdDescription:
+    """KIP-939's five fields, and what belongs to them."""
+    description = pb.TransactionalIdDescription(
+        transactional_id=identity.transactional_id,
+        state=WIRE_STATE[identity.state],
+        producer_id=identity.producer.producer_id,
+        producer_epoch=identity.producer.epoch,
+        prev_producer_id=identity.prev.producer_id,
+        next_producer_id=identity.next.producer_id,
+        next_producer_epoch=identity.next.epoch,
+        txn_timeout_ms=identity.timeout_ms,
+        two_phase_commit=identity.two_phase_commit,
+    )
+    if identity.txn_id is not None:
+        put_txn_id(description.txn_id, identity.txn_id)
+    return description
+
+
+def described_name(name: Name) -> pb.CommandDescribeNameResponse:
+    response = pb.CommandDescribeNameResponse()
+    if name.committed is not None:
+        response.has_committed, response.committed_sequence = True, name.committed
+        response.committed_fingerprint = name.fingerprint
+    if name.open is not None and name.open_txn_id is not None:
+        put_named_sequence(response.open, name.open)
+        put_txn_id(response.open_txn_id, name.open_txn_id)
+    return response

@@ -1,0 +1,172 @@
+"""The ends that one broker has to be told, and when each is sent again.
+
+An end is sent until it is answered: again when nothing comes within a deadline, or some time after
+an error, and at once when a broken link comes back. Its states are in end_state.py.
+Source: PIP-31, TC Startup, committing and aborting;
+docs/design/0001-protocol.md, Ends at a participant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from itertools import takewhile
+from random import Random
+from typing import Any, Protocol
+
+from magnetar_coordinator.backoff import delay_ms
+from magnetar_coordinator.broker_link import BrokerLink
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.end_commands import end_command
+from magnetar_coordinator.end_state import EndEvent, EndState, PendingEnd
+from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_core.clock import Clock
+from magnetar_core.wire import common_pb2 as common
+
+_SWEEP_SECONDS = 0.1
+_ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscription_response"})
+# The participant is no more, and what it had went with it.
+GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
+# Only an administrator can help.
+_REFUSAL_CODES = frozenset({common.TXN_INCOMPLETE, common.INVALID_TXN_STATE})
+
+
+class EndListener(Protocol):
+    """Who is told what becomes of an end."""
+
+    def answered(self, end: PendingEnd) -> None:
+        """A participant has ended its transaction, or is no more."""
+
+    def refused(self, end: PendingEnd, error: common.ServerError) -> None:
+        """A participant refuses: the transaction waits for an administrator."""
+
+
+class BrokerEnds:
+    """Those of one broker."""
+
+    def __init__(
+        self,
+        link: BrokerLink,
+        listener: EndListener,
+        config: CoordinatorConfig,
+        clock: Clock,
+        random: Random,
+        metrics: CoordinatorMetrics,
+    ) -> None:
+        self._link = link
+        self._listener = listener
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        # By request id: all that are not answered.
+        self._ends: dict[int, PendingEnd] = {}
+        # Those that are SENT, in order of time: most are answered, and leave at once.
+        self._first: dict[int, PendingEnd] = {}
+        # Those that are DUE. Entries whose end has another due_ms by now are passed over.
+        self._later: list[tuple[float, int, PendingEnd]] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+
+    def begin(
+        self, transaction: Transaction, participant: Participant, now_ms: float
+    ) -> PendingEnd:
+        """Tell a participant, or have it told when the link comes back."""
+        end = PendingEnd(transaction, participant, self._link.next_request_id())
+        self._ends[end.request_id] = end
+        if self._link.is_up:
+            self._send(end)
+            end.move(EndEvent.FIRST_SENT)
+            end.due_ms = now_ms + self._config.answer_deadline_ms
+            self._first[end.request_id] = end
+            self._sweep_later()
+        return end
+
+    def send_again(self, end: PendingEnd, now_ms: float) -> None:
+        if not self._link.is_up:
+            return
+        self._metrics.repeated.inc()
+        self._send(end)
+        due_ms = now_ms + self._config.answer_deadline_ms + self._delay_ms(end)
+        self._due_later(end, EndEvent.SENT_AGAIN, due_ms)
+
+    def link_is_up(self) -> None:
+        """Tell them all again."""
+        now_ms = self._clock.monotonic_ms()
+        for end in self._ends.values():
+            end.attempts = 0
+            self._send(end)
+            self._due_later(end, EndEvent.SENT_AGAIN, now_ms + self._config.answer_deadline_ms)
+
+    def link_is_down(self) -> None:
+        self._first.clear()
+        self._later.clear()
+        for end in self._ends.values():
+            end.move(EndEvent.LINK_DOWN)
+
+    def on_answer(self, request_id: int, name: str, body: Any) -> bool:
+        """Whether this was the answer to an end."""
+        end = self._ends.get(request_id)
+        if end is None:
+            return False
+        if name in _ENDED_NAMES or (name == "error" and body.code in GONE_CODES):
+            del self._ends[request_id]
+            self._first.pop(request_id, None)
+            end.move(EndEvent.ANSWER)
+            self._listener.answered(end)
+        elif name == "error":
+            self._on_error(end, body)
+        return True
+
+    def _on_error(self, end: PendingEnd, error: common.ServerError) -> None:
+        text = f"{common.ErrorCode.Name(error.code)}: {error.message}"
+        end.transaction.unfinished[end.participant] = text
+        now_ms = self._clock.monotonic_ms()
+        if error.code in _REFUSAL_CODES:
+            self._listener.refused(end, error)
+            due_ms = now_ms + self._config.refused_retry_delay_ms
+        else:
+            due_ms = now_ms + self._delay_ms(end)
+        self._due_later(end, EndEvent.ERROR, due_ms)
+
+    def _send(self, end: PendingEnd) -> None:
+        self._link.send(end_command(end.transaction, end.participant), end.request_id)
+
+    def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
+        self._first.pop(end.request_id, None)
+        end.move(event)
+        end.due_ms = due_ms
+        heapq.heappush(self._later, (due_ms, end.request_id, end))
+        self._sweep_later()
+
+    def _delay_ms(self, end: PendingEnd) -> float:
+        config = self._config
+        wait_ms = delay_ms(
+            end.attempts, config.retry_delay_ms_min, config.retry_delay_ms_max, self._random
+        )
+        end.attempts += 1
+        return wait_ms
+
+    def _sweep_later(self) -> None:
+        if self._sweep_timer is None:
+            loop = asyncio.get_running_loop()
+            self._sweep_timer = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        """Send again what is due."""
+        self._sweep_timer = None
+        now_ms = self._clock.monotonic_ms()
+        for end in list(takewhile(lambda one: one.is_due(now_ms), self._first.values())):
+            self.send_again(end, now_ms)
+        later = self._later
+        while later and (later[0][0] <= now_ms or later[0][2].state is not EndState.DUE):
+            due_ms, _, end = heapq.heappop(later)
+            if end.state is EndState.DUE and end.due_ms == due_ms:
+                self.send_again(end, now_ms)
+        if self._first or later:
+            self._sweep_later()

@@ -1,0 +1,102 @@
+"""What commands say, read from the wire. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from magnetar_coordinator.decision import End
+from magnetar_coordinator.identity import InitCall, Pair
+from magnetar_coordinator.named_sequences import NamedSequence
+from magnetar_coordinator.records import writer_counts
+from magnetar_coordinator.transaction import Counts, Participant, TxnAction, WriterCounts
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+FINGERPRINT_CHARACTERS_MAX = 255
+
+
+def txn_id_of(request: Any) -> TxnID:
+    if not request.HasField("txn_id"):
+        raise InvalidArgument("txn_id is missing")
+    return TxnID.from_wire(request.txn_id)
+
+
+def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
+    names = [PartitionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic:
+            raise InvalidArgument("a partition without a topic")
+    return names
+
+
+def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionName]:
+    names = [SubscriptionName.from_wire(one) for one in wire]
+    for name in names:
+        if not name.topic or not name.subscription:
+            raise InvalidArgument("a subscription without a topic or a name")
+    return names
+
+
+def action_of(request: pb.CommandEndTxn) -> TxnAction:
+    try:
+        return TxnAction(request.txn_action)
+    except ValueError as error:
+        raise InvalidArgument(f"unknown action {request.txn_action}") from error
+
+
+def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> End:
+    """
+    Args:
+        txn_id: which one to end, whatever the request says; None: which it names.
+    """
+    action = action_of(request)
+    if txn_id is None:
+        txn_id = txn_id_of(request)
+    counts = _counts(request) if request.counts_given else None
+    selection = tuple(request.selected_writer_ids) if request.selection_given else None
+    _check_fingerprint(request.fingerprint)
+    return End(txn_id, action, counts, selection, request.fingerprint)
+
+
+def _counts(request: pb.CommandEndTxn) -> Counts:
+    counts: dict[Participant, WriterCounts] = {}
+    for partition in request.partition_counts:
+        name = PartitionName.from_wire(partition.partition)
+        counts[name] = writer_counts(partition.producers)
+    for subscription in request.subscription_counts:
+        cursor = SubscriptionName.from_wire(subscription.subscription)
+        counts[cursor] = writer_counts(subscription.consumers)
+    if len(counts) != len(request.partition_counts) + len(request.subscription_counts):
+        raise InvalidArgument("a participant is counted twice")
+    return counts
+
+
+def init_call_of(request: pb.CommandInitProducer) -> InitCall:
+    """Raises: InvalidArgument: half a pair."""
+    if request.HasField("producer_id") is not request.HasField("producer_epoch"):
+        raise InvalidArgument("producer_id and producer_epoch belong together")
+    if not request.HasField("producer_id"):
+        return InitCall(request.call_token)
+    return InitCall(request.call_token, Pair(request.producer_id, request.producer_epoch))
+
+
+def pair_of(wire: common.ProducerIdentity) -> Pair:
+    return Pair(wire.producer_id, wire.producer_epoch)
+
+
+def named_sequence_of(wire: pb.NamedSequence) -> NamedSequence:
+    """Raises: InvalidArgument: what is no fingerprint."""
+    _check_fingerprint(wire.fingerprint)
+    return NamedSequence(wire.name, wire.sequence, wire.run_token, wire.fingerprint)
+
+
+def _check_fingerprint(text: str) -> None:
+    """Raises: InvalidArgument, for what is no fingerprint; an empty one says that none is known."""
+    if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
+        raise InvalidArgument(
+            f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"
+            f" {FINGERPRINT_CHARACTERS_MAX} printable characters; take a digest of what is longer"
+        )

@@ -1,0 +1,346 @@
+"""What services, timers and brokers' peers have of a running coordinator: decide, answer, park.
+
+Commands are decided and applied at once, in order. Answers, refusals too, are parked until all that
+they depend on is durable; so is everything that brokers are told. Whatever fails on the way to the
+disk ends the process: memory has run ahead of it.
+Source: docs/design/0001-protocol.md; rules a, b, c and f.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from magnetar_coordinator import answers
+from magnetar_coordinator.announcements import Announcements
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.decision import Decision, OutcomeMissing, forgotten
+from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.identities import Identities, Names
+from magnetar_coordinator.metadata_store import TransactionMetadataStore
+from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.session_quota import SessionQuota
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import ACTION_OF, Owner, Participant, Transaction, TxnStatus
+from magnetar_core.clock import Clock
+from magnetar_core.commands import Reply
+from magnetar_core.errors import DataLoss, InternalError, MagnetarError
+from magnetar_core.ids import TxnID
+from magnetar_core.run_time import RunTime
+from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.disk_reserve import DiskReserve
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.store import RowsUnreadable, StoreFailed
+
+log = logging.getLogger(__name__)
+
+# What the outcome of a transaction waits at most for a group that is written anyway.
+_OUTCOME_DELAY_SECONDS = 0.005
+
+
+class Recovered(NamedTuple):
+    """What a coordinator has in memory once it has read its store."""
+
+    metadata: TransactionMetadataStore
+    shard: Shard
+    identities: Identities
+    names: Names
+    run_time: RunTime
+
+
+class Runtime:
+    """The inside of one coordinator.
+
+    Args:
+        fail: called with what only a restart cures.
+    Attributes:
+        is_serving: from the end of recovery until the beginning of the end.
+    """
+
+    metadata: TransactionMetadataStore
+    shard: Shard
+    identities: Identities
+    names: Names
+    run_time: RunTime
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        commits: GroupCommit,
+        finisher: Finisher,
+        announcements: Announcements,
+        clock: Clock,
+        metrics: CoordinatorMetrics,
+        disk_reserve: DiskReserve,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.config = config
+        self.finisher = finisher
+        self.announcements = announcements
+        self.metrics = metrics
+        self.disk_reserve = disk_reserve
+        self.fail = fail
+        self.session_quota = SessionQuota(config.session_open_txns_max)
+        self.is_serving = False
+        self._commits = commits
+        self._clock = clock
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        # Who waits until a transaction has ended everywhere.
+        self._waiting: dict[TxnID, list[Reply]] = {}
+        self._ending: dict[TxnID, list[Callable[[], None]]] = {}
+        # Every participant has answered; their outcomes wait for a group to join.
+        self._finished: list[TxnID] = []
+        self._finished_timer: asyncio.TimerHandle | None = None
+
+    def serve(self, recovered: Recovered) -> None:
+        """The store is read: take commands."""
+        self.metadata, self.shard, self.identities, self.names, self.run_time = recovered
+        self.is_serving = True
+
+    def stop(self) -> None:
+        """Take nothing more. What waits for its outcome is asked again after the next start."""
+        self.is_serving = False
+        if self._finished_timer is not None:
+            self._finished_timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Wait until what was stopped has ended."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def run_time_ms(self) -> int:
+        return self.run_time.now_ms()
+
+    def time_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    # Deciding.
+
+    def decide(
+        self,
+        txn_id: TxnID,
+        reply: Reply,
+        rule: Callable[[], Decision],
+        *,
+        answer: Callable[[TxnStatus], Any],
+        repeat: Callable[[TxnStatus, bytes], Decision],
+        until_ended: bool = False,
+    ) -> None:
+        """Decide on a command about a transaction, carry it out, and answer when it is durable.
+
+        Args:
+            answer: made of the status that was decided.
+            repeat: decides when the transaction has ended, and its outcome had to be looked up:
+                upon its status, and the digest of the selection.
+            until_ended: answer only when every participant has ended it.
+        Raises: what the rule raises. No effect.
+        """
+        try:
+            decision = rule()
+        except OutcomeMissing:
+
+            def again(outcome: TxnEnded) -> Any:
+                return answer(repeat(outcome.status, outcome.selection_digest).status)
+
+            self.answer_from_outcome(txn_id, reply, again)
+            return
+        # Before it is carried out: without participants it ends on the spot.
+        if until_ended and txn_id in self.shard.live:
+            self._answer_when_ended(txn_id, reply)
+            self.carry_out(decision)
+        else:
+            self.carry_out(decision)
+            self.answer(reply, answer(decision.status))
+
+    def carry_out(self, decision: Decision) -> None:
+        """Append and apply what was decided; participants hear of it when it is durable."""
+        transaction: Transaction | None = None
+        try:
+            for record in decision.records:
+                before = self.shard.live.get(record.txn_id)
+                self.metadata.append(record, 0 if before is None else before.record_count)
+                transaction = self.shard.apply(record)
+                if type(record) is StatusChanged:
+                    self._on_fixed(record)
+                elif type(record) is TxnOpened:
+                    self.announcements.tell_issued_soon()
+                elif type(record) is TxnEnded:
+                    self.identities.completed(record.txn_id)
+        except Exception as error:
+            self.fail(error)
+            raise
+        if decision.fixed and transaction is not None:
+            if transaction.unfinished:
+                self.when_durable(partial(self.finisher.finish, transaction))
+            else:
+                # Nobody to tell: it ends in the same group.
+                self._on_participants_ended(transaction.txn_id)
+        # Not before: what was decided may be about one of these.
+        if self._finished:
+            self._conclude()
+
+    def _on_fixed(self, record: StatusChanged) -> None:
+        txn_id, action = record.txn_id, ACTION_OF[record.new]
+        self.session_quota.fixed(txn_id)
+        self.identities.fixed(txn_id, action, run_time_ms=self.run_time_ms())
+        self.names.fixed(txn_id, action, record.fingerprint)
+
+    def open(
+        self,
+        participants: Iterable[Participant],
+        reply: Reply,
+        *,
+        timeout_ms: int,
+        owner: Owner | None = None,
+        expires: bool = True,
+    ) -> Transaction:
+        """Open a transaction for whoever asks. The answer is the caller's.
+
+        Raises:
+            DiskFull: the disk's reserve is reached.
+            QuotaExceeded: whoever asks has begun too many.
+            As Shard.new_txn.
+        """
+        self.disk_reserve.check()
+        self.session_quota.check(reply)
+        decision = self.shard.new_txn(
+            timeout_ms,
+            participants,
+            run_time_ms=self.run_time_ms(),
+            time_ms=self.time_ms(),
+            owner=owner,
+            expires=expires,
+        )
+        self.carry_out(decision)
+        self.session_quota.begun(reply, decision.txn_id)
+        return self.shard.live[decision.txn_id]
+
+    # Answering.
+
+    def when_durable(self, call: Callable[[], None]) -> None:
+        """Call back once all that was applied so far is durable."""
+        self._commits.when_durable(self._commits.position(), call)
+
+    def answer(self, reply: Reply, body: Any) -> None:
+        """Send an answer when everything applied so far is durable."""
+        self.when_durable(partial(reply.send, body))
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send a refusal when everything that it may depend on is durable."""
+
+        def leave() -> None:
+            self.metrics.refusals.labels(type(error).__name__).inc()
+            reply.fail(error)
+
+        self.when_durable(leave)
+
+    def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
+        """The answer to an end: with the pair for what comes next, if a producer owns it."""
+        return answers.ended(txn_id, status, self.identities.of_txn(txn_id))
+
+    def answer_opened(self, reply: Reply, body: Any) -> None:
+        """Tell a new TxnID when it is durable; it counts from then on."""
+        self.when_durable(partial(self._tell, reply, body))
+
+    def _tell(self, reply: Reply, body: Any) -> None:
+        self.metrics.opened.inc()
+        reply.send(body)
+
+    def answer_from_outcome(
+        self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
+    ) -> None:
+        """Look up how a transaction ended, and answer accordingly, with TxnForgotten if need be."""
+
+        async def work() -> Any:
+            outcome = await self.metadata.outcome(txn_id)
+            if outcome is None:
+                raise forgotten(txn_id)
+            return answer(outcome)
+
+        self.answer_later(reply, work())
+
+    def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
+        """Answer with what `work` returns, or with the error that it raises."""
+        self.spawn(self._answer_later(reply, work))
+
+    async def _answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self.answer(reply, await work)
+        except StoreFailed as error:
+            self.fail(error)
+        except RowsUnreadable as error:
+            self.refuse(DataLoss(f"what is asked for cannot be read: {error}"), reply)
+        except MagnetarError as error:
+            self.refuse(error, reply)
+        except Exception:
+            log.exception("a command could not be answered")
+            reply.fail(InternalError("the server failed on this command; its log says how"))
+
+    def _answer_when_ended(self, txn_id: TxnID, reply: Reply) -> None:
+        """Answer an end when every participant has ended the live transaction."""
+        waiting = self._waiting.setdefault(txn_id, [])
+        waiting[:] = [one for one in waiting if one.session is None or not one.session.closed]
+        waiting.append(reply)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task that ends with the coordinator."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+
+    # Ends.
+
+    def when_ended(self, txn_id: TxnID, callback: Callable[[], None]) -> None:
+        """Call back when a live transaction has durably ended everywhere."""
+        self._ending.setdefault(txn_id, []).append(callback)
+
+    def on_finished(self, txn_id: TxnID) -> None:
+        """Every participant has answered.
+
+        Nobody hurries for the outcome, unless they said so: in a group of its own it would cost a
+        sync, and hold up the next command's.
+        """
+        hurried = txn_id in self._waiting or txn_id in self._ending
+        if hurried or self._commits.batch.operations:
+            self._on_participants_ended(txn_id)
+            return
+        self._finished.append(txn_id)
+        if self._finished_timer is None:
+            loop = asyncio.get_running_loop()
+            self._finished_timer = loop.call_later(_OUTCOME_DELAY_SECONDS, self._conclude)
+
+    def _conclude(self) -> None:
+        if self._finished_timer is not None:
+            self._finished_timer.cancel()
+            self._finished_timer = None
+        finished, self._finished = self._finished, []
+        for txn_id in finished:
+            self._on_participants_ended(txn_id)
+
+    def _on_participants_ended(self, txn_id: TxnID) -> None:
+        if not self.is_serving:
+            return
+        decision = self.shard.participants_ended(
+            txn_id, run_time_ms=self.run_time_ms(), time_ms=self.time_ms()
+        )
+        self.carry_out(decision)
+        self.when_durable(partial(self._on_outcome_durable, txn_id, decision.status))
+
+    def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus) -> None:
+        self.shard.outcome_durable(txn_id)
+        self.metrics.ended[status].inc()
+        waiting = self._waiting.pop(txn_id, None)
+        if waiting is not None:
+            for reply in waiting:
+                reply.send(self.ended(txn_id, status))
+        for callback in self._ending.pop(txn_id, ()):
+            callback()

@@ -1,0 +1,116 @@
+"""Commands that clients give about transactions: begin, add participants, end.
+
+Source: PIP-31, TC Request Processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from magnetar_coordinator import answers
+from magnetar_coordinator.decision import refuse_to_add, repeat_end
+from magnetar_coordinator.identity_commands import IdentityCommands
+from magnetar_coordinator.requests import (
+    action_of,
+    end_of,
+    partitions_of,
+    subscriptions_of,
+    txn_id_of,
+)
+from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import InvalidTxnState
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2 as pb
+
+
+class TransactionCommands:
+    """Those of one coordinator."""
+
+    def __init__(self, runtime: Runtime, identity_commands: IdentityCommands) -> None:
+        self._runtime = runtime
+        self._identity_commands = identity_commands
+        self.handlers: Mapping[str, Handler] = {
+            "new_txn": self._new_txn,
+            "add_partition_to_txn": self._add_partitions,
+            "add_subscription_to_txn": self._add_subscriptions,
+            "end_txn": self._end_txn,
+        }
+
+    def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
+        """PIP-31, CommandNewTxn."""
+        participants: tuple[Participant, ...] = ()
+        if request.partitions or request.subscriptions:
+            participants = (
+                *partitions_of(request.partitions),
+                *subscriptions_of(request.subscriptions),
+            )
+        if request.HasField("identity") or request.HasField("named_sequence"):
+            self._identity_commands.new_txn(request, participants, reply)
+            return
+        runtime = self._runtime
+        timeout_ms = request.txn_timeout_ms or runtime.config.txn_timeout_ms_default
+        transaction = runtime.open(participants, reply, timeout_ms=timeout_ms)
+        runtime.answer_opened(reply, answers.opened(transaction.txn_id, timeout_ms))
+
+    def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
+        """PIP-31, CommandAddPartitionToTxn."""
+        txn_id = txn_id_of(request)
+        self._identity_commands.check_owner(txn_id, request)
+        self._add(
+            txn_id, partitions_of(request.partitions), reply, answers.partitions_added(txn_id)
+        )
+
+    def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
+        """PIP-31, CommandAddSubscriptionToTxn."""
+        txn_id = txn_id_of(request)
+        self._identity_commands.check_owner(txn_id, request)
+        names = subscriptions_of(request.subscriptions)
+        self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
+
+    def _add(
+        self, txn_id: TxnID, participants: Iterable[Participant], reply: Reply, body: Any
+    ) -> None:
+        runtime = self._runtime
+        runtime.decide(
+            txn_id,
+            reply,
+            partial(
+                runtime.shard.add_participants, txn_id, participants, time_ms=runtime.time_ms()
+            ),
+            repeat=partial(refuse_to_add, txn_id),
+            answer=lambda _: body,
+        )
+
+    def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
+        """PIP-31, CommandEndTxn."""
+        runtime = self._runtime
+        if request.HasField("identity"):
+            txn_id = self._identity_commands.judge_end(request, action_of(request), reply)
+            if txn_id is None:
+                return
+            end = end_of(request, txn_id)
+        else:
+            end = end_of(request)
+            _require_unowned(runtime.shard.live.get(end.txn_id))
+        runtime.decide(
+            end.txn_id,
+            reply,
+            partial(runtime.shard.end, end, time_ms=runtime.time_ms()),
+            repeat=partial(repeat_end, end),
+            answer=partial(runtime.ended, end.txn_id),
+            until_ended=request.wait_finished,
+        )
+
+
+def _require_unowned(transaction: Transaction | None) -> None:
+    """Whoever ends a transactional producer's transaction has to know its pair."""
+    if transaction is not None and transaction.owner is not None:
+        raise InvalidTxnState(
+            f"{transaction.txn_id} is of {transaction.owner.transactional_id!r}: end it with that"
+            " identity, or force-terminate it",
+            transactional_id=transaction.owner.transactional_id,
+        )

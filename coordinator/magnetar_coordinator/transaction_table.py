@@ -1,0 +1,229 @@
+"""The transactions of one coordinator, in memory: what is live, and what ended lately. Pure.
+
+Records change it, live and in replay alike, and nothing else does but what is durable and what is
+skipped. What may be done with a transaction is decided in shard.py.
+Source: PIP-31, Transaction Coordinator, TC Startup; rules g and h.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.decision import OutcomeMissing
+from magnetar_coordinator.expiry import ExpiryQueue
+from magnetar_coordinator.records import (
+    LossAccepted,
+    ParticipantsAdded,
+    Record,
+    StatusChanged,
+    TxnEnded,
+    TxnOpened,
+)
+from magnetar_coordinator.transaction import Transaction, TxnStatus
+from magnetar_coordinator.watermark import WatermarkTracker
+from magnetar_core.errors import InvalidTxnState, TxnNotFound
+from magnetar_core.ids import TxnID
+
+
+class TransactionTable:
+    """The live transactions of one TCID, and its latest outcomes.
+
+    Args:
+        next_counter: all counters below it were issued by this store.
+    """
+
+    def __init__(
+        self, config: CoordinatorConfig, *, tcid: int, incarnation: int, next_counter: int
+    ) -> None:
+        self._config = config
+        self._tcid = tcid
+        self._incarnation = incarnation
+        self.next_counter = next_counter
+        self.live: dict[TxnID, Transaction] = {}
+        # Of live transactions.
+        self.status_counts = {
+            TxnStatus.OPEN: 0,
+            TxnStatus.COMMITTING: 0,
+            TxnStatus.ABORTING: 0,
+        }
+        self.expiry = ExpiryQueue()
+        self.watermark = WatermarkTracker(
+            next_counter,
+            listed_age_ms_min=config.watermark_listed_age_ms_min,
+            ranges_max=config.watermark_ranges_max,
+        )
+        # The latest outcomes; those not yet durable are always among them.
+        self._recent: dict[TxnID, TxnEnded] = {}
+        # Of those, oldest first. To find a dictionary's first key is slow when many before it have
+        # been deleted.
+        self._recent_durable: deque[TxnID] = deque()
+
+    @property
+    def incarnation(self) -> int:
+        return self._incarnation
+
+    # Finding.
+
+    def is_own(self, txn_id: TxnID) -> bool:
+        """Whether it is of this coordinator's present incarnation."""
+        return txn_id.tcid == self._tcid and txn_id.incarnation == self._incarnation
+
+    def is_issued(self, txn_id: TxnID) -> bool:
+        """Whether this coordinator, in this incarnation or an earlier one, gave that TxnID out."""
+        if txn_id.tcid != self._tcid or txn_id.incarnation > self._incarnation:
+            return False
+        if txn_id.incarnation == self._incarnation:
+            return txn_id.counter < self.next_counter
+        return txn_id.incarnation > 0
+
+    def find(self, txn_id: TxnID) -> Transaction | TxnEnded:
+        """A live transaction, or a recent one's outcome.
+
+        Raises:
+            TxnNotFound: never issued here. No effect.
+            OutcomeMissing: ended, and not in memory.
+        """
+        transaction = self.live.get(txn_id)
+        if transaction is not None:
+            return transaction
+        ended = self._recent.get(txn_id)
+        if ended is not None:
+            return ended
+        if not self.is_issued(txn_id):
+            raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
+        raise OutcomeMissing(txn_id)
+
+    def require_fenced(self, txn_id: TxnID) -> None:
+        """Whether a participant may be told to abort a transaction that it holds open.
+
+        Raises:
+            TxnNotFound: never issued here; to abort it would harm its later owner.
+            InvalidTxnState: it is live here, and comes to its end by itself or by its producer.
+        """
+        transaction = self.live.get(txn_id)
+        if transaction is not None and transaction.status is not TxnStatus.ABORTING:
+            raise InvalidTxnState(
+                f"transaction {txn_id} is {transaction.status.name} at its coordinator: it is not"
+                " hanging",
+                status=transaction.status.name,
+            )
+        if not self.is_issued(txn_id):
+            raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
+
+    def skip(self, txn_id: TxnID) -> None:
+        """Never issue a TxnID that somebody has made up, nor those before it.
+
+        What was done under it would be its later owner's. They count as issued and ended. Nothing
+        is written: after a restart the counter goes on at a bound above all of them.
+        """
+        assert self.is_own(txn_id)
+        self.next_counter = max(self.next_counter, txn_id.counter + 1)
+        self.watermark.skipped_to(self.next_counter)
+
+    def oldest_open(self) -> Transaction | None:
+        if not self.status_counts[TxnStatus.OPEN]:
+            return None
+        for transaction in self.live.values():
+            if transaction.status is TxnStatus.OPEN:
+                return transaction
+        raise AssertionError("an OPEN transaction is counted, and none is there")
+
+    def select(self, statuses: frozenset[TxnStatus]) -> Iterator[Transaction]:
+        """Live transactions in these states, oldest first."""
+        return (one for one in self.live.values() if one.status in statuses)
+
+    def recent_outcomes(self) -> list[TxnEnded]:
+        """The latest ones; all that are not durable yet are among them."""
+        return list(self._recent.values())
+
+    # Applying.
+
+    def apply(self, record: Record) -> Transaction | None:
+        """Change memory: the one path for live records and for replay.
+
+        Returns:
+            The transaction that the record left behind; None when it ended.
+        """
+        if isinstance(record, TxnEnded):
+            self._apply_ended(record)
+            return None
+        if isinstance(record, TxnOpened):
+            transaction = self._apply_opened(record)
+        else:
+            transaction = self.live[record.txn_id]
+            self._apply_change(record, transaction)
+        transaction.record_count += 1
+        return transaction
+
+    def outcome_durable(self, txn_id: TxnID) -> None:
+        """An outcome that was applied is durable now: the watermark may pass it."""
+        if txn_id.incarnation == self._incarnation:
+            self.watermark.ended_durably(txn_id.counter)
+        self._recent_durable.append(txn_id)
+        if len(self._recent_durable) > self._config.recent_outcomes_max:
+            del self._recent[self._recent_durable.popleft()]
+
+    def check(self) -> None:
+        """Our bugs assert; clients' mistakes raise TxnError."""
+        self.expiry.check()
+        counted = dict.fromkeys(self.status_counts, 0)
+        for txn_id, transaction in self.live.items():
+            transaction.check()
+            counted[transaction.status] += 1
+            assert self.is_issued(txn_id)
+            assert txn_id not in self._recent
+            if txn_id.incarnation == self._incarnation:
+                assert self.watermark.is_live(txn_id.counter)
+        assert counted == self.status_counts
+        expiring = [one for one in self.live.values() if one.expires]
+        assert len(self.expiry) == sum(one.status is TxnStatus.OPEN for one in expiring)
+
+    def _apply_opened(self, record: TxnOpened) -> Transaction:
+        txn_id = record.txn_id
+        assert txn_id not in self.live
+        transaction = Transaction(
+            txn_id=txn_id,
+            timeout_ms=record.timeout_ms,
+            start_run_time_ms=record.start_run_time_ms,
+            start_time_ms=record.time_ms,
+            last_modification_time_ms=record.time_ms,
+            participants=dict.fromkeys(record.participants),
+            owner=record.owner,
+        )
+        self.live[txn_id] = transaction
+        self.status_counts[TxnStatus.OPEN] += 1
+        if transaction.expires:
+            self.expiry.add(txn_id, transaction.deadline_run_time_ms)
+        if txn_id.incarnation == self._incarnation:
+            self.next_counter = max(self.next_counter, txn_id.counter + 1)
+            self.watermark.opened(txn_id.counter, record.start_run_time_ms)
+        return transaction
+
+    def _apply_change(
+        self, record: ParticipantsAdded | StatusChanged | LossAccepted, transaction: Transaction
+    ) -> None:
+        transaction.last_modification_time_ms = record.time_ms
+        if isinstance(record, ParticipantsAdded):
+            assert transaction.status is TxnStatus.OPEN
+            transaction.participants.update(dict.fromkeys(record.participants))
+        elif isinstance(record, StatusChanged):
+            # PIP-31, updateTxnStatus: fails unless the status is the expected one.
+            assert transaction.status is record.expected
+            self.status_counts[record.expected] -= 1
+            self.status_counts[record.new] += 1
+            if transaction.expires:
+                self.expiry.remove(record.txn_id)
+            transaction.status = record.new
+            transaction.counts = record.counts
+            transaction.selection = record.selection
+            transaction.unfinished = dict.fromkeys(transaction.participants, "")
+        else:
+            assert transaction.status is TxnStatus.COMMITTING
+            transaction.loss_accepted = True
+
+    def _apply_ended(self, record: TxnEnded) -> None:
+        transaction = self.live.pop(record.txn_id)
+        self.status_counts[transaction.status] -= 1
+        self._recent[record.txn_id] = record

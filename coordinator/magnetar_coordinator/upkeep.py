@@ -1,0 +1,114 @@
+"""What time alone brings: transactions expire, outcomes and idle ids are forgotten, gauges are set.
+
+Source: PIP-31, TC Transaction Expiration.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from magnetar_coordinator.decision import End
+from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.retention import OutcomeRetention
+from magnetar_coordinator.runtime import Runtime
+from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_core.ids import TxnID
+from magnetar_storage.store import RowsUnreadable, StoreFailed
+
+log = logging.getLogger(__name__)
+
+_IDLE_CHECK_INTERVAL_MS = 60_000
+
+
+class Upkeep:
+    """That of one coordinator."""
+
+    _retention: OutcomeRetention
+
+    def __init__(self, runtime: Runtime, finisher: Finisher) -> None:
+        self._runtime = runtime
+        self._finisher = finisher
+        self._removing = False
+        self._next_idle_check_ms = 0
+
+    def recovered(self) -> None:
+        self._retention = OutcomeRetention(self._runtime.metadata, self._runtime.config)
+
+    def resume(self) -> None:
+        """PIP-31, TC Transaction Expiration, steps 2 and 3: go on with what was being ended."""
+        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
+        for transaction in list(self._runtime.shard.select(undecided)):
+            self._finisher.finish(transaction)
+
+    def expire(self) -> None:
+        """PIP-31, TC Transaction Expiration, step 1."""
+        runtime = self._runtime
+        expired = runtime.shard.expiry.expired(
+            runtime.run_time_ms(), count_max=runtime.config.expiries_per_check_max
+        )
+        for txn_id in expired:
+            log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
+            runtime.carry_out(runtime.shard.expire(txn_id, time_ms=runtime.time_ms()))
+            runtime.metrics.expired.inc()
+
+    def abort_expelled(self, txn_ids: list[TxnID]) -> None:
+        """Members that a group expelled took part in these: others wait for their end.
+
+        What is being ended is left to its end; so is what never expires, for its owner decides.
+        """
+        runtime = self._runtime
+        if not runtime.is_serving:
+            return
+        for txn_id in txn_ids:
+            transaction = runtime.shard.live.get(txn_id)
+            if transaction is None or transaction.status is not TxnStatus.OPEN:
+                continue
+            if transaction.expires:
+                log.info(
+                    "transaction %s is aborted: a member of a group that took part is gone",
+                    txn_id,
+                    extra={"txn_id": txn_id},
+                )
+                abort = End(txn_id, TxnAction.ABORT)
+                runtime.carry_out(runtime.shard.end(abort, time_ms=runtime.time_ms()))
+                runtime.metrics.expelled.inc()
+
+    def note_time(self) -> None:
+        """Persist the run time, set gauges, and forget what is old."""
+        runtime = self._runtime
+        runtime.disk_reserve.look()
+        run_time_ms = runtime.run_time_ms()
+        identities = runtime.identities
+        checks_idle = len(identities) > 0 and run_time_ms >= self._next_idle_check_ms
+        if runtime.shard.live or checks_idle:
+            runtime.metadata.persist_run_time(run_time_ms)
+        jump_ms = runtime.run_time.wall_jump_ms()
+        if jump_ms:
+            runtime.metrics.clock_jumps.inc()
+            log.warning("the wall clock jumped by %d ms; nothing depends on it", jump_ms)
+        outcome_count = runtime.metadata.outcome_count
+        runtime.metrics.show(
+            runtime.shard,
+            run_time_ms=run_time_ms,
+            outcome_count=outcome_count,
+            identity_count=len(identities),
+            oldest_finishing_ms=self._finisher.oldest_ms(),
+        )
+        if checks_idle:
+            self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS
+            for idle in identities.forget_idle(run_time_ms):
+                log.info("transactional id %r was idle for long; it is forgotten", idle)
+        if not self._removing and outcome_count:
+            self._removing = True
+            runtime.spawn(self._remove_outcomes(run_time_ms))
+
+    async def _remove_outcomes(self, run_time_ms: int) -> None:
+        try:
+            # What cannot be read stays; it was logged and counted.
+            with suppress(RowsUnreadable):
+                await self._retention.remove(run_time_ms)
+        except StoreFailed as error:
+            self._runtime.fail(error)
+        finally:
+            self._removing = False
