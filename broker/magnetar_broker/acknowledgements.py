@@ -1,4 +1,4 @@
-"""What one subscription has acknowledged on one partition, and what is pending.
+"""What one subscription has acknowledged on one partition, and what is pending. Pure.
 
     PENDING --ack--> DELETED
     PENDING --ack in a transaction--> PENDING_ACK --commit--> DELETED

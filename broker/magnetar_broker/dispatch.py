@@ -1,4 +1,4 @@
-"""Who gets which message: consumers, permits, what they hold, what goes out again.
+"""Who gets which message: consumers, permits, what they hold, what goes out again. Pure.
 
 One dispatcher a subscription and partition. It reads nothing and sends nothing: it is told what
 lies in the log, and says what to deliver to whom.
@@ -12,15 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.batch import Part, part_of
 from magnetar_core.errors import ConsumerBusy, SubscriptionExists
-
-if TYPE_CHECKING:
-    from magnetar_broker.stored_batch import StoredBatch
 
 REDELIVERY_COUNT_MAX = 255
 # A batch of these is followed by another part of its message.

@@ -1,4 +1,4 @@
-"""Entries of a partition log: a DATA batch, or a TXN_COMMIT marker.
+"""Entries of a partition log: a DATA batch, or a TXN_COMMIT marker. Pure.
 
 A marker says whose messages make up the transaction, in which order, and how many; its messages lie
 in the txnlog under its TxnID. An entry's id is the offset of its first message, and it spans as

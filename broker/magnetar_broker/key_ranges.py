@@ -1,4 +1,4 @@
-"""Slots of the key hash, and which consumer each of them should have.
+"""Slots of the key hash, and which consumer each of them should have. Pure.
 
 A key's hash is CRC-32C, which a multiplication mixes before its highest bits name a slot. Without
 that, keys that count (user-1, user-2) would share few slots, since CRC is linear; and so would all

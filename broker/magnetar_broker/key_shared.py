@@ -1,4 +1,4 @@
-"""Who gets which message when order is kept per key: each key has one consumer at a time.
+"""Who gets which message when order is kept per key: each key has one consumer at a time. Pure.
 
 Keys are taken together as slots (`key_ranges`). A slot is unsettled while something of it is held,
 in PENDING_ACK, or acknowledged and that is not durable yet. As long as it is, it belongs to who
@@ -14,17 +14,14 @@ Source: PIP-379, Updated contract of preserving ordering; docs/design/0004-key-s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.dispatch import CONTINUED, Assignment, Consumer, Dispatcher, SubscriptionType
 from magnetar_broker.key_ranges import EMPTY_KEY_SLOT, Targets
 from magnetar_broker.key_slots import KnownSlots, slots_of
 from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
+from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.batch import part_of
-
-if TYPE_CHECKING:
-    from magnetar_broker.stored_batch import StoredBatch
 
 # Instead of a holder's id: several have something of the slot, or one that is not known.
 NOBODY = -1

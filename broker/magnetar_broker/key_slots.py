@@ -1,4 +1,4 @@
-"""Which slots the messages of stored batches belong to.
+"""Which slots the messages of stored batches belong to. Pure.
 
 The header of a batch with one key has that key's hash, so it need not be opened. Any other is
 opened once, and what was learned is kept until all of it is settled: two bytes a message, or one

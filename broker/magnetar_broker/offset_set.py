@@ -1,4 +1,4 @@
-"""Sets of offsets, as bits in chunks of 4,096.
+"""Sets of offsets, as bits in chunks of 4,096. Pure.
 
 A chunk is what a cursor's row stores, so the set works on the same unit: one Python integer a
 chunk. Runs are cheap, and so are scattered bits; every operation costs the chunks that it touches.

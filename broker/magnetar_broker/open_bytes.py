@@ -8,13 +8,16 @@ what unary calls open: whoever comes again from there does not start with an emp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from magnetar_core.errors import QuotaExceeded
 
-if TYPE_CHECKING:
-    from magnetar_core.commands import CommandSession
+
+class Conversation(Protocol):
+    """The part of a CommandSession that accounts need."""
+
+    def listen(self, listener: Any) -> None: ...
 
 
 class Account:
@@ -55,10 +58,10 @@ class Accounts:
     """Those of all conversations, and of the machines from which they come."""
 
     def __init__(self) -> None:
-        self._accounts: WeakKeyDictionary[CommandSession, Account] = WeakKeyDictionary()
+        self._accounts: WeakKeyDictionary[Conversation, Account] = WeakKeyDictionary()
         self._machines: WeakValueDictionary[str, Account] = WeakValueDictionary()
 
-    def of(self, session: CommandSession | None, origin: str) -> Account:
+    def of(self, session: Conversation | None, origin: str) -> Account:
         """Whom to charge: a conversation, or the machine for a unary call."""
         if session is None:
             return self._machine(origin)
@@ -84,7 +87,7 @@ class OpenBytes:
         self._session_max = session_max
         self._accounts = Accounts()
 
-    def account(self, session: CommandSession | None, origin: str) -> Account:
+    def account(self, session: Conversation | None, origin: str) -> Account:
         """Whom to charge."""
         return self._accounts.of(session, origin)
 

@@ -9,6 +9,7 @@ still come, and comes before. One that has ended and is not settled *passes on* 
 
 What waited is called from a queue, one after the other and some thousand in a turn of the event
 loop: so a chain of any length ends without calls inside calls, and others have their turn.
+Pure.
 Source: docs/design/0001-protocol.md, Order (k).
 """
 

@@ -1,4 +1,4 @@
-"""Sequences of plain sends: what makes a repeated send harmless.
+"""Sequences of plain sends: what makes a repeated send harmless. Pure.
 
 Sequences count messages, from 0 without gaps, per (producer, partition).
 Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/protocol/rules.md, rule l.

@@ -3,6 +3,7 @@
 Both keep the same books. A writer is a producer with its messages, or a consumer with its ack
 commands; either numbers what it writes from 0 without gaps, so that a count says which of it is
 meant. All rules about what an end may do are here, and nothing of what it does to messages or acks.
+Pure.
 
     (unknown) --write--> OPEN --end--> COMMITTED or ABORTED --covered--> (forgotten)
         \\_________________end__________________/

@@ -1,4 +1,4 @@
-"""What a coordinator counts. Pure modules count nothing: whoever calls them does."""
+"""What a coordinator counts. Modules that decide count nothing: whoever calls them does."""
 
 from __future__ import annotations
 

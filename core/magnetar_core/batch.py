@@ -1,4 +1,4 @@
-"""The columnar batch: many messages as a few columns, not as rows.
+"""The columnar batch: many messages as a few columns, not as rows. Pure.
 
     header   magic 2 | version 1 | part 4 bits, codec 4 bits | count 4 | body size 4
              | stored size 4 | key hash 4

@@ -1,4 +1,4 @@
-"""Identifiers: transactions, partitions, subscriptions, messages.
+"""Identifiers: transactions, partitions, subscriptions, messages. Pure.
 
 All are plain tuples: they hash and compare fast, and sort as their stored keys do.
 """

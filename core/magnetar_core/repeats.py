@@ -6,7 +6,7 @@ made anew. So such commands bear a random `call_token`, the same in all copies o
 
 Tokens are kept in memory. A copy travels on a link to this process, and does not outlive it; what
 was asked again after a restart has had no answer yet.
-Source: docs/design/0001-protocol.md, Late copies. Pure.
+Source: docs/design/0001-protocol.md, Late copies.
 """
 
 from __future__ import annotations

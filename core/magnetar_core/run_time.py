@@ -2,7 +2,7 @@
 
 Ages that decide something are measured by it. Downtime does not count, so a client whose
 coordinator was away loses nothing of its timeout; and no step of the wall clock expires a
-transaction, or forgets who is active. Pure.
+transaction, or forgets who is active.
 """
 
 from __future__ import annotations

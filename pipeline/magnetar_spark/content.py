@@ -2,8 +2,8 @@
 
 Rows are counted, measured, and summed up in a checksum that depends neither on their order nor on
 how they are spread over tasks: a shuffle changes both from run to run. Everything that is sent
-counts: topic, given partition, key, value, event time, headers. Pure, and without a loop over
-messages, those of many kilobytes excepted.
+counts: topic, given partition, key, value, event time, headers. There is no loop over messages,
+those of many kilobytes excepted. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the workers have told: which transactions were begun, and how they ended.
 
-Pure but for the waiting.
+It waits, and does no other I/O.
 """
 
 from __future__ import annotations

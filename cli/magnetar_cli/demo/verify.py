@@ -1,6 +1,6 @@
 """Compares what came out with what should have, message by message.
 
-`compare` and `check_*` are pure; `read_topic` asks the broker.
+`compare` and `check_*` do no I/O; `read_topic` asks the broker.
 """
 
 from __future__ import annotations

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from random import Random
+from typing import Protocol
+
+
+class Randomness(Protocol):
+    """The part of random.Random that jitter needs."""
+
+    def random(self) -> float: ...
 
 
 class Backoff:
@@ -10,7 +16,7 @@ class Backoff:
 
     __slots__ = ("_max_ms", "_min_ms", "_random", "failures")
 
-    def __init__(self, min_ms: float, max_ms: float, random: Random) -> None:
+    def __init__(self, min_ms: float, max_ms: float, random: Randomness) -> None:
         self._min_ms = min_ms
         self._max_ms = max_ms
         self._random = random

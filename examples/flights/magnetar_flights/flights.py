@@ -1,7 +1,8 @@
 """Flights: how they are read, what becomes of each, and what should come out of all of them.
 
-Pure but for the file. The workers transform lines; `expected` computes the same from the file by
-column names, with none of the workers' code, so that a mistake in one shows against the other.
+It reads a file, and does no other I/O. The workers transform lines; `expected` computes the same
+from the file by column names, with none of the workers' code, so that a mistake in one shows
+against the other.
 """
 
 from __future__ import annotations
