@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 from benchmarks.results import Result
@@ -19,11 +20,20 @@ CHUNK_MESSAGES = 10_000
 MASTER = "local[2]"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What Spark's half says about a job, in a line of JSON."""
+
+    name: str
+    rows: int
+    seconds: float
+
+
 async def measure(
     client: Client, address: str, *, sizes: tuple[int, ...], total_bytes: int
 ) -> AsyncIterator[Result]:
     """Yield rows per second of streaming queries, each in a few large batches on two cores."""
-    jobs = []
+    jobs: list[dict[str, object]] = []
     for message_bytes in sizes:
         count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
         name = f"spark-{message_bytes}"
@@ -49,9 +59,9 @@ async def measure(
     rate = {"name": "rate to no-op", "source": None, "sink": None}
     jobs.insert(0, {**rate, "rows_per_batch": -(-largest // BATCHES)})
     async for answer in _run(jobs):
-        variant = answer["name"]
+        variant = answer.name
         size = int(variant.split()[0]) if " B, " in variant else None
-        per_s = answer["rows"] / answer["seconds"]
+        per_s = answer.rows / answer.seconds
         yield Result(
             workload="spark",
             variant=variant,
@@ -70,7 +80,7 @@ async def _fill(client: Client, topic: str, message_bytes: int, count: int) -> N
     await producer.close()
 
 
-async def _run(jobs: list[dict[str, object]]) -> AsyncIterator[dict[str, float]]:
+async def _run(jobs: list[dict[str, object]]) -> AsyncIterator[_Answer]:
     with TemporaryDirectory(prefix="magnetar-spark-") as directory:
         told = {
             "master": MASTER,
@@ -88,7 +98,7 @@ async def _run(jobs: list[dict[str, object]]) -> AsyncIterator[dict[str, float]]
         try:
             async for line in process.stdout:
                 if line.startswith(b"{"):
-                    yield json.loads(line)
+                    yield _Answer(**json.loads(line))
             await process.wait()
             if process.returncode:
                 raise RuntimeError("Spark's half failed: run benchmarks.spark_job by itself")

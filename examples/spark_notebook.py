@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from magnetar import MagnetarError, blocking
 from magnetar_spark import register
@@ -170,8 +170,13 @@ def bill_all(prices: dict[str, int]) -> StreamingQuery:
 
 def show_bills(when: str) -> None:
     bills = topic_now(BILLS).selectExpr("from_json(cast(value AS string), 'number INT') AS b")
-    all_of_them, different = bills.selectExpr("count(*)", "count(DISTINCT b.number)").first()
+    ((all_of_them, different),) = bills.selectExpr("count(*)", "count(DISTINCT b.number)").collect()
     print(f"{when}: {all_of_them} bills of {different} orders")
+
+
+def last_batch_of(query: StreamingQuery) -> int:
+    assert query.lastProgress is not None, "it has done no batch yet"
+    return query.lastProgress.batchId
 
 
 prices = {"black": 300, "green": 350, "mint": 320}
@@ -180,7 +185,7 @@ try:
     query.awaitTermination()
 except StreamingQueryException as error:
     reason = re.search(r"no price for \w+", str(error))
-    done = query.lastProgress.batchId
+    done = last_batch_of(query)
     print(f"the query failed after batch {done}: {reason[0] if reason else error}")
 show_bills("after the failure")
 
@@ -219,7 +224,7 @@ def write_cups(frame: DataFrame, batch_id: int) -> None:
 
 def show_cups(when: str) -> None:
     cups = topic_now(CUPS).selectExpr("cast(cast(value AS string) AS int) AS cups")
-    rows, total = cups.selectExpr("count(*)", "sum(cups)").first()
+    ((rows, total),) = cups.selectExpr("count(*)", "sum(cups)").collect()
     print(f"{when}: {total} cups in {rows} messages")
 
 
@@ -243,7 +248,7 @@ show_cups("counted")
 # before it, a query writes its last batch again.
 
 # %%
-last_batch = counting.lastProgress.batchId
+last_batch = last_batch_of(counting)
 for note in (str(last_batch), f".{last_batch}.crc"):
     (CHECKPOINTS / "cups" / "commits" / note).unlink()
 count_cups()

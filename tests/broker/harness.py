@@ -20,12 +20,15 @@ from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_core.wire import transaction_pb2 as txn_wire
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
 TURNS = 60
+# What a server says unasked, besides messages.
+Pushed = wire.CommandConsumerChange | group_wire.CommandGroupChange | txn_wire.CommandAbortExpelled
 # What coordinator 0 has announced before a scenario begins.
 COUNTER_BOUND = 1 << 40
 
@@ -69,12 +72,12 @@ class ManualClock:
 
 
 class Client:
-    """One conversation. What the server pushes is kept in `delivered` and `changes`."""
+    """One conversation. What the server pushes is kept in `delivered` and `pushed`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.delivered: list[wire.CommandDeliver] = []
-        self.changes: list[wire.CommandConsumerChange] = []
+        self.pushed: list[Pushed] = []
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._next_request = 0
         self._session = world.broker.server.accept(self._on_frame)
@@ -132,6 +135,11 @@ class Client:
     def offsets(self) -> list[int]:
         return [offset for offset, _ in self.messages()]
 
+    @property
+    def changes(self) -> list[wire.CommandConsumerChange]:
+        """What its consumers were told about themselves."""
+        return [one for one in self.pushed if isinstance(one, wire.CommandConsumerChange)]
+
     def _on_frame(self, frame: service.Frame) -> None:
         for one in frame.commands:
             body = getattr(one, one.WhichOneof("body"))
@@ -144,7 +152,7 @@ class Client:
             elif isinstance(body, wire.CommandDeliver):
                 self.delivered.append(body)
             else:
-                self.changes.append(body)
+                self.pushed.append(body)
 
 
 def messages_of(batch: wire.DeliveredBatch) -> list[tuple[int, bytes]]:
@@ -196,7 +204,9 @@ class World:
         broker, fatal = self.broker, self.fatal
         self.fatal = []
         broker._on_fatal = lambda _: None
-        broker.environment.commits._task.cancel()
+        writing = broker.environment.commits._task
+        assert writing is not None
+        writing.cancel()
         if broker._retention_timer is not None:
             broker._retention_timer.cancel()
         await self.settle(check=False)
@@ -339,7 +349,7 @@ def subscribe(
         subscription=subscription(name, number),
         consumer_id=consumer,
         consumer_name=consumer_name,
-        type=kind,
+        type=kind,  # type: ignore[arg-type]  # It may be none that exists.
         initial_position=wire.EARLIEST if earliest else wire.LATEST,
         attach_epoch=epoch,
     )

@@ -275,9 +275,11 @@ def test_a_command_has_a_bounded_number_of_ranges(kind: str) -> None:
         await world.client.ask(subscribe(consumer=1))
         for count, fits in ((RANGES_MAX, True), (RANGES_MAX + 1, False)):
             ranges = [(0, 0)] * count
-            body = nack(*ranges) if kind == "nack" else ack(*ranges)
-            if kind == "transactional":
-                body.txn_id.CopyFrom(txn(1).to_wire())
+            body = (
+                nack(*ranges)
+                if kind == "nack"
+                else ack(*ranges, in_txn=txn(1) if kind == "transactional" else None)
+            )
             if fits:
                 await world.client.ask(body)
             else:

@@ -165,7 +165,8 @@ class Harness:
                 assert holder == consumer_id, (other, offset)
 
     def same_slot(self, one: int, other: int) -> bool:
-        firsts = {self.log.message.get(offset) for offset in (one, other)} - {None}
+        message = self.log.message
+        firsts = {message[offset] for offset in (one, other) if offset in message}
         if any(self.cursor.is_deleted(first) for first in firsts):
             # Parts of a message that cannot be put together any more: their key is not known.
             return False
@@ -273,25 +274,34 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world: Harness | None = None
+        self._world: Harness | None = None
         self.next_id = 0
+
+    @property
+    def has_begun(self) -> bool:
+        return self._world is not None
+
+    @property
+    def world(self) -> Harness:
+        assert self._world is not None, "begin() comes first"
+        return self._world
 
     def one(self, place: int) -> Consumer:
         return self.world.consumers[place % len(self.world.consumers)]
 
-    @precondition(lambda self: self.world is None)
+    @precondition(lambda self: not self.has_begun)
     @rule(seed=st.integers(0, 10_000))
     def begin(self, seed: int) -> None:
-        self.world = Harness(mixed_log(Random(seed)))
+        self._world = Harness(mixed_log(Random(seed)))
 
-    @precondition(lambda self: self.world is not None and len(self.world.consumers) < 4)
+    @precondition(lambda self: self.has_begun and len(self.world.consumers) < 4)
     @rule(permits=st.integers(0, 6))
     def attach(self, permits: int) -> None:
         self.next_id += 1
         self.world.attach(self.next_id, permits)
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None and self.world.consumers)
+    @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, again=st.booleans())
     def detach(self, place: int, again: bool) -> None:
         consumer = self.one(place)
@@ -301,20 +311,20 @@ class KeySharedMachine(RuleBasedStateMachine):
             self.world.attach(consumer.consumer_id, 3)
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None and self.world.consumers)
+    @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, permits=st.integers(1, 12))
     def flow(self, place: int, permits: int) -> None:
         self.one(place).permits += permits
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None and self.world.consumers)
+    @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, first=offsets, count=st.integers(1, 30))
     def acknowledge(self, place: int, first: int, count: int) -> None:
         for one in self.world.whole(self.one(place), (first, first + count)):
             self.world.acknowledge(one)
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None and self.world.consumers)
+    @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, first=offsets, count=st.integers(1, 30))
     def pend(self, place: int, first: int, count: int) -> None:
         consumer = self.one(place)
@@ -323,25 +333,25 @@ class KeySharedMachine(RuleBasedStateMachine):
             self.world.pend(found, consumer.consumer_id)
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None)
+    @precondition(lambda self: self.has_begun)
     @rule(kept=st.integers(0, 3))
     def end(self, kept: int) -> None:
         self.world.end(kept)
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None)
+    @precondition(lambda self: self.has_begun)
     @rule()
     def durable(self) -> None:
         self.world.durable()
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None and self.world.consumers)
+    @precondition(lambda self: self.has_begun and self.world.consumers)
     @rule(place=which, first=offsets, count=st.integers(0, 20))
     def nack(self, place: int, first: int, count: int) -> None:
         self.world.dispatcher.nack(self.one(place), [(first, first + count)])
         self.world.pump()
 
-    @precondition(lambda self: self.world is not None)
+    @precondition(lambda self: self.has_begun)
     @rule(change=st.sampled_from(["restart", "shared and back", "seek", "trim"]), to=offsets)
     def turn_over(self, change: str, to: int) -> None:
         world = self.world
@@ -373,7 +383,7 @@ class KeySharedMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_pending_offset_is_in_exactly_one_place(self) -> None:
-        if self.world is None:
+        if not self.has_begun:
             return
         world, dispatcher = self.world, self.world.dispatcher
         dispatcher.check()
@@ -389,7 +399,7 @@ class KeySharedMachine(RuleBasedStateMachine):
         ]
 
     def teardown(self) -> None:
-        if self.world is not None:
+        if self.has_begun:
             self.world.drain()
 
 
@@ -400,7 +410,7 @@ TestKeyShared.settings = settings(max_examples=120, stateful_step_count=40, dead
 class LateAcks(KeySharedMachine):
     """Acks come from anybody, for anything: then one holder per slot cannot be had."""
 
-    @precondition(lambda self: self.world is not None)
+    @precondition(lambda self: self.has_begun)
     @rule(first=offsets, count=st.integers(0, 6), consumer=st.integers(0, 5), txn=st.booleans())
     def late(self, first: int, count: int, consumer: int, txn: bool) -> None:
         world = self.world

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar_broker.offset_set import CHUNK_BITS, OffsetSet, chunk_masks, ranges_of_mask
+from magnetar_broker.offset_set import CHUNK_BITS, OffsetSet, Range, chunk_masks, ranges_of_mask
 
 # Near the chunks' borders, where mistakes live.
 offsets = st.one_of(
@@ -46,8 +46,9 @@ def assert_same(subject: OffsetSet, model: set[int]) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), ranges), max_size=8), ranges)
-def test_adding_and_discarding(steps: list[tuple[bool, tuple[int, int]]], probe) -> None:
-    subject, model = OffsetSet(), set()
+def test_adding_and_discarding(steps: list[tuple[bool, Range]], probe: Range) -> None:
+    subject = OffsetSet()
+    model: set[int] = set()
     for adding, (first, last) in steps:
         if adding:
             subject.add(first, last)

@@ -48,8 +48,8 @@ def test_an_entry_goes_where_the_log_ends() -> None:
 
 
 def test_pins_hold_the_lowest_offset_that_is_read() -> None:
+    assert PartitionLog(tail_bytes_max=100).lowest_pin is None
     log = PartitionLog(tail_bytes_max=100)
-    assert log.lowest_pin is None
     first, second = log.pin(9), log.pin(4)
     assert log.lowest_pin == 4
     log.unpin(second)

@@ -60,7 +60,7 @@ async def final_state(world: World) -> Any:
     )
 
 
-EXPECTED = (VALUES, [(1, b"p1")], 1, [(2, 4)], [], [])
+EXPECTED: Any = (VALUES, [(1, b"p1")], 1, [(2, 4)], [], [])
 
 
 def test_the_conversation_without_an_accident() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.broker.harness import World, ack, end, flow, run, send, subscribe, subscription, txn
 
@@ -15,7 +17,7 @@ from magnetar_core.wire import topic_pb2 as topic_wire
 T1 = txn(1)
 
 
-async def topic_with(world: World, **settings: int) -> None:
+async def topic_with(world: World, **settings: Any) -> None:
     """ "t" again, with these limits: offsets 0, 1 plain, 2 and 3 in a transaction, 4 plain."""
     ask = world.client.ask
     await ask(topic_wire.CommandDeleteTopic(topic="t"))

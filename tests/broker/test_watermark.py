@@ -12,6 +12,7 @@ COUNTERS = range(24)
 live_ranges = st.lists(
     st.tuples(st.integers(0, 22), st.integers(0, 4)).map(lambda p: (p[0], sum(p))), max_size=4
 )
+Word = tuple[int, list[tuple[int, int]]]
 words = st.tuples(st.integers(0, 20), live_ranges)
 
 
@@ -25,7 +26,7 @@ def meant_by(low_watermark: int, live: list[tuple[int, int]]) -> set[int]:
 
 
 @given(words)
-def test_a_word_covers_what_it_says(word: tuple[int, list[tuple[int, int]]]) -> None:
+def test_a_word_covers_what_it_says(word: Word) -> None:
     watermark = Watermark().advanced(1, *word)
     assert covered_by(watermark) == meant_by(*word)
     assert covered_by(watermark, incarnation=2) == set()
@@ -44,7 +45,7 @@ def test_what_is_covered_stays_covered(many: list[tuple[int, list[tuple[int, int
 
 
 @given(words, words)
-def test_a_late_copy_changes_nothing(one: tuple, other: tuple) -> None:
+def test_a_late_copy_changes_nothing(one: Word, other: Word) -> None:
     older, newer = sorted((one, other), key=lambda word: word[0])
     both = Watermark().advanced(1, *older).advanced(1, *newer)
     late = both.advanced(1, *older)

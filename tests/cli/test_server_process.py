@@ -14,7 +14,8 @@ from pathlib import Path
 import grpc
 import psutil
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+from tests.core.calls import serving_status
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -84,8 +85,7 @@ def test_a_server_tells_that_it_is_ready_and_ends_in_order(tmp_path: Path, numbe
     ready = json.loads((tmp_path / "ready.json").read_text())
     assert ready["pid"] == process.pid
     with grpc.insecure_channel(ready["address"]) as channel:
-        request = health_pb2.HealthCheckRequest(service="magnetar.v1.Broker")
-        status = health_pb2_grpc.HealthStub(channel).Check(request, timeout=5).status
+        status = serving_status(channel, "magnetar.v1.Broker")
         assert status == health_pb2.HealthCheckResponse.SERVING
     with urllib.request.urlopen(ready["metrics"], timeout=5) as reply:
         assert reply.status == 200

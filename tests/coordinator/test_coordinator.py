@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.coordinator.fakes import (
     P0,
     P1,
@@ -242,7 +243,9 @@ def test_outcomes_are_kept_for_a_time_of_running() -> None:
     run(scenario())
 
 
-def test_outcomes_are_not_read_before_one_can_be_old_enough() -> None:
+def test_outcomes_are_not_read_before_one_can_be_old_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Reading them every second took a tenth of a busy coordinator's time."""
 
     async def scenario() -> None:
@@ -256,7 +259,7 @@ def test_outcomes_are_not_read_before_one_can_be_old_enough() -> None:
             reads += 1
             return await read(start, rows_max=rows_max)
 
-        metadata.outcomes = counted
+        monkeypatch.setattr(metadata, "outcomes", counted)
         for _ in range(20):
             await world.client.end(await world.client.new(), wait_finished=True)
             await world.settle(30)

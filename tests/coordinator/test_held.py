@@ -159,7 +159,7 @@ def test_a_bound_is_announced_ahead_and_durable_before() -> None:
 
 
 def issued(world: World) -> int:
-    return max(one.next_counter for one in world.broker.all_of("txns_issued"))
+    return max(int(one.next_counter) for one in world.broker.all_of("txns_issued"))
 
 
 def test_brokers_hear_of_a_transaction_before_its_client() -> None:

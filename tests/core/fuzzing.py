@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
@@ -99,8 +99,12 @@ def fuzzed_frames(random: Random, count: int, names: frozenset[str]) -> Iterator
         yield bytes(data)
 
 
-def random_message(random: Random, descriptor: Descriptor, depth: int = 0) -> Any:
-    """A message with fields set or not, small values and extreme ones."""
+def random_message(random: Random, descriptor: Any, depth: int = 0) -> Any:
+    """A message with fields set or not, small values and extreme ones.
+
+    Args:
+        descriptor: of its class; each implementation of protobuf has a type of its own for it.
+    """
     message = GetMessageClass(descriptor)()
     for field in descriptor.fields:
         if depth > 4 or random.random() < 0.1:

@@ -1,5 +1,7 @@
 """The columnar batch: what goes in comes out, and damage is noticed rather than believed."""
 
+from array import array
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -118,7 +120,7 @@ def test_properties_that_cannot_be_read_are_an_error_of_ours() -> None:
 
 def test_offsets_that_fall_are_refused() -> None:
     encoded = batch.encode([b"aa", b"bb"])
-    rising, falling = batch.array("i", [0, 2, 4]), batch.array("i", [0, 9, 4])
+    rising, falling = array("i", [0, 2, 4]), array("i", [0, 9, 4])
     damaged = encoded.replace(rising.tobytes(), falling.tobytes())
     assert damaged != encoded
     with pytest.raises(MagnetarError):

@@ -17,18 +17,20 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from grpc_status import rpc_status
 from prometheus_client import CollectorRegistry, Counter
+from tests.core.calls import failed_call
 from tests.core.envelope import command
 from tests.core.fakes import FakeServer
 
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.errors import InvalidArgument, TopicNotFound, from_wire
-from magnetar_core.frames import COMMAND_BYTES_MAX
+from magnetar_core.frames import COMMAND_BYTES_MAX, Carried
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcLink, GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2
 
+RawCall = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 LIST_TOPICS = "/magnetar.v1.Broker/ListTopics"
 LOOKUP = "/magnetar.v1.Broker/Lookup"
 
@@ -56,7 +58,7 @@ class World:
             await self.arrival.wait()
         return self.received
 
-    def _on_frame(self, frame: service_pb2.Frame) -> None:
+    def _on_frame(self, frame: Carried) -> None:
         assert not self.closed.is_set()
         self.received.extend(frame.commands)
         self.arrival.set()
@@ -64,6 +66,12 @@ class World:
     def _on_closed(self) -> None:
         self.closed_count += 1
         self.closed.set()
+
+
+def raw_call(channel: grpc.aio.Channel, method: str) -> RawCall:
+    """A method that is called with bytes, whatever they are."""
+    call: RawCall = channel.unary_unary(method)
+    return call
 
 
 def play(
@@ -285,11 +293,12 @@ def test_unary_calls_reach_the_same_handlers() -> None:
 def test_unary_errors_have_a_status_and_a_typed_detail() -> None:
     async def scenario(world: World) -> None:
         with grpc.insecure_channel(world.server.address) as channel:
-            call = channel.unary_unary(LOOKUP, topic_pb2.CommandLookup.SerializeToString)
+            call: grpc.UnaryUnaryMultiCallable[topic_pb2.CommandLookup, bytes] = (
+                channel.unary_unary(LOOKUP, topic_pb2.CommandLookup.SerializeToString)
+            )
             with pytest.raises(grpc.RpcError) as caught:
                 await asyncio.to_thread(call, topic_pb2.CommandLookup(topic="none"))
-        failed = caught.value
-        assert isinstance(failed, grpc.Call)
+        failed = failed_call(caught.value)
         assert failed.code() is grpc.StatusCode.NOT_FOUND
         status = rpc_status.from_call(failed)
         assert status is not None
@@ -335,7 +344,7 @@ def test_nothing_is_served_before_recovery_is_done() -> None:
             await world.connect()
         async with grpc.aio.insecure_channel(world.server.address) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await channel.unary_unary(LIST_TOPICS)(b"")
+                await raw_call(channel, LIST_TOPICS)(b"")
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         await world.server.serve(world.fake)
         for service in ("", "magnetar.v1.Broker"):
@@ -424,7 +433,7 @@ async def unary_error(
 ) -> tuple[grpc.StatusCode, common_pb2.ServerError]:
     async with grpc.aio.insecure_channel(world.server.address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary(LOOKUP)(request)
+            await raw_call(channel, LOOKUP)(request)
     failed = caught.value
     detail = common_pb2.ServerError()
     for key, value in failed.trailing_metadata() or ():
@@ -467,7 +476,7 @@ def read(request_id: int, size: int) -> service_pb2.Command:
     return command(broker_pb2.CommandRead(bytes_max=size), request_id)
 
 
-def test_a_client_that_does_not_read_is_not_read_from() -> None:
+def test_a_client_that_does_not_read_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six of them, with reads of 16 MiB each, took 730 MiB; everybody else waited for 19 s."""
     size, budget = 1 << 20, 4 << 20
 
@@ -483,7 +492,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
             await reading.wait()
             await hand_over(one)
 
-        link._hand_over = hold  # type: ignore[method-assign]
+        monkeypatch.setattr(link, "_hand_over", hold)
         link.write(frame(*(read(number, size) for number in range(1, 201))))
         for number in range(201, 401):
             link.write(frame(read(number, size)))
@@ -506,7 +515,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     play(scenario, config)
 
 
-def test_small_answers_that_are_not_read_count_too() -> None:
+def test_small_answers_that_are_not_read_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     count, name, budget = 60_000, "n" * 900, 4 << 20
 
     async def scenario(world: World) -> None:
@@ -519,7 +528,7 @@ def test_small_answers_that_are_not_read_count_too() -> None:
         async def hold(_: service_pb2.Frame) -> None:
             await is_over.wait()
 
-        link._hand_over = hold  # type: ignore[method-assign]
+        monkeypatch.setattr(link, "_hand_over", hold)
         some = [command(common_pb2.CommandHello(client_name=name), number) for number in range(100)]
         for _ in range(count // 100):
             link.write(frame(*some))
@@ -540,14 +549,15 @@ def test_unary_calls_of_one_connection_share_a_budget() -> None:
     size, budget = 1 << 20, 4 << 20
 
     async def scenario(world: World) -> None:
-        world.fake.held = held = []
+        held: list[Callable[[], None]] = []
+        world.fake.held = held
         # Each channel a connection of its own.
         options = (("grpc.use_local_subchannel_pool", 1),)
         request = broker_pb2.CommandRead(bytes_max=size).SerializeToString()
 
         async def calls(count: int) -> None:
             async with grpc.aio.insecure_channel(world.server.address, options=options) as channel:
-                method = channel.unary_unary("/magnetar.v1.Broker/Read")
+                method = raw_call(channel, "/magnetar.v1.Broker/Read")
                 await asyncio.gather(*(method(request) for _ in range(count)))
 
         async def other_answers(count: int) -> None:

@@ -393,11 +393,12 @@ def test_conformance_of_a_refused_first_operation() -> None:
         raise StoreFailed
 
     batch = WriteBatch(refuse)
-    for add in (
+    adds: list[Callable[[], None]] = [
         lambda: batch.put("small", b"k", b"v"),
         lambda: batch.delete("small", b"k"),
         lambda: batch.delete_range("small", b"k", b"l"),
-    ):
+    ]
+    for add in adds:
         with pytest.raises(StoreFailed):
             add()
     assert (len(batch), batch.byte_count) == (0, 0)

@@ -103,7 +103,8 @@ class StoreMachine(RuleBasedStateMachine):
         key: bytes,
     ) -> None:
         for reader, rows in [(self.store, self.rows), *self.snapshots]:
-            expected, size = [], 0
+            expected: list[tuple[bytes, bytes]] = []
+            size = 0
             for one in sorted(rows[family], reverse=reverse):
                 if start <= one < end and len(expected) < rows_max:
                     if bytes_max is not None and size >= bytes_max:

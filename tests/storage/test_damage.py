@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -113,6 +114,18 @@ def flip(file: Path, at: int, bit: int = 0) -> None:
     file.write_bytes(content)
 
 
+def flip_in(name: str, at: int, path: Path, *, bit: int = 0) -> None:
+    flip(path / name, at, bit)
+
+
+def cut_in(name: str, kept: int, path: Path) -> None:
+    os.truncate(path / name, kept)
+
+
+def remove_in(name: str, path: Path) -> None:
+    (path / name).unlink()
+
+
 def is_whole(path: Path, rows: Rows) -> bool:
     """Whether a damaged store gives everything; it may also refuse, or say what it cannot read."""
     before = {file.name: file.read_bytes() for file in path.iterdir()}
@@ -151,7 +164,7 @@ def test_one_flipped_bit_is_never_silent(
     files = sorted(file for file in left.glob(kind) if file.stat().st_size)
     file = random.choice(files)
     at, bit = random.randrange(file.stat().st_size), random.randrange(8)
-    is_whole(damaged(left, tmp_path, lambda path: flip(path / file.name, at, bit)), rows)
+    is_whole(damaged(left, tmp_path, partial(flip_in, file.name, at, bit=bit)), rows)
 
 
 def test_a_log_that_is_flipped_anywhere_is_refused(
@@ -162,7 +175,7 @@ def test_a_log_that_is_flipped_anywhere_is_refused(
     for _, log in numbered(str(left), LOG):
         size = log.stat().st_size
         for at in [*range(0, size, max(1, size // 10)), *range(max(0, size - 3), size)]:
-            path = damaged(left, tmp_path, lambda path, log=log, at=at: flip(path / log.name, at))
+            path = damaged(left, tmp_path, partial(flip_in, log.name, at))
             assert not is_whole(path, rows), f"{log.name} flipped at {at}"
 
 
@@ -172,7 +185,7 @@ def test_a_file_that_is_missing_is_noticed(killed: tuple[Path, Rows], tmp_path: 
         needed = file.suffix in {".log", ".sst", ".blob"} or file.name.startswith(
             ("MANIFEST", "CURRENT", "SYNCED")
         )
-        path = damaged(left, tmp_path, lambda path, file=file: (path / file.name).unlink())
+        path = damaged(left, tmp_path, partial(remove_in, file.name))
         assert is_whole(path, rows) is not needed, file.name
 
 
@@ -181,9 +194,7 @@ def test_a_log_that_is_cut_short_is_refused(killed: tuple[Path, Rows], tmp_path:
     for _, log in numbered(str(left), LOG):
         size = log.stat().st_size
         for kept in (0, 1, size // 2, size - 1):
-            path = damaged(
-                left, tmp_path, lambda path, log=log, kept=kept: os.truncate(path / log.name, kept)
-            )
+            path = damaged(left, tmp_path, partial(cut_in, log.name, kept))
             assert not is_whole(path, rows), f"{log.name} cut at {kept}"
 
 
@@ -197,15 +208,9 @@ def test_a_manifest_that_lost_its_end_is_refused(killed: tuple[Path, Rows], tmp_
         manifest = next(source.glob("MANIFEST-*"))
         size = manifest.stat().st_size
         for at in range(size - 200, size, 5):
-            path = damaged(
-                source, tmp_path, lambda path, file=manifest.name, at=at: flip(path / file, at, 3)
-            )
+            path = damaged(source, tmp_path, partial(flip_in, manifest.name, at, bit=3))
             assert not is_whole(path, rows), f"flipped at {at}"
-            path = damaged(
-                source,
-                tmp_path,
-                lambda path, file=manifest.name, at=at: os.truncate(path / file, at),
-            )
+            path = damaged(source, tmp_path, partial(cut_in, manifest.name, at))
             assert not is_whole(path, rows), f"cut at {at}"
 
 

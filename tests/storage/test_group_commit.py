@@ -54,6 +54,10 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(within(), 10))
 
 
+def fail(*_: object) -> None:
+    raise ZeroDivisionError
+
+
 async def turns(count: int = 10) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
@@ -162,7 +166,7 @@ def test_a_callback_that_raises_is_reported_and_the_others_still_run() -> None:
         loop.set_exception_handler(lambda _, context: reported.append(context))
         await world.commits.start()
         world.put(1)
-        world.commits.when_durable(world.commits.position(), lambda: 1 // 0)
+        world.commits.when_durable(world.commits.position(), fail)
         world.note("after it")
         await world.commits.durable()
         assert world.seen == ["after it"]
@@ -310,7 +314,7 @@ def test_a_failure_takes_the_group_that_was_filling_with_it() -> None:
 
 def test_a_hook_that_raises_fails_the_group() -> None:
     async def scenario(world: World) -> None:
-        world.commits.before_seal(lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+        world.commits.before_seal(fail)
         await world.commits.start()
         with pytest.raises(StoreFailed):
             await world.commits.durable(world.put(1))

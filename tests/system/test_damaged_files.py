@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.broker import harness as brokers
 from tests.coordinator import fakes as coordinators
 
@@ -28,6 +29,7 @@ from magnetar_core.errors import DataLoss
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import StoreDamaged
 
@@ -45,14 +47,13 @@ class BrokerWorld(brokers.World):
 
     def __init__(self, path: Path) -> None:
         super().__init__(**SETTINGS)
+        self.config = BrokerConfig(**self.settings)
         self.path = path
         self.store: RocksStore | None = None
 
     async def open(self) -> None:
         self.store = RocksStore.open(self.path, FAMILIES, payload_families=PAYLOAD_FAMILIES)
-        self.broker = Broker(
-            BrokerConfig(**SETTINGS), self.store, self.clock, Random(7), self.fatal.append
-        )
+        self.broker = Broker(self.config, self.store, self.clock, Random(7), self.fatal.append)
         await self.broker.start()
         self.client = brokers.Client(self)
         await self.ask(brokers.watermark(0, bound=brokers.COUNTER_BOUND))
@@ -80,7 +81,7 @@ async def fill_broker(path: Path, left: Path) -> tuple[Messages, dict[TxnID, lis
     opened: dict[TxnID, list[bytes]] = {}
     world = BrokerWorld(path)
     await world.open()
-    await world.ask(brokers.topic_wire.CommandCreateTopic(topic="t", partitions=2))
+    await world.ask(topic_wire.CommandCreateTopic(topic="t", partitions=2))
     await world.ask(brokers.subscribe())
     end_offset = sequence = 0
     for number in range(TRANSACTIONS):
@@ -172,7 +173,7 @@ class CoordinatorWorld(coordinators.World):
 
     def make(self) -> Coordinator:
         self.store = RocksStore.open(self.path, COORDINATOR_FAMILIES)
-        self.registry = coordinators.CollectorRegistry()
+        self.registry = CollectorRegistry()
         return Coordinator(
             self.config,
             self.store,

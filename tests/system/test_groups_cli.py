@@ -65,7 +65,7 @@ def test_a_group_from_its_first_member_to_its_deletion(
     assert magnetar.json("groups", "describe", "billing")["summary"]["lag"] == 10 - len(taken)
     magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest")
     with member(servers) as consumer:
-        values = []
+        values: list[bytes] = []
         while len(values) < 10:
             values += [one.value for one in consumer.receive_batch(10, timeout_s=10)]
         assert sorted(values) == [b"%d" % number for number in range(10)]

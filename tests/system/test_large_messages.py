@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from random import Random
+from typing import Any
 
 import pytest
 from tests.system.processes import Servers
@@ -14,7 +15,7 @@ import magnetar
 from magnetar import Client, Consumer, DeadLetterPolicy, Message
 
 # Parts of so many bytes, so that a test needs no large ones.
-SMALL = {"batch_bytes_max": 500, "whole_bytes_max": 1_000}
+SMALL: dict[str, Any] = {"batch_bytes_max": 500, "whole_bytes_max": 1_000}
 
 
 def large(number: int, size: int = 8_000) -> bytes:

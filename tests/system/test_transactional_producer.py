@@ -198,11 +198,11 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             ):
                 with pytest.raises(error):
                     await client.begin_named_transaction("query", sequence, "run-3")
-            for content, error in (
+            for content, mismatch in (
                 ("six", magnetar.SequenceCommitted),
                 ("seven", magnetar.SequenceDiffers),
             ):
-                with pytest.raises(error) as refusal:
+                with pytest.raises(mismatch) as refusal:
                     await client.begin_named_transaction("query", 7, "run-3", fingerprint=content)
                 assert refusal.value.details["fingerprint"] == "six"
             with pytest.raises(magnetar.InvalidTxnState):

@@ -10,10 +10,12 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
+from tests.core.calls import failed_call, serving_status
 from tests.system.processes import BOTH, BROKER, COORDINATOR, Servers
 
 SERVICES = {BROKER: "magnetar.v1.Broker", COORDINATOR: "magnetar.v1.TransactionCoordinator"}
@@ -38,7 +40,7 @@ class Caller:
     def __call__(self, method: str, **fields: Any) -> dict[str, Any]:
         """Raises: grpc.RpcError."""
         described = self._pool.FindServiceByName(self._service).FindMethodByName(method)
-        ask = self.channel.unary_unary(
+        ask: grpc.UnaryUnaryMultiCallable[Message, Message] = self.channel.unary_unary(
             f"/{self._service}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=GetMessageClass(described.output_type).FromString,
@@ -53,28 +55,26 @@ class Caller:
         """Returns the status and the typed error's code, for a call that is to be refused."""
         with pytest.raises(grpc.RpcError) as caught:
             self(method, **fields)
-        status = rpc_status.from_call(caught.value)
+        failed = failed_call(caught.value)
+        status = rpc_status.from_call(failed)
         assert status is not None
         (detail,) = status.details
         server_error = GetMessageClass(
             self._pool.FindMessageTypeByName("magnetar.v1.ServerError")
         )()
         assert detail.Unpack(server_error)
-        assert server_error.message == caught.value.details()
-        code: str = MessageToDict(server_error)["code"]
-        return caught.value.code(), code
+        fields = MessageToDict(server_error)
+        assert fields["message"] == failed.details()
+        code: str = fields["code"]
+        return failed.code(), code
 
     def health(self) -> int:
-        stub = health_pb2_grpc.HealthStub(self.channel)
-        answers = {
-            stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=TIMEOUT_S).status
-            for service in ("", self._service)
-        }
-        (answer,) = answers
-        return int(answer)
+        (answer,) = {serving_status(self.channel, service) for service in ("", self._service)}
+        return answer
 
     def _ask(self, request: Any) -> Any:
-        return next(self._stub.ServerReflectionInfo(iter([request]), timeout=TIMEOUT_S))
+        ask: Any = self._stub.ServerReflectionInfo  # The stubs say nothing of how it is called.
+        return next(ask(iter([request]), timeout=TIMEOUT_S))
 
     def _add_files(self, request: Any) -> None:
         for text in self._ask(request).file_descriptor_response.file_descriptor_proto:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.fakes import BREAK, LOSE, FakeCluster, Partition, run
 
-from magnetar import Batching, Client, InvalidArgument
+from magnetar import Batching, Client, InvalidArgument, MessageId
 from magnetar.enums import TransactionStatus
 from magnetar.messaging.batching import OpenBatchesByKey
 from magnetar_core.batch import decode, read_header
@@ -113,6 +113,7 @@ def test_awaited_sends_get_the_ids_of_their_own_batches() -> None:
             *(producer.send(b"%d" % number, b"k%d" % (number % 3)) for number in range(9))
         )
         for number, message_id in enumerate(sent):
+            assert isinstance(message_id, MessageId)
             assert partition.messages[message_id.offset] == b"%d" % number
 
     run(test)

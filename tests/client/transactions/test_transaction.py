@@ -13,6 +13,7 @@ from magnetar import (
     Client,
     CommitRefused,
     InvalidTxnState,
+    Message,
     OutcomeUnknown,
     QuotaExceeded,
     TransactionAction,
@@ -540,7 +541,7 @@ def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
         for first in range(0, 10, 5):
             cluster.publish("flights", [b"%d" % (first + place) for place in range(5)])
         consumer = await client.subscribe("flights", "s", type=kind, initial_position="earliest")
-        messages = []
+        messages: list[Message] = []
         while len(messages) < 10:
             messages += await consumer.receive_batch(10)
         txn = await client.begin_transaction()
