@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.core.envelope import command
+from tests.waiting import turns
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
@@ -234,8 +235,7 @@ class World:
         await self._syncs.acquire()
 
     async def settle(self, *, check: bool = True) -> None:
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await turns(TURNS)
         if check:
             self.broker.check()
 

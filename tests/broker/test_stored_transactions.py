@@ -138,9 +138,7 @@ def test_others_have_their_turn_within_a_page(monkeypatch: pytest.MonkeyPatch) -
         await write(world, *(txn(counter) for counter in range(40)), batches=1)
         page = world.client.begin(stored())
         other = world.client.begin(wire.CommandDescribeProducers(partition=partition()))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert other.done()
+        await other
         assert not page.done()
         await world.settle()
         assert len(told(page.result())) == 40

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
 from tests.core.fakes import FakeServer
+from tests.waiting import for_ever
 
 from magnetar_cli.servers.server_process import Hosting, World, run
 from magnetar_core.config import ListenConfig
@@ -21,10 +23,12 @@ class FakeComponent:
 
     async def start(self) -> None:
         if self._mode == "slow":
-            await asyncio.sleep(60)
+            print("recovering", flush=True)
+            await for_ever()
         if self._mode == "fatal":
             loop = asyncio.get_running_loop()
-            loop.call_later(0.1, self._world.on_fatal, StoreFailed("the disk is gone"))
+            failed = StoreFailed("the disk is gone")
+            loop.add_signal_handler(signal.SIGUSR1, self._world.on_fatal, failed)
 
     async def close(self) -> None:
         print("closed", flush=True)

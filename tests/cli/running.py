@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.waiting import wait_until
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 
@@ -53,10 +53,7 @@ class Standalone:
 
 def wait_until_gone(processes: list[psutil.Process], seconds: float = 30) -> None:
     """Wait for processes that are nobody's children any more."""
-    deadline_s = time.monotonic() + seconds
-    while left := [one for one in processes if _is_running(one)]:
-        assert time.monotonic() < deadline_s, left
-        time.sleep(0.05)
+    wait_until(lambda: not any(_is_running(one) for one in processes), seconds)
 
 
 def _is_running(process: psutil.Process) -> bool:

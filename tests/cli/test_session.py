@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import run
+from tests.virtual_time import run, time_passes
 
 from magnetar_cli.session import FIND_ATTEMPTS, FIND_PERIOD_S, FIND_TIMEOUT_S, _find
 from magnetar_core.transport import LinkClosed
@@ -21,7 +21,7 @@ class Transport:
 
     async def connect(self, address: str, *_: object) -> Any:
         self.attempts += 1
-        await asyncio.sleep(self.attempt_s)
+        await time_passes(self.attempt_s)
         raise LinkClosed(f"attempt {self.attempts} at {address} failed")
 
 

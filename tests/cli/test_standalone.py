@@ -9,12 +9,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
+from tests.waiting import wait_until
 
 import magnetar
 
@@ -148,12 +148,12 @@ def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
     before = standalone.ready()
     for kind in ("broker", "coordinator"):
         os.kill(before[kind]["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 15
-    while any(
-        standalone.ready()[kind]["pid"] == before[kind]["pid"] for kind in before if kind != "pid"
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: all(
+            standalone.ready()[kind]["pid"] != before[kind]["pid"]
+            for kind in ("broker", "coordinator")
+        )
+    )
     assert standalone.lines("consume", "durable", "--until-end") == ["kept"]
     standalone.run("produce", "durable", "--transactional", stdin=b"more\n")
     assert standalone.lines("consume", "durable", "--until-end") == ["kept", "more"]

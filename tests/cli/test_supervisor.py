@@ -15,6 +15,7 @@ import click
 import psutil
 import pytest
 from tests.cli.running import MAGNETAR, wait_until_gone
+from tests.waiting import until
 
 from magnetar_cli.servers.supervisor import Supervisor
 
@@ -60,19 +61,22 @@ class World:
         )
 
     async def notes(self, count: int) -> list[str]:
-        while True:
-            lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-            if len(lines) >= count:
-                return lines
-            await asyncio.sleep(0.01)
+        def lines() -> list[str]:
+            return self.journal.read_text().splitlines() if self.journal.exists() else []
+
+        await until(lambda: len(lines()) >= count)
+        return lines()
 
     async def ready(self, other_than: int = 0) -> dict[str, dict[str, int]]:
-        while True:
+        content: dict[str, dict[str, int]] = {}
+
+        def is_ready() -> bool:
             if self.ready_file.exists():
-                content: dict[str, dict[str, int]] = json.loads(self.ready_file.read_text())
-                if content["broker"]["pid"] != other_than:
-                    return content
-            await asyncio.sleep(0.01)
+                content.update(json.loads(self.ready_file.read_text()))
+            return bool(content) and content["broker"]["pid"] != other_than
+
+        await until(is_ready)
+        return content
 
 
 def play(
@@ -172,7 +176,7 @@ from magnetar_core import parent_watch
 parent_watch.STOP_S_MAX = 0.1
 async def hang():
     parent_watch.watch_parent(lambda: print("told", flush=True))
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 asyncio.run(hang())
 """
     done = subprocess.run(

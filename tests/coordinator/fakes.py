@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.core.envelope import command
+from tests.virtual_time import VirtualClock, time_passes
+from tests.waiting import turns
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
@@ -22,64 +23,10 @@ from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
-T = TypeVar("T")
-
 BROKER_ADDRESS = "broker:1"
 P0 = PartitionName("orders", 0, 7)
 P1 = PartitionName("orders", 1, 7)
 S0 = SubscriptionName("orders", 0, 7, "billing")
-
-
-class _SkippingSelector(selectors.SelectSelector):
-    """Instead of waiting, moves the time on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "nothing is left that could happen"
-        self.now += max(timeout, 0.0)
-        return super().select(0)
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop in which a minute passes at once."""
-
-    def __init__(self) -> None:
-        self._skipping = _SkippingSelector()
-        super().__init__(self._skipping)
-
-    def time(self) -> float:
-        return self._skipping.now
-
-
-def run(scenario: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run in virtual time; a failed callback fails the test."""
-    failures: list[dict[str, Any]] = []
-
-    async def main() -> T:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: failures.append(context))
-        return await scenario
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        result = runner.run(main())
-    assert not failures, failures
-    return result
-
-
-class FakeClock:
-    """Follows the event loop; the wall clock can be made to jump."""
-
-    def __init__(self) -> None:
-        self.wall_offset_ms = 1_700_000_000_000
-
-    def wall_ms(self) -> int:
-        return self.wall_offset_ms + int(self.monotonic_ms())
-
-    def monotonic_ms(self) -> float:
-        return asyncio.get_running_loop().time() * 1_000
 
 
 Answer = Callable[[str, Any], Any]
@@ -207,7 +154,7 @@ class FakeTransport:
         on_frame: Callable[[service_pb2.Frame], None],
         on_closed: Callable[[], None],
     ) -> FakeLink:
-        await asyncio.sleep(0)
+        await turns()
         assert (address, service) == (BROKER_ADDRESS, "Broker")
         if not self.is_reachable:
             raise LinkClosed("nobody answers")
@@ -304,7 +251,7 @@ class World:
     def __init__(self, **settings: Any) -> None:
         self.config = CoordinatorConfig(**{"broker_address": BROKER_ADDRESS, **settings})
         self.disk = MemoryDisk()
-        self.clock = FakeClock()
+        self.clock = VirtualClock()
         self.broker = FakeBroker()
         self.transport = FakeTransport(self.broker)
         self.random = Random(7)
@@ -346,7 +293,7 @@ class World:
 
     async def settle(self, seconds: float = 0.02) -> None:
         """Let what is under way happen."""
-        await asyncio.sleep(seconds)
+        await time_passes(seconds)
 
     def metric(self, name: str, **labels: str) -> float:
         value = self.registry.get_sample_value(f"magnetar_coordinator_{name}", labels)

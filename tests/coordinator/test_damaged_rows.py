@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.fakes import World, end_command, refused, run
+from tests.coordinator.fakes import World, end_command, refused
+from tests.virtual_time import run
 
 from magnetar_coordinator.records import (
     FAMILIES,

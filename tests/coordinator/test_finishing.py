@@ -7,15 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import (
-    P0,
-    P1,
-    S0,
-    SILENCE,
-    World,
-    end_command,
-    run,
-)
+from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
+from tests.virtual_time import run
 
 from magnetar_coordinator.finisher import Finisher
 from magnetar_core.errors import (

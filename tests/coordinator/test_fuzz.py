@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from tests.coordinator.fakes import World, run
+from tests.coordinator.fakes import World
 from tests.core.fuzzing import fuzz
+from tests.virtual_time import run
 
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2 as common

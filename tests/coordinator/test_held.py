@@ -6,7 +6,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, refused, run
+from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, refused
+from tests.virtual_time import run
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.transaction import Participant

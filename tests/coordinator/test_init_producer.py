@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import World, refused, run
+from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, Hand, hold_ends, raised_to
 from tests.coordinator.test_two_phase_commit import ABORT, COMMIT, MAX, open_world
+from tests.virtual_time import run
 
 from magnetar_coordinator.identity import PAST_CALLS_MAX, Identity, Pair
 from magnetar_coordinator.records import decode_identity, encode_identity

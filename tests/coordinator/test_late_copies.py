@@ -7,19 +7,10 @@ are in test_init_producer.py.
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.fakes import (
-    P0,
-    P1,
-    S0,
-    FakeClient,
-    World,
-    add_command,
-    end_command,
-    refused,
-    run,
-)
+from tests.coordinator.fakes import P0, P1, S0, FakeClient, World, add_command, end_command, refused
 from tests.coordinator.producers import Hand
 from tests.coordinator.test_named_sequences import asked
+from tests.virtual_time import run
 
 from magnetar_core.errors import (
     InvalidTxnState,

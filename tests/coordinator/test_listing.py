@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import P0, SILENCE, World, run
+from tests.coordinator.fakes import P0, SILENCE, World
 from tests.coordinator.producers import Hand
+from tests.virtual_time import run
 
 from magnetar_coordinator import listing
 from magnetar_coordinator.records import TxnEnded, decode_outcome

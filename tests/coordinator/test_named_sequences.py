@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import World, refused, run
+from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, P1, hold_ends
+from tests.virtual_time import run
 
 from magnetar_coordinator.named_sequences import Name, NamedSequence, Verdict, judge
 from magnetar_coordinator.records import decode_name, encode_name

@@ -7,17 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.coordinator.fakes import (
-    P0,
-    P1,
-    S0,
-    SILENCE,
-    FakeClient,
-    World,
-    end_command,
-    refused,
-    run,
-)
+from tests.coordinator.fakes import P0, P1, S0, SILENCE, FakeClient, World, end_command, refused
+from tests.virtual_time import run
 
 from magnetar_coordinator.records import META
 from magnetar_core.config import InvalidConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.coordinator.fakes import FakeClient, World, refused, run
+from tests.coordinator.fakes import FakeClient, World, refused
+from tests.virtual_time import run
 
 from magnetar_core.commands import Reply, run_handler
 from magnetar_core.errors import QuotaExceeded

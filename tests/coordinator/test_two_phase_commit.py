@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.coordinator.fakes import World, refused, run
+from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, P1, Hand, hold_ends, next_producer_id, raised_to
+from tests.virtual_time import run
 
 from magnetar_coordinator.identity import NO_PAIR, Pair
 from magnetar_core.errors import (

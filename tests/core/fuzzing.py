@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
+from tests.waiting import turns
 
 from magnetar_core.batch import encode
 from magnetar_core.transport import Acceptor
@@ -67,7 +67,7 @@ async def fuzz(
             continue
         session.on_frame(frame)
         if number % 5 == 0:
-            await asyncio.sleep(0)
+            await turns()
         if number % frames_a_conversation == 0:
             session.on_closed()
             session = server.accept(on_frame)

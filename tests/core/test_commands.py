@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.core.envelope import command
+from tests.waiting import turns
 
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
@@ -31,7 +32,7 @@ def answers_of(handler: Any) -> list[Any]:
     async def ask() -> None:
         session = CommandSession({"lookup": handler}, write, refuse)
         session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
-        await asyncio.sleep(0)
+        await turns()
 
     asyncio.run(ask())
     return answers
@@ -111,8 +112,7 @@ def test_an_answer_that_no_client_takes_is_a_refusal() -> None:
             {"lookup": lambda _: 1},
         )
         session.on_frame(service.Frame(commands=[command(topic_pb2.CommandLookup(topic="t"), 7)]))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await turns(2)
         assert session.answers.used_bytes == 0
         return answers
 

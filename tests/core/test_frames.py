@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from google.protobuf.message import DecodeError
 from tests.core.envelope import command
+from tests.waiting import turns
 
 from magnetar_core.frames import (
     COMMAND_BYTES_MAX,
@@ -32,9 +33,9 @@ def test_one_turn_makes_one_frame() -> None:
         for request_id in range(1, 101):
             writer.send(common_pb2.CommandHello(), request_id)
         assert not frames
-        await asyncio.sleep(0)
+        await turns()
         writer.send(common_pb2.CommandHello(), 101)
-        await asyncio.sleep(0)
+        await turns()
         return frames
 
     frames = asyncio.run(scenario())

@@ -2,6 +2,8 @@
 
 import asyncio
 
+from tests.waiting import turns
+
 from magnetar_core.outbox import JOIN_BYTES_MAX, Outbox
 
 
@@ -27,7 +29,7 @@ def test_drain_waits_until_half_is_sent() -> None:
             outbox.put(bytes(JOIN_BYTES_MAX))
         waiting = asyncio.ensure_future(outbox.drain())
         for _ in range(3):
-            await asyncio.sleep(0)
+            await turns()
             assert not waiting.done()
             await outbox.take()
         assert outbox.byte_count == JOIN_BYTES_MAX
@@ -44,7 +46,7 @@ def test_finish_sends_the_rest_and_close_forgets_it() -> None:
         finished = Outbox(1)
         finished.put(b"rest")
         waiting = asyncio.ensure_future(finished.drain())
-        await asyncio.sleep(0)
+        await turns()
         finished.finish()
         finished.put(b"late")
         await waiting
@@ -65,7 +67,7 @@ def test_closing_wakes_the_sender() -> None:
     async def scenario() -> None:
         outbox = Outbox(1)
         taking = asyncio.ensure_future(outbox.take())
-        await asyncio.sleep(0)
+        await turns()
         outbox.close()
         assert await taking is None
 

@@ -12,12 +12,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
 START_S_MAX = 120.0
@@ -166,12 +166,13 @@ def _daemon(directory: Path, short: Path) -> Iterator[str]:
         )
     try:
         ours = Engine(host, directory)
-        deadline_s = time.monotonic() + START_S_MAX
-        while not ours.answers():
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                end = "\n".join(log.read_text().splitlines()[-5:])
-                pytest.skip(f"a Docker engine cannot be started here:\n{end}")
-            time.sleep(0.2)
+        try:
+            wait_until(lambda: ours.answers() or process.poll() is not None, START_S_MAX)
+        except TimeoutError:
+            pass
+        if not ours.answers():
+            end = "\n".join(log.read_text().splitlines()[-5:])
+            pytest.skip(f"a Docker engine cannot be started here:\n{end}")
         yield host
     finally:
         process.terminate()

@@ -13,6 +13,7 @@ from typing import Any
 
 import google_crc32c
 import grpc.aio
+from tests.waiting import for_ever, pace
 
 import magnetar
 from magnetar_core.batch import CHECKSUM, HEADER, Codec, encode, encode_columns
@@ -27,7 +28,6 @@ READS = 234
 READ_BYTES = 16 << 20
 BODY_BYTES = 8 << 20
 RANGES = 8_000
-UNREAD_PAUSE_S = 3_600
 BUSY_PARTITIONS = 200
 BUSY_VALUE_BYTES = 255 << 10
 BUSY_BYTES_PER_S = 25 << 20
@@ -129,7 +129,7 @@ async def leave_unread(address: str) -> None:
     for link in links:
         await link.write([read] * READS)
     say_ready()
-    await asyncio.sleep(UNREAD_PAUSE_S)
+    await for_ever()
 
 
 async def send_ranges(address: str) -> None:
@@ -164,7 +164,7 @@ async def keep_busy(address: str) -> None:
         say_ready()
         for number in itertools.count():
             await producer.enqueue(bytes(BUSY_VALUE_BYTES), partition=number % BUSY_PARTITIONS)
-            await asyncio.sleep(BUSY_VALUE_BYTES / BUSY_BYTES_PER_S)
+            await pace(BUSY_VALUE_BYTES / BUSY_BYTES_PER_S)
 
 
 KINDS: dict[str, Callable[[str], Awaitable[None]]] = {

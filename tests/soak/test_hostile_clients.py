@@ -19,6 +19,7 @@ from benchmarks.results import latencies_ms
 from benchmarks.runner import run
 from benchmarks.servers import Servers, started
 from tests.soak.hostile_client import LINKS, TOPIC
+from tests.waiting import pace
 
 import magnetar
 from magnetar import Client
@@ -108,7 +109,7 @@ async def beside(client: Client, servers: Servers, seconds: float) -> Watched:
     async def watch() -> None:
         while time.perf_counter() < end_s:
             watched.peak_bytes = max(watched.peak_bytes, servers.resident_bytes()[0])
-            await asyncio.sleep(SAMPLE_PERIOD_S)
+            await pace(SAMPLE_PERIOD_S)
 
     async def serve() -> None:
         while time.perf_counter() < end_s:

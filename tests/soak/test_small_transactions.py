@@ -17,6 +17,7 @@ from statistics import mean
 import pytest
 from benchmarks.runner import run
 from benchmarks.servers import Servers, started
+from tests.waiting import pace
 
 import magnetar
 from magnetar import Client, Consumer, Producer
@@ -54,6 +55,7 @@ class Pipeline:
 
     def __init__(self) -> None:
         self.begun = 0
+        self._begins = asyncio.Event()
         self.finished = 0
 
     async def run(self, client: Client, following_client: Client) -> None:
@@ -79,15 +81,17 @@ class Pipeline:
         value = bytes(MESSAGE_BYTES)
         sent = 0
         while True:
+            self._begins.clear()
             while sent < self.begun + INPUTS_AHEAD:
                 await producer.enqueue(value)
                 sent += 1
-            await asyncio.sleep(0.01)
+            await self._begins.wait()
 
     async def _transact(self, client: Client, inputs: Consumer, producer: Producer) -> None:
         value = bytes(MESSAGE_BYTES)
         while self.begun < TRANSACTIONS:
             self.begun += 1
+            self._begins.set()
             first = self.begun
             message = await inputs.receive()
             txn = await client.begin_transaction()
@@ -150,7 +154,7 @@ async def _sample(servers: Servers, pipeline: Pipeline, samples: list[Sample]) -
                 _occupied_bytes(servers.data_dir),
             )
         )
-        await asyncio.sleep(SAMPLE_PERIOD_S)
+        await pace(SAMPLE_PERIOD_S)
 
 
 def _occupied_bytes(directory: Path) -> int:

@@ -7,10 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.waiting import turns
 
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 from magnetar_storage.store import KEY_END, StoreFailed, WriteBatch
+
+# More than anything here takes that need not wait.
+TURNS = 10
 
 
 class World:
@@ -58,11 +62,6 @@ def fail(*_: object) -> None:
     raise ZeroDivisionError
 
 
-async def turns(count: int = 10) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 def test_with_nothing_pending_nobody_waits_and_nothing_is_written() -> None:
     """Rule a: with nothing pending it does not wait and forces no sync."""
 
@@ -72,7 +71,7 @@ def test_with_nothing_pending_nobody_waits_and_nothing_is_written() -> None:
         world.note("at once")
         assert world.seen == ["before the start", "at once"]
         await world.commits.durable()
-        await turns()
+        await turns(TURNS)
         await world.commits.close()
         assert (world.disk.write_count, world.disk.sync_count) == (0, 0)
 
@@ -101,14 +100,14 @@ def test_a_reply_waits_for_the_sync_of_its_group_and_the_next_group_fills_meanwh
         world.gate.clear()
         first = world.put(1)
         world.note("first")
-        await turns()
+        await turns(TURNS)
         assert world.disk.write_count == 1
         assert world.seen == [], "written is not durable"
         world.note("depends on the first only", first)
         second = world.put(2)
         world.note("second")
         assert (first, second) == (1, 2)
-        await turns()
+        await turns(TURNS)
         assert world.disk.write_count == 1, "one group is written at a time"
         world.gate.set()
         await world.commits.durable()
@@ -132,7 +131,7 @@ def test_callbacks_that_callbacks_add_come_after_those_parked_before() -> None:
         world.commits.when_durable(position, first)
         world.note("second", position)
         await world.commits.durable()
-        await turns()
+        await turns(TURNS)
         assert world.seen == ["first", "second", "now durable", "durable for long"]
 
     run(scenario)
@@ -183,9 +182,9 @@ def test_waiters_wait_for_their_own_group_only() -> None:
         world.gate.clear()
         first = asyncio.create_task(world.commits.durable(world.put(1)))
         cancelled = asyncio.create_task(world.commits.durable())
-        await turns()
+        await turns(TURNS)
         second = asyncio.create_task(world.commits.durable(world.put(2)))
-        await turns()
+        await turns(TURNS)
         cancelled.cancel()
         world.disk.sync_seconds = 0.0
         world.gate.set()
@@ -215,7 +214,7 @@ def test_deferred_rows_are_written_once_a_group() -> None:
         assert world.seen == [1, 2, 3]
         assert world.disk.write_count == 1
         assert await world.store.get("rows", b"900") == b"3"
-        await turns()
+        await turns(TURNS)
         assert world.disk.write_count == 1, "a hook alone starts no group"
 
     run(scenario)
@@ -234,7 +233,7 @@ def test_what_is_deferred_while_a_group_is_written_goes_with_the_next() -> None:
         await world.commits.start()
         world.gate.clear()
         world.put(1)
-        await turns()
+        await turns(TURNS)
         dirty.append(2)
         world.commits.mark_deferred()
         world.note("second")
@@ -284,7 +283,7 @@ def test_a_failure_drops_what_was_parked_and_is_told_once(part: str) -> None:
         world.note("never", 2)
         with pytest.raises(StoreFailed):
             await world.commits.close()
-        await turns()
+        await turns(TURNS)
         assert world.seen == ["durable before"]
         assert len(world.failures) == 1
         assert world.disk.write_count == (1 if part == "write" else 2), "nothing is retried"
@@ -297,11 +296,11 @@ def test_a_failure_takes_the_group_that_was_filling_with_it() -> None:
         await world.commits.start()
         world.gate.clear()
         world.put(1)
-        await turns()
+        await turns(TURNS)
         world.put(2)
         world.note("never")
         filling = asyncio.create_task(world.commits.durable())
-        await turns()
+        await turns(TURNS)
         world.disk.fail_next_sync()
         world.gate.set()
         await asyncio.wait([filling])
@@ -330,12 +329,12 @@ def test_close_while_a_group_is_written_drains_it_and_what_came_after() -> None:
         world.gate.clear()
         world.put(1)
         world.note("first")
-        await turns()
+        await turns(TURNS)
         world.put(2)
         world.note("second")
         closing = asyncio.create_task(world.commits.close())
         again = asyncio.create_task(world.commits.close())
-        await turns()
+        await turns(TURNS)
         world.put(3)
         world.note("third, while it closes")
         assert not closing.done()
@@ -359,7 +358,7 @@ def test_close_after_close_was_cancelled_still_drains() -> None:
         world.gate.clear()
         world.put(1)
         closing = asyncio.create_task(world.commits.close())
-        await turns()
+        await turns(TURNS)
         closing.cancel()
         await asyncio.wait([closing])
         assert closing.cancelled()
@@ -377,7 +376,7 @@ def test_a_cancelled_writer_leaves_nobody_waiting() -> None:
         world.put(1)
         world.note("never")
         waiting = asyncio.create_task(world.commits.durable())
-        await turns()
+        await turns(TURNS)
         for task in asyncio.all_tasks():
             if task.get_name() == "group-commit":
                 task.cancel()
@@ -397,7 +396,7 @@ def test_what_was_appended_before_the_start_is_written_after_it() -> None:
     async def scenario(world: World) -> None:
         world.put(1)
         world.note("first")
-        await turns()
+        await turns(TURNS)
         assert world.disk.write_count == 0
         await world.commits.start()
         await world.commits.durable()

@@ -155,21 +155,20 @@ def test_probabilities_need_an_injected_random() -> None:
 
 def test_a_sync_covers_what_was_written_before_it_began() -> None:
     async def scenario() -> None:
-        stalled: list[asyncio.Future[None]] = []
+        begun, release = asyncio.Event(), asyncio.Event()
 
         async def stall(_: float) -> None:
-            future = asyncio.get_running_loop().create_future()
-            stalled.append(future)
-            await future
+            begun.set()
+            await release.wait()
 
         disk = MemoryDisk(sleep=stall)
         disk.sync_seconds = 1.0
         store = MemoryStore(disk, FAMILIES)
         await store.write(one_row(1))
         syncing = asyncio.create_task(store.sync())
-        await asyncio.sleep(0)
+        await begun.wait()
         await store.write(one_row(2))
-        stalled.pop().set_result(None)
+        release.set()
         await syncing
         assert disk.unsynced_batch_count == 1
 
@@ -178,16 +177,17 @@ def test_a_sync_covers_what_was_written_before_it_began() -> None:
 
 def test_a_crash_ends_what_was_stalled() -> None:
     async def scenario() -> None:
-        release = asyncio.Event()
+        begun, release = asyncio.Event(), asyncio.Event()
 
         async def stall(_: float) -> None:
+            begun.set()
             await release.wait()
 
         disk = MemoryDisk(sleep=stall)
         disk.write_seconds = 1.0
         store = MemoryStore(disk, FAMILIES)
         writing = asyncio.create_task(store.write(one_row(1)))
-        await asyncio.sleep(0)
+        await begun.wait()
         disk.crash()
         release.set()
         with pytest.raises(StoreFailed):

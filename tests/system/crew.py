@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.system.group_worker import GROUP, INPUT, OUTPUT, READY_MADE, SESSION_TIMEOUT_S
 from tests.system.processes import BROKER, Servers
+from tests.waiting import pace, until
 
 from magnetar import Client, Producer
 
@@ -97,7 +98,7 @@ class Crew:
         elif fault == "pause":
             await self._catch(worker)
             pause = Pause(worker.log, time.monotonic())
-            await asyncio.sleep(PAUSE_S)
+            await pace(PAUSE_S)
             pause.to_s = time.monotonic()
             worker.process.send_signal(signal.SIGCONT)
             self.pauses.append(pause)
@@ -110,7 +111,7 @@ class Crew:
                 self.hire()
         else:
             self._servers.kill(BROKER)
-            await asyncio.sleep(self._random.uniform(0.0, 0.5))
+            await pace(self._random.uniform(0.0, 0.5))
             self._servers.start(BROKER)
 
     async def _catch(self, worker: Worker) -> None:
@@ -121,7 +122,7 @@ class Crew:
             if lines and json.loads(lines[-1])["what"] == "begin":
                 return
             worker.process.send_signal(signal.SIGCONT)
-            await asyncio.sleep(self._random.uniform(0.001, 0.02))
+            await pace(self._random.uniform(0.001, 0.02))
         worker.process.send_signal(signal.SIGSTOP)
 
     async def dismiss_all(self) -> None:
@@ -161,10 +162,7 @@ def instance_id_of(number: int) -> str:
 
 async def _dismiss(worker: Worker) -> None:
     worker.process.send_signal(signal.SIGTERM)
-    for _ in range(600):
-        if worker.process.poll() is not None:
-            break
-        await asyncio.sleep(0.05)
+    await until(lambda: worker.process.poll() is not None)
     errors = worker.log.with_suffix(".err").read_text()
     # Before it has a log it has no handler either.
     statuses = (0,) if worker.log.exists() else (0, -signal.SIGTERM)
@@ -206,7 +204,7 @@ async def story(
     plan = [FAULTS[number % len(FAULTS)] for number in range(faults)]
     random.shuffle(plan)
     for fault in plan:
-        await asyncio.sleep(random.uniform(0.2, 0.8))
+        await pace(random.uniform(0.2, 0.8))
         await asyncio.gather(orders.send(portion), crew.strike(fault))
     await _consumed(client)
     seconds = time.monotonic() - began_s
@@ -225,13 +223,11 @@ async def story(
 
 async def _consumed(client: Client, timeout_s: float = 120.0) -> None:
     """Until the group has nothing left to do."""
-    deadline_s = time.monotonic() + timeout_s
-    while True:
-        found = await client.describe_group(GROUP)
-        if not found.summary.lag:
-            return
-        assert time.monotonic() < deadline_s, f"the group does not come to its end: {found}"
-        await asyncio.sleep(0.1)
+
+    async def is_consumed() -> bool:
+        return not (await client.describe_group(GROUP)).summary.lag
+
+    await until(is_consumed, timeout_s)
 
 
 async def _verify(client: Client, count: int) -> None:

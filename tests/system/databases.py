@@ -7,11 +7,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from tests.waiting import wait_until
 
 
 def postgresql_programs() -> Path | None:
@@ -62,13 +63,11 @@ def postgresql(programs: Path) -> Iterator[str]:
 def _until_ready(url: str) -> None:
     import psycopg
 
-    deadline_s = time.monotonic() + 20
-    while True:
+    def is_ready() -> bool:
         try:
             psycopg.connect(url).close()
         except psycopg.OperationalError:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(is_ready)

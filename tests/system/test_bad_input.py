@@ -6,11 +6,13 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, CommandLine, Servers
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client, Consumer, MessageId, Producer, TxnID
@@ -48,8 +50,15 @@ class Scene:
         first = await self.ended()
         for _ in range(5):
             await self.ended()
-        await asyncio.sleep(2.5)
+        await until(partial(self._is_forgotten, first))
         return first
+
+    async def _is_forgotten(self, txn_id: TxnID) -> bool:
+        try:
+            await self.client.describe_transaction(txn_id)
+        except magnetar.TxnForgotten:
+            return True
+        return False
 
     async def send_by_hand(self, **fields: Any) -> None:
         route = await self.client._cluster.route("t")
@@ -281,6 +290,31 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
+async def refusals(client: Client, probes: Producer) -> list[bool]:
+    """Whether the broker, and whether the coordinator, says that the disk is full."""
+    found = []
+    for ask in (partial(probes.send, b"probe"), partial(_begin_and_abort, client)):
+        try:
+            await ask()
+        except magnetar.DiskFull:
+            found.append(True)
+        else:
+            found.append(False)
+    return found
+
+
+async def _begin_and_abort(client: Client) -> None:
+    await (await client.begin_transaction()).abort()
+
+
+async def is_full(client: Client, probes: Producer) -> bool:
+    return all(await refusals(client, probes))
+
+
+async def has_room(client: Client, probes: Producer) -> bool:
+    return not any(await refusals(client, probes))
+
+
 def test_a_full_disk(small_disk: Path) -> None:
     """Writes are refused; reads, acks and ends go on; with room again, everything does."""
     servers = Servers(small_disk, {"MAGNETAR_FREE_SPACE_FLOOR_BYTES": str(32 << 20)})
@@ -290,14 +324,17 @@ def test_a_full_disk(small_disk: Path) -> None:
     async def scenario() -> None:
         async with await magnetar.connect(servers.address) as client:
             await client.create_topic("t")
+            await client.create_topic("probes")
             producer = await client.create_producer("t")
+            probes = await client.create_producer("probes")
             consumer = await client.subscribe("t", "s", initial_position="earliest")
             await producer.send(b"before")
             txn = await client.begin_transaction()
             await producer.send(b"in a transaction", txn=txn)
             with filler.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, 135 << 20)
-            await asyncio.sleep(0.3)
+            # Servers look at the disk now and then.
+            await until(partial(is_full, client, probes))
             with pytest.raises(magnetar.DiskFull):
                 await producer.send(b"refused")
             with pytest.raises(magnetar.DiskFull):
@@ -308,7 +345,7 @@ def test_a_full_disk(small_disk: Path) -> None:
             await txn.commit(wait_finished=True)
             assert (await consumer.receive()).value == b"in a transaction"
             filler.unlink()
-            await asyncio.sleep(0.3)
+            await until(partial(has_room, client, probes))
             await producer.send(b"after")
             async with client.transaction() as again:
                 await producer.send(b"also in a transaction", txn=again)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from examples.order_service import open_store
 from tests.system.databases import postgresql, postgresql_programs
 from tests.system.dual_writer import RECOVERY
 from tests.system.processes import Servers
+from tests.waiting import wait_until
 
 import magnetar
 from magnetar import blocking
@@ -76,12 +76,14 @@ def agree(servers: Servers, database: str, topic: str) -> list[int]:
 def in_topic(servers: Servers, topic: str, count: int) -> list[bytes]:
     """What is committed there; the last ends may be under way for a moment."""
     with blocking.connect(servers.address) as client:
-        deadline_s = time.monotonic() + 5
-        while True:
-            values = [message.value for message in client.read(topic)]
-            if len(values) >= count or time.monotonic() > deadline_s:
-                return values
-            time.sleep(0.01)
+        values: list[bytes] = []
+
+        def are_there() -> bool:
+            values[:] = [message.value for message in client.read(topic)]
+            return len(values) >= count
+
+        wait_until(are_there)
+        return values
 
 
 def create(servers: Servers, topic: str) -> None:

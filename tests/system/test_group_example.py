@@ -11,12 +11,14 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.system.processes import BROKER, COORDINATOR, Servers
-from tests.system.programs import run, until
+from tests.system.programs import run
+from tests.waiting import pace, until
 
 import magnetar
 from magnetar import Client, GroupConsumer, Message, Output, blocking, process
@@ -52,6 +54,10 @@ async def count_in(client: Client) -> Counter[str]:
     return counts
 
 
+async def has_counted(client: Client, more_than: int) -> bool:
+    return (await count_in(client)).total() > more_than
+
+
 def test_every_word_counts_once_while_counters_are_killed(servers: Servers) -> None:
     random = Random(7)
     lines = [" ".join(random.choices(WORDS, k=6)) for _ in range(2_000)]
@@ -68,21 +74,22 @@ def test_every_word_counts_once_while_counters_are_killed(servers: Servers) -> N
                     await producer.enqueue(line.encode(), b"%d" % number)
                     if number % 20 == 0:
                         await producer.flush()
-                        await asyncio.sleep(0.02)
+                        await pace(0.02)
                 await producer.flush()
 
             producing = asyncio.create_task(produce())
             for _ in range(2):
                 with example(servers) as one, example(servers):
                     await asyncio.to_thread(one.stdout.readline)  # type: ignore[union-attr]
-                    await asyncio.sleep(0.5)
+                    before = (await count_in(client)).total()
+                    await until(partial(has_counted, client, before))
             with example(servers):
                 await producing
 
                 async def is_complete() -> bool:
                     return (await count_in(client)).total() >= expected.total()
 
-                await until(is_complete, timeout_s=20)
+                await until(is_complete, 20)
             assert await count_in(client) == expected
 
     run(program(), timeout_s=90)
@@ -114,6 +121,10 @@ async def outputs(client: Client) -> list[bytes]:
     return found
 
 
+async def has_more_outputs(client: Client, than: int) -> bool:
+    return len(await outputs(client)) > than
+
+
 def echo(message: Message) -> list[Output]:
     return [Output("out", message.value, b"%d" % message.partition)]
 
@@ -124,7 +135,7 @@ async def receive_for_ever(consumer: GroupConsumer) -> None:
 
 
 async def slowly(message: Message) -> list[Output]:
-    await asyncio.sleep(0.001)
+    await pace(0.001)
     return echo(message)
 
 
@@ -138,6 +149,32 @@ async def member(client: Client, **options: object) -> GroupConsumer:
     )
 
 
+async def has_members(client: Client, count: int) -> bool:
+    return len((await client.describe_group("g")).members) == count
+
+
+async def has_share_to_come(client: Client, waiting: GroupConsumer) -> bool:
+    """Whether the group wants it to have something that another member still holds."""
+    described = await client.describe_group("g")
+    return any(one.next_member_id == waiting.member_id for one in described.partitions)
+
+
+async def heartbeats(client: Client) -> None:
+    """Until the broker has heard from every member once more."""
+    silent_ms: dict[str, int] = {}
+    heard: set[str] = set()
+
+    async def from_all() -> bool:
+        members = (await client.describe_group("g")).members
+        for one in members:
+            if one.silent_ms < silent_ms.get(one.member_id, 0):
+                heard.add(one.member_id)
+            silent_ms[one.member_id] = one.silent_ms
+        return heard == {one.member_id for one in members}
+
+    await until(from_all)
+
+
 async def wait_for_shares(*members: GroupConsumer) -> None:
     async def shared() -> bool:
         places = [place for one in members for place in one.assignment]
@@ -145,7 +182,7 @@ async def wait_for_shares(*members: GroupConsumer) -> None:
         even = max(counts) - min(counts) <= 1
         return even and len(places) == len(dict.fromkeys(places)) == PARTITIONS
 
-    await until(shared, timeout_s=10)
+    await until(shared, 10)
 
 
 def test_members_come_and_go(servers: Servers) -> None:
@@ -160,7 +197,10 @@ def test_members_come_and_go(servers: Servers) -> None:
             first = await one.receive_batch(PARTITIONS * 10, timeout_s=5)
             other = await member(other_client)
             # Nothing moves before what was given out is settled.
-            await asyncio.sleep(0.3)
+            await until(partial(has_share_to_come, client, other))
+            for _ in range(2):
+                # With one heartbeat each member hears of it; by the next one it would have moved.
+                await heartbeats(client)
             assert not other.assignment
             await one.ack_many(first)
             receiving = asyncio.create_task(one.receive_batch(1_000, timeout_s=20))
@@ -259,10 +299,12 @@ def test_the_loop_goes_on_through_kills_and_rebalances(
                 )
 
             working = [asyncio.create_task(work(client, "one"))]
-            await asyncio.sleep(0.3)
+            await until(partial(outputs, client))
             working.append(asyncio.create_task(work(other_client, "two")))
-            await asyncio.sleep(0.5)
-            assert 0 < len(await outputs(client)) < PARTITIONS * count
+            await until(partial(has_members, client, 2))
+            before = len(await outputs(client))
+            await until(partial(has_more_outputs, client, before))
+            assert len(await outputs(client)) < PARTITIONS * count
             await asyncio.to_thread(servers.kill, killed)
             await asyncio.to_thread(servers.start, killed)
 
@@ -274,7 +316,7 @@ def test_the_loop_goes_on_through_kills_and_rebalances(
                 ends = [one.end_offset for one in description.partitions]
                 return sum(ends) >= PARTITIONS * count
 
-            await until(is_complete, timeout_s=60)
+            await until(is_complete, 60)
             stop.set()
             summaries = await asyncio.gather(*working)
             assert sum(one.messages_in for one in summaries) == PARTITIONS * count

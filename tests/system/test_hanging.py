@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.system.processes import COORDINATOR, CommandLine, Servers
 from tests.system.programs import run
+from tests.waiting import pace
 
 import magnetar
 from magnetar_core.wire import broker_pb2
@@ -49,7 +50,7 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
                 await producer.send(b"%d" % number)
                 seen.append((await reader.receive(2.0)).value)
                 number += 1
-                await asyncio.sleep(0.02)
+                await pace(0.02)
 
     async def find_and_end(old: magnetar.TxnID) -> None:
         stop, seen = asyncio.Event(), list[bytes]()

@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 from tests.system.processes import BOTH, BROKER, CommandLine, Servers
-from tests.system.programs import run, until
+from tests.system.programs import run
+from tests.waiting import pace, until
 
 import magnetar
 from magnetar import Client, Consumer, MagnetarError, Message
@@ -72,7 +73,7 @@ async def produce(client: Client, random: Random, batching: str) -> None:
             if counts[key] < MESSAGES_PER_KEY:
                 await producer.enqueue(b"%d" % counts[key], b"k%d" % key)
                 counts[key] += 1
-        await asyncio.sleep(random.uniform(0, 0.01))
+        await pace(random.uniform(0, 0.01))
     await producer.flush()
 
 
@@ -95,14 +96,14 @@ async def come_and_go(servers: Servers, ledger: Ledger, session: Session, number
             for _ in range(random.randint(1, 12)):
                 await session(client, consumer, who, random)
             await consumer.close()
-        await asyncio.sleep(random.uniform(0, 0.1))
+        await pace(random.uniform(0, 0.1))
 
 
 def plain(ledger: Ledger) -> Session:
     async def session(client: Client, consumer: Consumer, who: str, random: Random) -> None:
         messages = await consumer.receive_batch(random.randint(1, 60), timeout_s=RECEIVE_S)
         taken = [(message, ledger.take(message, who)) for message in messages]
-        await asyncio.sleep(random.uniform(0, 0.02))
+        await pace(random.uniform(0, 0.02))
         for message, one in taken:
             # Before it is asked for: once the broker knows, the next one may go to another.
             ledger.finish(one)
@@ -124,7 +125,7 @@ def transactional(ledger: Ledger, *, aborts: float) -> Session:
             for message in messages:
                 producer.send_nowait(message.value, message.key, txn=txn)
             await consumer.ack_many(messages, txn=txn)
-            await asyncio.sleep(random.uniform(0, 0.02))
+            await pace(random.uniform(0, 0.02))
             if random.random() >= aborts:
                 for one in taken:
                     ledger.finish(one)
@@ -201,7 +202,16 @@ def test_no_input_is_lost_or_counted_twice_when_servers_are_killed(servers: Serv
             for topic in ("in", "out"):
                 await client.create_topic(topic)
             await produce(client, Random(1), "mixed")
-            outputs = 0
+            out: dict[bytes, list[int]] = {}
+
+            async def is_complete() -> bool:
+                nonlocal out
+                try:
+                    out = await values_by_key(client, "out")
+                except MagnetarError:
+                    return False
+                return sum(map(len, out.values())) >= KEYS * MESSAGES_PER_KEY
+
             kills = asyncio.create_task(killer())
             session = transactional(ledger, aborts=0.1)
             workers = [
@@ -209,13 +219,7 @@ def test_no_input_is_lost_or_counted_twice_when_servers_are_killed(servers: Serv
                 for number in range(CONSUMERS)
             ]
             try:
-                while outputs < KEYS * MESSAGES_PER_KEY:
-                    await asyncio.sleep(0.2)
-                    try:
-                        out = await values_by_key(client, "out")
-                    except MagnetarError:
-                        continue
-                    outputs = sum(map(len, out.values()))
+                await until(is_complete, 80)
                 await kills
             finally:
                 for one in (kills, *workers):
@@ -240,7 +244,7 @@ async def keep_coming(servers: Servers, session: Session, number: int) -> None:
                 for _ in range(random.randint(4, 20)):
                     await session(client, consumer, f"{number}", random)
         except MagnetarError:
-            await asyncio.sleep(0.1)
+            await pace(0.1)
 
 
 def test_on_the_command_line(servers: Servers, tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
 from tests.system.conftest import Figure
 from tests.system.processes import BROKER, COORDINATOR, Servers
-from tests.system.programs import run, until, values
+from tests.system.programs import run, values
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client, Consumer, Producer, Transaction, TransactionAction, TransactionStatus
@@ -158,7 +158,7 @@ async def program():
         await producer.send(message.value, txn=txn)
         await consumer.ack(message, txn=txn)
     print(txn.txn_id, flush=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 asyncio.run(program())
 """
@@ -210,7 +210,8 @@ def kill_a_client_in_a_transaction(address: str) -> str:
 
 KILLS = 3
 PRODUCERS = 3
-BETWEEN_KILLS_S = 0.7
+# Messages of each producer.
+BETWEEN_KILLS = 400
 
 
 def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: Figure) -> None:
@@ -249,12 +250,10 @@ def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: F
                         confirmed[name] = []
                         tasks.create_task(send(client, name))
                 for _ in range(KILLS):
-                    await asyncio.sleep(BETWEEN_KILLS_S)
-                    before = {name: len(some) for name, some in confirmed.items()}
+                    await all_advance(BETWEEN_KILLS)
                     servers.kill(BROKER)
                     await asyncio.to_thread(servers.start, BROKER)
-                    for name, count in before.items():
-                        await until(advanced(name, count), 10)
+                    await all_advance(1)
                 stopping.set()
 
             async def is_idle() -> bool:
@@ -268,10 +267,9 @@ def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: F
             total = sum(map(len, confirmed.values()))
             figure("confirmed", f"{total:,} messages over {KILLS} kills")
 
-    def advanced(name: bytes, count: int) -> Callable[[], Awaitable[bool]]:
-        async def condition() -> bool:
-            return len(confirmed[name]) > count
-
-        return condition
+    async def all_advance(count: int) -> None:
+        """Until every producer has heard of so many messages more that they are durable."""
+        wanted = {name: len(some) + count for name, some in confirmed.items()}
+        await until(lambda: all(len(confirmed[name]) >= wanted[name] for name in wanted))
 
     run(program(), 60)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.system.processes import Servers
 from tests.system.programs import run
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client, Consumer, DeadLetterPolicy, Message
@@ -96,13 +97,15 @@ def test_each_goes_to_one_consumer_whole(servers: Servers, kind: str) -> None:
             for value in values:
                 await producer.enqueue(value)
             await producer.flush()
-            async with asyncio.timeout(20):
-                while len(seen) < len(values):
-                    await asyncio.sleep(0.01)
-                    for task in tasks:
-                        if task.done():
-                            task.result()
-                await settled(client)
+
+            def all_are_seen() -> bool:
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                return len(seen) >= len(values)
+
+            await until(all_are_seen)
+            await settled(client)
             for task in tasks:
                 task.cancel()
             assert sorted(seen) == sorted(values)
@@ -145,8 +148,7 @@ def test_a_seek_into_one_skips_the_rest_of_it(servers: Servers) -> None:
             await consumer.seek(offset=first.offset + 2)
             assert [one.value for one in await received(consumer, 1)] == [b"x"]
             await consumer.ack_cumulative(second)
-            async with asyncio.timeout(5):
-                await settled(client)
+            await settled(client)
 
     run(program())
 
@@ -194,8 +196,11 @@ def test_a_message_that_is_too_large_for_its_reader_says_so(servers: Servers) ->
 
 async def settled(client: Client) -> None:
     """Wait until everything is acknowledged."""
-    while await backlog(client):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+
+    async def is_settled() -> bool:
+        return not await backlog(client)
+
+    await until(is_settled)
 
 
 async def backlog(client: Client, topic: str = "t") -> int:

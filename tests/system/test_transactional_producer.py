@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.system.processes import BOTH, CommandLine, Servers
-from tests.system.programs import run, until, values
+from tests.system.programs import run, values
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client, PreparedTxnState, TransactionalProducer
