@@ -147,8 +147,8 @@ def changed_lines(mutant: Mutant) -> Touched | None:
         if changed or None in users:
             return None
         speaking: Lines = defaultdict(set)
-        for one in users:
-            for file, lines in (one or {}).items():
+        for lines_of in users:
+            for file, lines in (lines_of or {}).items():
                 speaking[file] |= lines
         return Touched(speaking, speaking)
     if not changed:

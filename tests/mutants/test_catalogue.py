@@ -169,7 +169,7 @@ def test_a_test_that_fails_by_chance_finds_nothing(monkeypatch: pytest.MonkeyPat
         if what[0] in fails:
             _, alone, sound = fails[what[0]]
             return f"FAILED {what[0]} - AssertionError" if (alone if folder else sound) else ""
-        (name, *_) = (one for one in fails if one not in passed_over)
+        name = next(one for one in fails if one not in passed_over)
         return f"FAILED {name} - AssertionError"
 
     monkeypatch.setattr("tests.mutants.testing._pytest", answer)

@@ -304,7 +304,7 @@ async def attach(
     permits: int = 8,
     attempts: int = 1,
     wanted: Collection[int] = (),
-    type: broker_pb2.SubscriptionType.ValueType = broker_pb2.SHARED,
+    type: broker_pb2.SubscriptionType = broker_pb2.SHARED,
 ) -> Attached:
     """Attach a consumer, and take what comes first.
 

@@ -100,7 +100,7 @@ class GroupWiretap:
             elif name == "error":
                 self._held.pop(request, None)
                 known = (self._members, self._subscribes, self._acks)
-                if any([some.pop(request, None) is not None for some in known]):  # type: ignore[attr-defined]
+                if any([some.pop(request, None) is not None for some in known]):
                     self.counts["refused"] += 1
             elif name == "deliver":
                 self._check(one.deliver)
@@ -119,15 +119,18 @@ class GroupWiretap:
     def _check_held(self, request: Request, state: Any) -> None:
         """What a member holds is given to nobody, as long as it is one: this answer says so."""
         member = self._members.get(request)
+        held = self._held.pop(request, ())
+        if member is None:
+            return
         given = {
             (member[0], one.partition.topic_id, one.partition.partition): one.generation
-            for one in (state.assigned if member is not None else ())
+            for one in state.assigned
         }
-        for cursor, generation in self._held.pop(request, ()):
+        for cursor, generation in held:
             announced = self._announced.get(cursor, 0)
             newest = max(announced, given.get(cursor, 0))
             owner = self._owners.get((cursor, generation))
-            if newest > generation and member is not None and owner == member[1]:
+            if newest > generation and owner == member[1]:
                 self._violation(
                     "p",
                     f"{cursor} was given away in {newest}, and {owner} holds it since {generation}",

@@ -103,8 +103,8 @@ class Instance:
         state = await self.producer.init(keep_prepared=True)
         call.done_at = self.world.loop.time()
         # Answers overtake each other; pairs rise in the order of the coordinator's decisions.
-        _, *pair = self.producer.identity
-        takeover = Takeover(self.label, self.world.loop.time(), tuple(pair))
+        _, producer_id, epoch = self.producer.identity
+        takeover = Takeover(self.label, self.world.loop.time(), (producer_id, epoch))
         newest = self.world.takeovers.setdefault(self.name, takeover)
         if newest.pair < takeover.pair:
             self.world.takeovers[self.name] = takeover

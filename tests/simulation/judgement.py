@@ -247,9 +247,9 @@ class Judgement:
             sent.append(plain)
             await read_new(self._world, client, "mix", partition, offset)
         description = await client.describe_topic("mix")
-        for partition in description.partitions:
-            start = max(partition.first_offset, partition.end_offset - 4)
-            await read_new(self._world, client, "mix", partition.partition, start)
+        for described in description.partitions:
+            start = max(described.first_offset, described.end_offset - 4)
+            await read_new(self._world, client, "mix", described.partition, start)
         for message in sent:
             if message.value not in self._history.seen_at:
                 self._history.violation("10", f"{message} is hidden by an open transaction")

@@ -151,9 +151,10 @@ class KeyWiretap:
             state.settling.clear()
             state.early.clear()
         for cursor, offsets, _, _ in self._acks.values():
-            state = self._cursors.get(cursor)
-            for offset in offsets if state is not None else ():
-                state.forget(offset)  # type: ignore[union-attr]
+            known = self._cursors.get(cursor)
+            if known is not None:
+                for offset in offsets:
+                    known.forget(offset)
         self._attached.clear()
         self._acks.clear()
         self._subscribes.clear()

@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 from asyncio import events
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from types import AsyncGeneratorType
 from typing import Any
 
 # Steps without any progress of time before the loop calls it a livelock.
@@ -74,8 +76,8 @@ class Incarnation:
         for task in self.tasks:
             if not task.done():
                 unfinished.append(task)
-            elif task._log_traceback:  # type: ignore[attr-defined]
-                task._log_traceback = False  # type: ignore[attr-defined]
+            elif task._log_traceback:
+                task._log_traceback = False
                 failed = failed or task
         self.tasks = unfinished
         self._prune_at = 2 * len(unfinished) + 64
@@ -94,6 +96,9 @@ class _Timer(events.TimerHandle):
 
     __slots__ = ()
 
+    # As every handle has it; the stubs leave it out.
+    _context: Context
+
     def cancel(self) -> None:
         events.Handle.cancel(self)
 
@@ -103,12 +108,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
     deadline: virtual seconds after which the run has failed.
     """
 
+    # Inherited; the stubs leave them out. What is ready are handles.
+    _ready: deque[Any]
+    _stopping: bool
+
     def __init__(self, *, deadline: float = 100_000.0) -> None:
         super().__init__()
         self.deadline = deadline
         self.step_count = 0
         self._now = 0.0
-        self._timers: list[tuple[float, int, events.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Timer]] = []
         self._timer_count = 0
         self._steps_at_one_instant = 0
         self._failure: BaseException | None = None
@@ -208,7 +217,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Task[Any]:
         """Run a coroutine on a node's behalf."""
         context = incarnation.context.copy()
-        return self.create_task(coroutine, name=name, context=context)  # type: ignore[call-arg]
+        return self.create_task(coroutine, name=name, context=context)
 
     def kill(self, incarnation: Incarnation) -> None:
         """Whatever runs on this incarnation's behalf stops where it stands."""
@@ -268,7 +277,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         finally:
             events._set_running_loop(None)
 
-    def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
+    def _asyncgen_finalizer_hook(self, agen: AsyncGeneratorType[Any, Any]) -> None:
         """An async generator was dropped before its end, and nobody had closed it.
 
         A real loop closes it some time later, by a task that belongs to nobody.
@@ -290,10 +299,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         raise NotImplementedError
 
-    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:
+    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise SimulationFailure("a thread called the event loop: there are none here")
 
-    def run_in_executor(self, *_: Any, **__: Any) -> Any:
+    def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise SimulationFailure("work was given to a thread: there are none here")
 
 
@@ -326,10 +335,10 @@ def _is_alive(incarnation: Incarnation | None) -> bool:
 def _close(task: asyncio.Task[Any]) -> None:
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     if task.done():
-        task._log_traceback = False  # type: ignore[attr-defined]
+        task._log_traceback = False
         return
     try:
-        task.get_coro().close()  # type: ignore[union-attr]
+        task.get_coro().close()
     except BaseException:
         pass
 

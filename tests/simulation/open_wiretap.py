@@ -89,7 +89,7 @@ class OpenWiretap:
         """A server was told that a link is gone."""
         for known in (self._begun, self._writes):
             for request in [one for one in known if one[0] == link]:
-                del known[request]  # type: ignore[attr-defined]
+                del known[request]
 
     def _end_asked(self, txn: TxnKey) -> None:
         self._deadlines.pop(txn, None)

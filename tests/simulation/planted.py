@@ -17,13 +17,15 @@ from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
 from magnetar_broker import keys, transaction_index
-from magnetar_broker.acknowledgements import CHUNK_BITS, Acknowledgements
+from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.entries import DataEntry, MarkerEntry
+from magnetar_broker.offset_set import CHUNK_BITS
 from magnetar_broker.order import Order
 from magnetar_broker.partition import Partition
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producer, Producers
 from magnetar_broker.transaction_index import End, OpenTransaction, Outcome, Writer
+from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_coordinator import identity as identity_rules
 from magnetar_coordinator import transaction
 from magnetar_coordinator.finisher import Finisher
@@ -68,9 +70,9 @@ def marker_written_twice() -> AbstractContextManager[None]:
             markers[entry.txn_id] = entry
         original_append(self, entry)
 
-    def end(self: Partition, end: End, *rest: Any) -> None:
-        marker = self.__dict__.get("_planted_markers", {}).get(end.txn_id)
-        if marker is not None and end.outcome is Outcome.COMMITTED:
+    def end(self: Partition, asked: AskedEnd) -> None:
+        marker = self.__dict__.get("_planted_markers", {}).get(asked.end.txn_id)
+        if marker is not None and asked.end.outcome is Outcome.COMMITTED:
             again = MarkerEntry(
                 self.log.end_offset,
                 marker.count,
@@ -80,7 +82,7 @@ def marker_written_twice() -> AbstractContextManager[None]:
                 marker.stored_bytes,
             )
             original_append(self, again)
-        original_end(self, end, *rest)
+        original_end(self, asked)
 
     return _both(replaced(Partition, "end", end), replaced(Partition, "_append", append))
 
@@ -144,7 +146,8 @@ def committing_expires() -> AbstractContextManager[None]:
 
     def answered(self: Finisher, end: Any) -> None:
         finishing = self._transactions.get(end.transaction.txn_id)
-        if finishing is not None and finishing.ends.get(end.participant, (None, None))[1] is end:
+        asked = finishing.ends.get(end.participant) if finishing is not None else None
+        if asked is not None and asked[1] is end:
             original_answered(self, end)
 
     transitions = {

@@ -10,6 +10,7 @@ from tests.core.envelope import command
 
 from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
+from magnetar_core.frames import Carried
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import Link, LinkClosed, Transport
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
@@ -34,7 +35,7 @@ class RawSession:
         self._request_count = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
-    def on_frame(self, frame: pb.Frame) -> None:
+    def on_frame(self, frame: Carried) -> None:
         for one in frame.commands:
             if one.request_id == 0:
                 self.on_push(one)
@@ -193,27 +194,31 @@ class RawClient:
         reply = await self.insist(
             COORDINATOR, transaction_pb2.CommandDescribeTxn(txn_id=txn_id.to_wire())
         )
-        return reply.transaction
+        description: transaction_pb2.TransactionDescription = reply.transaction
+        return description
 
     async def describe_topic(self, topic: str) -> topic_pb2.CommandDescribeTopicResponse:
-        return await self.insist(BROKER, topic_pb2.CommandDescribeTopic(topic=topic))
+        reply: topic_pb2.CommandDescribeTopicResponse = await self.insist(
+            BROKER, topic_pb2.CommandDescribeTopic(topic=topic)
+        )
+        return reply
 
     async def lookup(self, topic: str) -> int:
         """The topic's id."""
         reply = await self.insist(BROKER, topic_pb2.CommandLookup(topic=topic))
-        return reply.topic_id
+        return int(reply.topic_id)
 
     async def create_topic(self, topic: str, partitions: int, **settings: Any) -> int:
         reply = await self.insist(
             BROKER,
             topic_pb2.CommandCreateTopic(topic=topic, partitions=partitions, **settings),
         )
-        return reply.topic_id
+        return int(reply.topic_id)
 
     async def read(
         self, topic: str, partition: int, start_offset: int, *, messages_max: int = 0
     ) -> broker_pb2.CommandReadResponse:
-        return await self.insist(
+        reply: broker_pb2.CommandReadResponse = await self.insist(
             BROKER,
             broker_pb2.CommandRead(
                 partition=common_pb2.Partition(topic=topic, partition=partition),
@@ -221,6 +226,7 @@ class RawClient:
                 messages_max=messages_max,
             ),
         )
+        return reply
 
 
 def send_command(

@@ -126,7 +126,7 @@ class RawUnit:
 
     def end_command(
         self,
-        action: int,
+        action: common_pb2.TxnAction,
         *,
         counts: dict[tuple[str, int, int], int] | None = None,
         selected: list[int] | None = None,
@@ -172,4 +172,4 @@ class RawUnit:
             self.world.history.ask_abort(self.record)
         reply = await self.client.insist(COORDINATOR, command, attempts=patience)
         self.world.history.told(self.record, reply.status, asked_at=asked_at)
-        return reply.status
+        return int(reply.status)

@@ -110,7 +110,7 @@ async def probe_settling(world: World, node: ClientNode) -> None:
 async def held_on(client: RawClient, topic: str) -> set[TxnID]:
     """Transactions that are open there, or have acknowledged."""
     description = await client.describe_topic(topic)
-    found = set()
+    found: set[TxnID] = set()
     for partition in description.partitions:
         found.update(TxnID.from_wire(one) for one in partition.open_txns)
         for subscription in partition.subscriptions:

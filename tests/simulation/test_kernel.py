@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from random import Random
+from typing import Any, TypeVar
 
 import pytest
 from tests.core.envelope import command
 from tests.simulation.loop import (
     DeadlineExceeded,
     Deadlock,
+    Incarnation,
     SimulationFailure,
     UnhandledException,
     VirtualLoop,
@@ -23,16 +25,19 @@ from tests.simulation.nodes import ClientNode, Environment, ServerNode
 from tests.simulation.raw import BROKER, NoAnswer, RawClient
 from tests.simulation.trace import Trace
 
-from magnetar_core.commands import CommandSession
+from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
+from magnetar_storage.memory import MemoryStore
 from magnetar_storage.store import WriteBatch
+
+T = TypeVar("T")
 
 
 class EchoServer:
     """Answers Hello with the client's own name; keeps a row for each."""
 
-    def __init__(self, store, on_fatal) -> None:
+    def __init__(self, store: MemoryStore, on_fatal: Callable[[BaseException], None]) -> None:
         self.store = store
         self.on_fatal = on_fatal
         self.sessions: list[CommandSession] = []
@@ -40,15 +45,15 @@ class EchoServer:
     async def start(self) -> None:
         self.names = [value for _, value in await self.store.scan("t", b"", b"z", rows_max=1000)]
 
-    def accept(self, write):
+    def accept(self, write: Callable[[pb.Frame], None]) -> CommandSession:
         session = CommandSession({"hello": self._hello}, write, lambda error, reply: None)
         self.sessions.append(session)
         return session
 
-    def _hello(self, body, reply) -> None:
+    def _hello(self, body: common_pb2.CommandHello, reply: Reply) -> None:
         asyncio.get_running_loop().create_task(self._keep(body, reply))
 
-    async def _keep(self, body, reply) -> None:
+    async def _keep(self, body: common_pb2.CommandHello, reply: Reply) -> None:
         rows = WriteBatch()
         rows.put("t", body.client_name.encode(), body.client_name.encode())
         try:
@@ -70,16 +75,20 @@ class Small:
         self.environment = Environment(self.loop, self.network, self.trace, str(seed))
         self.server = ServerNode(self.environment, "server", self._make, ("t",))
 
-    def _make(self, node, store, incarnation):
+    def _make(
+        self, node: ServerNode, store: MemoryStore, incarnation: Incarnation
+    ) -> tuple[EchoServer, dict[str, EchoServer]]:
         server = EchoServer(store, node.on_fatal)
         return server, {BROKER: server}
 
-    def client(self, name: str, program) -> ClientNode:
+    def client(
+        self, name: str, program: Callable[[ClientNode], Coroutine[Any, Any, None]]
+    ) -> ClientNode:
         node = ClientNode(self.environment, name, program)
         node.start()
         return node
 
-    def run(self, work):
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             result = self.loop.run_until_complete(work)
             self.loop.check_tasks()
@@ -150,7 +159,7 @@ def test_what_reads_when_the_run_is_over_is_buried_in_silence() -> None:
     assert left == []
 
 
-def test_time_is_virtual():
+def test_time_is_virtual() -> None:
     loop = VirtualLoop()
 
     async def sleep() -> float:
@@ -161,7 +170,7 @@ def test_time_is_virtual():
     loop.bury()
 
 
-def test_a_deadlock_is_an_error_that_names_the_tasks():
+def test_a_deadlock_is_an_error_that_names_the_tasks() -> None:
     loop = VirtualLoop()
 
     async def stuck() -> None:
@@ -172,21 +181,21 @@ def test_a_deadlock_is_an_error_that_names_the_tasks():
     loop.bury()
 
 
-def test_virtual_time_has_an_end():
+def test_virtual_time_has_an_end() -> None:
     loop = VirtualLoop(deadline=10)
     with pytest.raises(DeadlineExceeded):
         loop.run_until_complete(asyncio.sleep(11))
     loop.bury()
 
 
-def test_threads_are_refused():
+def test_threads_are_refused() -> None:
     loop = VirtualLoop()
     with pytest.raises(SimulationFailure, match="thread"):
         loop.run_until_complete(asyncio.to_thread(print))
     loop.bury()
 
 
-def test_a_task_that_fails_unseen_fails_the_run():
+def test_a_task_that_fails_unseen_fails_the_run() -> None:
     loop = VirtualLoop()
 
     async def fail() -> None:
@@ -202,7 +211,7 @@ def test_a_task_that_fails_unseen_fails_the_run():
     loop.bury()
 
 
-def test_a_callback_that_fails_fails_the_run():
+def test_a_callback_that_fails_fails_the_run() -> None:
     loop = VirtualLoop()
 
     async def work() -> None:
@@ -214,10 +223,10 @@ def test_a_callback_that_fails_fails_the_run():
     loop.bury()
 
 
-def test_the_dead_take_no_further_step():
+def test_the_dead_take_no_further_step() -> None:
     """As after kill -9: not even `finally` runs."""
     small = Small()
-    steps = []
+    steps: list[float] = []
 
     async def program(node: ClientNode) -> None:
         try:
@@ -237,9 +246,9 @@ def test_the_dead_take_no_further_step():
     small.run(work())
 
 
-def test_a_server_answers_and_survives_a_crash():
+def test_a_server_answers_and_survives_a_crash() -> None:
     small = Small()
-    answers = []
+    answers: list[str] = []
 
     async def program(node: ClientNode) -> None:
         client = raw(node)
@@ -264,7 +273,7 @@ def test_a_server_answers_and_survives_a_crash():
     assert small.server.crash_count > 0
 
 
-def test_a_failing_disk_ends_the_process_and_it_comes_back():
+def test_a_failing_disk_ends_the_process_and_it_comes_back() -> None:
     small = Small()
 
     async def program(node: ClientNode) -> None:
@@ -283,21 +292,23 @@ def test_a_failing_disk_ends_the_process_and_it_comes_back():
     assert small.server.fatal_count == 1
 
 
-def test_frames_arrive_in_order_until_the_link_breaks():
+def test_frames_arrive_in_order_until_the_link_breaks() -> None:
     small = Small(seed=3)
     arrived: list[int] = []
     closed: list[float] = []
 
     async def program(node: ClientNode) -> None:
-        client = raw(node)
-        session = await client.session(BROKER)
-        session.on_frame = lambda frame: arrived.append(frame.commands[0].request_id)
+        link = await node.transport().connect(
+            "server",
+            BROKER,
+            lambda frame: arrived.extend(one.request_id for one in frame.commands),
+            lambda: closed.append(small.loop.time()),
+        )
         for number in range(100):
-            session.link.write(pb.Frame(commands=[command(hello("x"), number + 10)]))
+            link.write(pb.Frame(commands=[command(hello("x"), number)]))
         await asyncio.sleep(0.002)
         small.network.break_link(small.network.links()[0])
         await asyncio.sleep(5)
-        closed.append(session.closed)
 
     async def work() -> None:
         small.server.start()
@@ -307,11 +318,12 @@ def test_frames_arrive_in_order_until_the_link_breaks():
             await asyncio.sleep(0.1)
 
     small.run(work())
-    assert arrived == sorted(arrived)
-    assert closed == [True]
+    assert 0 < len(arrived) < 100
+    assert arrived == list(range(len(arrived)))
+    assert len(closed) == 1
 
 
-def test_a_half_open_link_is_silent():
+def test_a_half_open_link_is_silent() -> None:
     small = Small()
 
     async def program(node: ClientNode) -> None:
@@ -330,12 +342,13 @@ def test_a_half_open_link_is_silent():
         node = small.client("client", program)
         while not node.finished:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        assert node.main is not None
         node.main.result()
 
     small.run(work())
 
 
-def test_the_same_seed_gives_the_same_trace():
+def test_the_same_seed_gives_the_same_trace() -> None:
     def digest(seed: int) -> str:
         small = Small(seed)
 

@@ -179,7 +179,9 @@ class Wiretap:
 
     def _ended(self, request: tuple[int, int]) -> None:
         end = self._ending.pop(request, None)
-        for offset, at in end.early.items() if end is not None else ():
+        if end is None:
+            return
+        for offset, at in end.early.items():
             # What becomes durable together is answered and delivered at the same instant.
             if at < self._time():
                 self._violation(

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, TextIO
 
@@ -165,7 +166,8 @@ class World:
         def make_one(
             node: ServerNode, store: MemoryStore, incarnation: Incarnation
         ) -> tuple[Any, dict[str, Any]]:
-            return make(self, node, store, incarnation, settings)
+            made: tuple[Any, dict[str, Any]] = make(self, node, store, incarnation, settings)
+            return made
 
         return ServerNode(self.environment, name, make_one, make.families())
 
@@ -248,7 +250,7 @@ class World:
                 ClientNode(
                     self.environment,
                     f"{kind}-{number}",
-                    lambda node, program=program: program(self, node),
+                    partial(program, self),
                 )
                 for number in range(count)
             ]

@@ -13,6 +13,7 @@ from tests.simulation.short.actors import Actor
 from tests.simulation.short.consumers import feed, filled
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 from magnetar_core.errors import (
     InvalidTxnState,
@@ -219,7 +220,7 @@ def _asked_meanwhile(draft: Draft, client: str, place: dict[str, Any]) -> None:
         )
 
 
-VERBS = {
+VERBS: dict[str, Verb] = {
     "permit by hand": permit_by_hand,
     "ack by hand": ack_by_hand,
     "end by hand": end_by_hand,

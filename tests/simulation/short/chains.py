@@ -10,6 +10,7 @@ from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 from magnetar_core.errors import InvalidTxnState, MagnetarError
 from magnetar_core.wire import common_pb2
@@ -145,4 +146,8 @@ def one_chain(draft: Draft, chain: str, topic: str, length: int) -> None:
         )
 
 
-VERBS = {"chain begin": chain_begin, "chain end": chain_end, "chain plain": chain_plain}
+VERBS: dict[str, Verb] = {
+    "chain begin": chain_begin,
+    "chain end": chain_end,
+    "chain plain": chain_plain,
+}

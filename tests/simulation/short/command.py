@@ -38,7 +38,7 @@ FAILURES_SHOWN = 3
 class _Chunk(NamedTuple):
     """What some histories amounted to; failures one by one."""
 
-    count: int
+    histories: int
     cpu_seconds: float
     counts: Counter[str]
     faults: Counter[str]
@@ -99,7 +99,8 @@ def run_many(
         bar = progress.add_task("histories", total=len(seeds), rate="")
         for chunk in _chunks(tasks, workers):
             totals = totals._replace(
-                count=totals.count + chunk.count, cpu_seconds=totals.cpu_seconds + chunk.cpu_seconds
+                histories=totals.histories + chunk.histories,
+                cpu_seconds=totals.cpu_seconds + chunk.cpu_seconds,
             )
             for name in ("counts", "faults", "active", "scenarios"):
                 getattr(totals, name).update(getattr(chunk, name))
@@ -109,9 +110,9 @@ def run_many(
                 console.print(
                     f"seed {failed.seed} ({where}): {(failed.failure or '')[:200]}", markup=False
                 )
-            rate = totals.count / (time.monotonic() - started_at)
+            rate = totals.histories / (time.monotonic() - started_at)
             progress.update(
-                bar, advance=chunk.count, rate=f"{rate:.0f}/s, {len(totals.failures)} failures"
+                bar, advance=chunk.histories, rate=f"{rate:.0f}/s, {len(totals.failures)} failures"
             )
             if stop and totals.failures:
                 break
@@ -167,9 +168,10 @@ def _print_totals(console: Console, totals: _Chunk, seconds: float) -> None:
             cells += [str(name), f"{count:,}" if count != "" else ""]
         table.add_row(*cells)
     console.print(table)
-    each = totals.cpu_seconds / max(1, totals.count)
+    each = totals.cpu_seconds / max(1, totals.histories)
     console.print(
-        f"{totals.count} histories in {seconds:.1f} s, {totals.count / seconds:.1f} a second, "
+        f"{totals.histories} histories in {seconds:.1f} s, "
+        f"{totals.histories / seconds:.1f} a second, "
         f"{each * 1000:.1f} ms of processor time each, {len(totals.failures)} failures"
     )
 

@@ -11,6 +11,7 @@ from tests.simulation.sdk_programs import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, MagnetarError, TransactionConflict
@@ -325,7 +326,7 @@ async def leave(actor: Actor, step: Step, *, consumer: str) -> None:
         await made.close()
 
 
-VERBS = {
+VERBS: dict[str, Verb] = {
     "take": take,
     "hold": hold,
     "administer": administer,

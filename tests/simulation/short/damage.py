@@ -17,6 +17,7 @@ from tests.simulation.short.consuming import consumer_of, cursor_of, receive
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producers import one_step, writer_settings
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 from magnetar_core.errors import DataLoss, MagnetarError
 from magnetar_core.ids import TxnID
@@ -248,7 +249,7 @@ def damaged_rows(draft: Draft) -> None:
     draft.step(consumer, "all consumed", consumer="c", settings=taking, closing=True)
 
 
-VERBS = {
+VERBS: dict[str, Verb] = {
     "read around": read_around,
     "skip": skip,
     "consume around": consume_around,

@@ -16,6 +16,7 @@ from tests.simulation.short.consuming import backlog, consumer_of, cursor_of, re
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 import magnetar
 from magnetar_core.errors import MagnetarError, TopicExists
@@ -384,7 +385,7 @@ def crews(draft: Draft) -> None:
     draft.step(client, "crew", seconds=0.0, transactional_id="", closing=True, **common)
 
 
-VERBS = {
+VERBS: dict[str, Verb] = {
     "large": large,
     "take large": take_large,
     "read large": read_large,

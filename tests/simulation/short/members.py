@@ -11,6 +11,7 @@ from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 import magnetar
 from magnetar_core.errors import (
@@ -269,4 +270,4 @@ def coordinator_away(draft: Draft) -> None:
     draft.fault("away", step=step, server=away, seconds=25.0, silent=random.random() < 0.3)
 
 
-VERBS = {"identified": identified, "named": named, "begins": begins}
+VERBS: dict[str, Verb] = {"identified": identified, "named": named, "begins": begins}

@@ -11,6 +11,7 @@ from tests.simulation.history import Sent
 from tests.simulation.sdk_programs import Unit, Writer
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, MagnetarError, OutcomeUnknown
@@ -241,4 +242,4 @@ async def _begun_late(
     await commit(actor, unit, attempts=COMMIT_ATTEMPTS)
 
 
-VERBS = {"transact": transact, "plain": plain, "flush": flush, "whole": whole}
+VERBS: dict[str, Verb] = {"transact": transact, "plain": plain, "flush": flush, "whole": whole}

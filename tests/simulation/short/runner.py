@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TextIO
 
 from tests.simulation.short.catalogue import VERBS, make_script
@@ -68,9 +69,10 @@ def _stack(frames_max: int | None) -> Iterator[None]:
     if frames_max is None:
         yield
         return
-    depth, frame = 0, sys._getframe()
+    depth = 0
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
-        depth, frame = depth + 1, frame.f_back  # type: ignore[assignment]
+        depth, frame = depth + 1, frame.f_back
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(depth + frames_max)
     try:

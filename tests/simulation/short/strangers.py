@@ -15,6 +15,7 @@ from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
@@ -268,4 +269,9 @@ def _filled(draft: Draft, topic: str) -> int:
     )
 
 
-VERBS = {"open long": open_long, "end long": end_long, "late": late, "stranger": stranger}
+VERBS: dict[str, Verb] = {
+    "open long": open_long,
+    "end long": end_long,
+    "late": late,
+    "stranger": stranger,
+}

@@ -7,6 +7,7 @@ from tests.simulation.raw_programs import TRICKS
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
+from tests.simulation.short.world import Verb
 
 ALL = {
     trick.__name__.replace("_", " "): trick
@@ -31,4 +32,4 @@ def hand_made(draft: Draft) -> None:
             draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
 
 
-VERBS = {"trick": trick}
+VERBS: dict[str, Verb] = {"trick": trick}
