@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any, TypeVar
 
+from tests import virtual_time
 from tests.client.fake_groups import FakeGroups
 from tests.core.envelope import command
+from tests.virtual_time import VirtualClock
+from tests.waiting import turns
 
 import magnetar
 from magnetar_core.batch import decode, encode
-from magnetar_core.clock import SystemClock
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
@@ -586,7 +588,7 @@ class FakeTransport:
         on_frame: Callable[[service_pb2.Frame], None],
         on_closed: Callable[[], None],
     ) -> FakeLink:
-        await asyncio.sleep(0)
+        await turns()
         self._cluster.connect_count += 1
         if self._cluster.unreachable or address in self._cluster.dead:
             raise LinkClosed("unreachable")
@@ -616,7 +618,7 @@ async def connect(
     return await magnetar.connect(
         BROKER_ADDRESS,
         transport=cluster.transport(),
-        clock=SystemClock(),
+        clock=VirtualClock(),
         random=Random(seed),
         config=config,
     )
@@ -626,7 +628,10 @@ def run(
     test: Callable[[FakeCluster, magnetar.Client], Awaitable[T]],
     config: magnetar.ClientConfig = FAST,
 ) -> T:
-    """Run a test against a fresh cluster, then close its client; nothing may be left running."""
+    """Run a test against a fresh cluster, then close its client; nothing may be left running.
+
+    It runs in virtual time: what is due happens before the time passes that a test asks for.
+    """
 
     async def main() -> T:
         cluster = FakeCluster()
@@ -638,13 +643,4 @@ def run(
             assert not cluster.links
         return result
 
-    return asyncio.run(main())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until something holds."""
-    for _ in range(10_000):
-        if condition():
-            return
-        await asyncio.sleep(0.0005 if _ > 20 else 0)
-    raise AssertionError("it never held")
+    return virtual_time.run(main())

@@ -7,7 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import FAST, FakeCluster, connect, run, until
+from tests.client.fakes import FAST, FakeCluster, connect, run
+from tests.virtual_time import time_passes
+from tests.waiting import until
 
 from magnetar import (
     Client,
@@ -107,7 +109,7 @@ def test_a_partition_is_released_when_all_of_it_is_acknowledged() -> None:
         gone = next(place for place in (P0, P1) if place not in one.assignment)
         mine = [message for message in messages if message.partition == gone.partition]
         await one.ack_many(mine[:2])
-        await asyncio.sleep(0.02)
+        await time_passes(0.02)
         assert not other.assignment
         await one.ack_many(mine[2:])
         await until(lambda: other.assignment == (gone,))
@@ -149,7 +151,7 @@ def test_a_transaction_keeps_its_partitions_until_it_has_ended() -> None:
         other = await join(client)
         await until(lambda: len(one.assignment) == 1)
         await one.receive_batch(10, timeout_s=0.001)
-        await asyncio.sleep(0.02)
+        await time_passes(0.02)
         assert not other.assignment
         await txn.commit()
         await until(lambda: len(other.assignment) == 1)
@@ -289,7 +291,7 @@ def test_a_broker_that_is_away_costs_no_membership() -> None:
         messages = await gather(consumer, 6)
         cluster.unreachable = True
         cluster.break_links()
-        await asyncio.sleep(0.05)
+        await time_passes(0.05)
         cluster.unreachable = False
         await consumer.ack_many(messages)
         beats = len(cluster.commands("group_heartbeat"))

@@ -10,8 +10,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.client.fakes import FAST, FakeCluster, run, until
+from tests.client.fakes import FAST, FakeCluster, run
 from tests.client.groups.test_group_consumer import GROUP, gather, join, orders
+from tests.virtual_time import time_passes
+from tests.waiting import turns, until
 
 from magnetar import (
     Client,
@@ -161,7 +163,7 @@ def test_each_message_is_processed_once_in_order(transactional_id: str | None) -
         producer = client.transactional_producer(transactional_id)
 
         async def twice(message: Message) -> list[Output]:
-            await asyncio.sleep(0)
+            await turns()
             return [*echo(message), Output("out", b"+" + message.value)]
 
         summary = await process_all(
@@ -231,7 +233,7 @@ def test_what_is_lost_is_dropped_and_the_rest_goes_on() -> None:
             if message.value == b"0-5" and not taken:
                 taken = True
                 cluster.take_away(GROUP, P0)
-                await asyncio.sleep(0.01)
+                await time_passes(0.01)
             return echo(message)
 
         producer = client.transactional_producer()

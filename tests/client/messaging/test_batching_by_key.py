@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.fakes import BREAK, LOSE, FakeCluster, Partition, run
+from tests.virtual_time import time_passes
 
 from magnetar import Batching, Client, InvalidArgument, MessageId
 from magnetar.enums import TransactionStatus
@@ -90,14 +91,14 @@ def test_what_is_gathered_is_bounded_for_all_keys_together() -> None:
         )
         for number in range(30):
             producer.send_nowait(b"v", b"%d" % number)
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
         assert len(partition.messages) == 30, "they left without a flush"
         large = await client.create_producer(
             "flights", batching="by_key", batch_bytes_max=1000, linger_ms=60_000
         )
         for number in range(9):
             large.send_nowait(bytes(100), b"%d" % number)
-        await asyncio.sleep(0.01)
+        await time_passes(0.01)
         assert len(partition.messages) == 38, "the ninth did not fit, and waits"
         await large.flush()
         assert len(batches_of(partition)) == 39

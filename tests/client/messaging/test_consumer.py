@@ -7,7 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, FAST, HOLD, LOSE, FakeCluster, run, until
+from tests.client.fakes import BREAK, FAST, HOLD, LOSE, FakeCluster, run
+from tests.virtual_time import time_passes
+from tests.waiting import turns, until
 
 from magnetar import (
     ChecksumMismatch,
@@ -268,7 +270,7 @@ def test_a_transaction_may_be_tried_again_with_the_same_messages() -> None:
         first = await client.begin_transaction()
         await consumer.ack_many(messages, txn=first)
         await first.abort()
-        await asyncio.sleep(0.002)  # The copies are queued.
+        await time_passes(0.002)  # The copies are queued.
         async with client.transaction() as second:
             await consumer.ack_many(messages, txn=second)
         assert await values_of(consumer, 1) == [b"3"]
@@ -381,7 +383,7 @@ def test_closing_confirms_acks_and_gives_the_rest_back() -> None:
         messages = await consumer.receive_batch(2)
         consumer.ack_nowait(messages[0])
         waiting = asyncio.ensure_future(consumer.receive())
-        await asyncio.sleep(0)
+        await turns()
         await consumer.close()
         with pytest.raises(ClientClosed):
             await waiting

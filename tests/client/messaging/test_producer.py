@@ -7,7 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run, until
+from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run
+from tests.virtual_time import time_passes
+from tests.waiting import until
 
 from magnetar import (
     Client,
@@ -301,7 +303,7 @@ def test_an_idle_half_open_link_is_noticed_too() -> None:
 def test_a_silent_server_that_answers_hello_keeps_its_link() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         connects = cluster.connect_count
-        await asyncio.sleep(0.06)
+        await time_passes(0.06)
         assert cluster.connect_count == connects
         assert cluster.hello_count > 2
 

@@ -7,7 +7,8 @@ import dataclasses
 from collections import Counter
 
 import pytest
-from tests.client.fakes import FAST, HOLD, FakeCluster, run, until
+from tests.client.fakes import FAST, HOLD, FakeCluster, run
+from tests.waiting import until
 
 import magnetar
 from magnetar import Client

@@ -5,13 +5,14 @@ The cluster is a fake, the faults come from a seed; tests/simulation does it to 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from random import Random
 from typing import Any
 
 import pytest
 from tests.client.fakes import BREAK, LOSE, FakeCluster, run
+from tests.virtual_time import time_passes
+from tests.waiting import turns
 
 from magnetar import Client, MagnetarError, OutcomeUnknown
 from magnetar_core.errors import LogUnavailable
@@ -51,7 +52,7 @@ def test_every_input_counts_once(seed: int) -> None:
                 for message in messages:
                     await producer.enqueue(message.value, message.value, txn=txn)
                     if random.random() < 0.3:
-                        await asyncio.sleep(0.001)
+                        await time_passes(0.001)
                     consumer.ack_nowait(message, txn=txn)
                 if random.random() < 0.15:
                     cluster.end(txn.txn_id, commit=False)
@@ -98,7 +99,7 @@ def test_plain_sends_arrive_once_and_in_order(seed: int) -> None:
         for n in range(300):
             await producer.enqueue(b"%d" % n, partition=n % 2)
             if random.random() < 0.2:
-                await asyncio.sleep(0)
+                await turns()
         await producer.flush()
         cluster.script = lambda name, body: None
         for number, partition in enumerate(partitions):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.client.fakes import BREAK, DROP, HOLD, LOSE, FakeCluster, run, until
+from tests.client.fakes import BREAK, DROP, HOLD, LOSE, FakeCluster, run
+from tests.virtual_time import time_passes
+from tests.waiting import until
 
 from magnetar import Client, ClientConfig, CommitRefused, InvalidTxnState, OutcomeUnknown
 from magnetar.enums import TransactionStatus
@@ -23,7 +25,7 @@ def test_what_fits_a_batch_of_one_partition_ends_as_one_without_a_coordinator() 
         async with client.transaction(lazy=True) as txn:
             for value in (b"a", b"b", b"c"):
                 await producer.enqueue(value, txn=txn)
-            await asyncio.sleep(0.005)
+            await time_passes(0.005)
             assert not cluster.commands("send")
             with pytest.raises(InvalidTxnState, match="TxnID"):
                 _ = txn.txn_id
@@ -128,7 +130,7 @@ def test_an_abort_while_it_begins_ends_it_at_its_coordinator() -> None:
             producer.send_nowait(b"x", partition=partition, txn=txn)
         await until(lambda: cluster.held)
         abort = asyncio.ensure_future(txn.abort())
-        await asyncio.sleep(0.005)
+        await time_passes(0.005)
         cluster.script = lambda name, body: None
         cluster.release()
         await abort

@@ -7,7 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run, until
+from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run
+from tests.virtual_time import time_passes
+from tests.waiting import for_ever, turns, until
 
 from magnetar import (
     Client,
@@ -45,7 +47,7 @@ def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() 
         (added,) = cluster.commands("add_partition_to_txn")
         assert [one.partition for one in added.partitions] == [0, 1, 2]
         commit = asyncio.ensure_future(txn.commit())
-        await asyncio.sleep(0.005)
+        await time_passes(0.005)
         assert not cluster.commands("end_txn")
         assert not any(one.done() for one in sends)
         cluster.release()
@@ -96,7 +98,7 @@ def test_abort_drops_what_is_buffered_and_sends_nothing_of_it() -> None:
         txn = await client.begin_transaction()
         await producer.enqueue(b"x", txn=txn)
         waiting = asyncio.ensure_future(producer.send(b"y", txn=txn))
-        await asyncio.sleep(0)
+        await turns()
         await txn.abort()
         with pytest.raises(InvalidTxnState):
             await waiting
@@ -124,7 +126,7 @@ def test_abort_waits_for_answers_that_are_under_way() -> None:
         await producer.enqueue(b"x", txn=txn)
         await until(lambda: cluster.held)
         aborting = asyncio.ensure_future(txn.abort())
-        await asyncio.sleep(0.005)
+        await time_passes(0.005)
         assert not cluster.commands("end_txn")
         cluster.release()
         await aborting
@@ -230,7 +232,7 @@ def test_cancellation_aborts() -> None:
             async with client.transaction() as txn:
                 txns.append(txn)
                 await producer.send(b"x", txn=txn)
-                await asyncio.sleep(60)
+                await for_ever()
 
         task = asyncio.ensure_future(work())
         await until(lambda: partition.pending)
@@ -259,7 +261,7 @@ def test_a_cancelled_commit_that_decided_nothing_aborts_on_leaving() -> None:
 
         task = asyncio.ensure_future(work())
         await until(lambda: cluster.held)
-        await asyncio.sleep(0.002)
+        await time_passes(0.002)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -287,7 +289,7 @@ def test_a_break_at_any_command_changes_nothing(name: str, fault: str) -> None:
                 message = await consumer.receive()
                 await producer.enqueue(message.value, txn=txn)
                 consumer.ack_nowait(message, txn=txn)
-                await asyncio.sleep(0)
+                await turns()
         assert not faults
         assert out.messages == [b"0", b"1", b"2", b"3"]
         assert cluster.cursors["in", "s", 0].acked == {0, 1, 2, 3}
@@ -458,8 +460,7 @@ def test_a_commit_is_asked_for_when_plain_sends_before_it_are_stored() -> None:
         plain = asyncio.ensure_future(producer.send(b"plain"))
         await until(lambda: cluster.held)
         commit = asyncio.ensure_future(txn.commit())
-        for _ in range(100):
-            await asyncio.sleep(0)
+        await time_passes(0.005)
         assert not cluster.commands("end_txn")
         cluster.release()
         await plain
@@ -556,14 +557,13 @@ def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
         attachment.permits = 5
         cluster.dispatch()
         assert len(attachment.sent) == 5
-        await asyncio.sleep(0)
+        await turns()
         cluster.script = lambda name, body: HOLD if name == "nack" else None
         cluster.release()
         await abort
         attachment.permits = 1_000
         cluster.dispatch()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await time_passes(0.005)
         cluster.script = lambda name, body: None
         cluster.release()
         again: list[bytes] = []
