@@ -174,9 +174,9 @@ def show_bills(when: str) -> None:
     print(f"{when}: {all_of_them} bills of {different} orders")
 
 
-def last_batch_of(query: StreamingQuery) -> int:
-    assert query.lastProgress is not None, "it has done no batch yet"
-    return query.lastProgress.batchId
+def last_batch_of(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return progress.batchId if progress is not None else None
 
 
 prices = {"black": 300, "green": 350, "mint": 320}
