@@ -10,10 +10,10 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from pathlib import Path
 
 import pyspark
+from tests.waiting import wait_until
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 START_S = 120.0
@@ -32,14 +32,13 @@ class StandaloneCluster:
     def start(self) -> None:
         """Returns when the master listens; workers come as they can."""
         master = self._launch("master.Master", HOSTS[0], "--port", str(self._port))
-        deadline = time.monotonic() + START_S
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex((HOSTS[0], self._port)) == 0:
-                    break
+
+        def listens() -> bool:
             assert master.poll() is None, self.log()
-            assert time.monotonic() < deadline, self.log()
-            time.sleep(0.1)
+            with socket.socket() as probe:
+                return probe.connect_ex((HOSTS[0], self._port)) == 0
+
+        wait_until(listens, START_S)
         for host in HOSTS:
             work = self._directory / f"work-{host}"
             resources = ("--cores", "1", "--memory", "600m", "--work-dir", str(work))

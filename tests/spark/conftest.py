@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.system.processes import Servers
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,9 +88,6 @@ def figure(record_property: Callable[[str, object], None]) -> Callable[[str, str
 @pytest.fixture
 def wait_for() -> Callable[[Path], None]:
     def wait(path: Path) -> None:
-        deadline = time.monotonic() + 60
-        while not path.exists():
-            assert time.monotonic() < deadline, path
-            time.sleep(0.01)
+        wait_until(path.exists, 60)
 
     return wait

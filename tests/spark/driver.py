@@ -33,7 +33,7 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(PATIENCE_S)
+    query.awaitTermination(int(PATIENCE_S))
     print("done", flush=True)
     spark.stop()
 

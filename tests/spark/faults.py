@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,18 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
+from tests.waiting import wait_until
 
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import MagnetarError
 from magnetar_spark import MagnetarDataSource, sink
-from magnetar_spark.options import SourceOptions, sink_options, source_options
+from magnetar_spark.options import SinkOptions, SourceOptions, sink_options, source_options
 from magnetar_spark.sink import StreamWriter, TaskMessage
 from magnetar_spark.source import StreamReader
 
 PATIENCE_S = 120.0
+# A driver that has no batch left does not come.
+MEETING_S = 15.0
 EVERY_BATCH = -1
 
 
@@ -85,10 +87,7 @@ class Fault:
             file.write(f"{text}\n")
 
     def wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.path(name).exists():
-            assert time.monotonic() < deadline, name
-            time.sleep(0.01)
+        wait_until(self.path(name).exists, PATIENCE_S)
 
     def kill_driver(self) -> None:
         """The driver's Python, its JVM, and this process."""
@@ -128,7 +127,7 @@ class FaultyReader(StreamReader):
 
 
 class FaultyWriter(StreamWriter):
-    def __init__(self, options: sink.SinkOptions, schema: StructType, fault: Fault) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType, fault: Fault) -> None:
         super().__init__(options, schema)
         self._fault = fault
 
@@ -204,11 +203,11 @@ class FaultyWriter(StreamWriter):
 
         def meet() -> None:
             self._fault.note("inside", self._run_token)
-            deadline = time.monotonic() + 15
-            while time.monotonic() < deadline:
-                if len(set(self._fault.path("inside").read_text().split())) > 1:
-                    return
-                time.sleep(0.05)
+            inside = self._fault.path("inside")
+            try:
+                wait_until(lambda: len(set(inside.read_text().split())) > 1, MEETING_S)
+            except TimeoutError:
+                pass  # The other has ended its batch already.
 
         return super().write(_then(iterator, 1, meet))
 
@@ -330,7 +329,7 @@ class replies_lost:
                 return
             heard(session, request_id, name, one)
 
-        LinkSession._replied = replied  # type: ignore[method-assign]
+        LinkSession._replied = replied  # type: ignore[assignment, method-assign]
 
     def __exit__(self, *_: object) -> None:
         LinkSession._replied = self._heard  # type: ignore[method-assign]

@@ -13,6 +13,7 @@ from tests.spark.sessions import session
 from magnetar_spark.jobs import offload as offloading
 from magnetar_spark.jobs import restore as restoring
 from magnetar_spark.jobs.directory import LocalDirectory
+from magnetar_spark.jobs.offload_goal import Request as OffloadRequest
 from magnetar_spark.jobs.offload_log import OffloadLog
 
 OWNERS = {
@@ -33,7 +34,7 @@ def main() -> None:
             kill_at(*kill)
         one["servers"] = tuple(one["servers"])
         if job == "offload":
-            offloading.offload(spark, offloading.Request(**one))
+            offloading.offload(spark, OffloadRequest(**one))
         else:
             restoring.restore(spark, restoring.Request(**one))
     spark.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,8 +126,8 @@ def read_file(path: Path) -> list[Seen]:
     ]
 
 
-def _ms(time: object) -> int:
-    return round(time.timestamp() * 1000)  # type: ignore[attr-defined]
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
 
 
 def by_partition(seen: list[Seen]) -> dict[int, list[tuple[object, ...]]]:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import ROOT
 from tests.spark.damages import Store, damage
 from tests.system.processes import BROKER, COORDINATOR, Servers
+from tests.waiting import wait_until
 
 from magnetar import TransactionStatus, blocking
 from magnetar_cli.program import cli
@@ -121,14 +121,13 @@ class Damaged:
         return txn.txn_id
 
     def _wait_for_refusal(self, client: blocking.Client) -> None:
-        deadline = time.monotonic() + 30
-        while not any(
-            part.last_error
-            for one in client.list_transactions([TransactionStatus.COMMITTING])
-            for part in one.unfinished
-        ):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(
+            lambda: any(
+                part.last_error
+                for one in client.list_transactions([TransactionStatus.COMMITTING])
+                for part in one.unfinished
+            )
+        )
 
     def found(self, topic: str) -> list[tuple[str, int | None, int | None, int | None]]:
         return [

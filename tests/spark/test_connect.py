@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyspark
 import pytest
 from tests.spark.conftest import ROOT, environment_of_a_user
 from tests.system.processes import Servers
+from tests.waiting import wait_until
 
 from magnetar import blocking
 
@@ -93,14 +93,12 @@ def remote(java: None, tmp_path: Path, has_pandas: bool) -> Iterator[str]:
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+    def listens() -> bool:
         assert server.poll() is None, log.read_text()[-4000:]
-        assert time.monotonic() < deadline, log.read_text()[-4000:]
-        time.sleep(0.1)
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(listens, START_S)
 
 
 def client(*arguments: str) -> str:

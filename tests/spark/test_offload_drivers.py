@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
@@ -90,7 +91,7 @@ def test_a_restore_is_killed(java: None, servers: Servers, tmp_path: Path, metho
     directory = tmp_path / "offload"
     with blocking.connect(servers.address) as client:
         _fill(client, "in", 160)
-        both = {"servers": [servers.address], "directory": str(directory)}
+        both: dict[str, object] = {"servers": [servers.address], "directory": str(directory)}
         offload = {"job": "offload", "topic": "in", **both}
         restore = {"job": "restore", "topic": "out", "transaction_messages": 50, **both}
         assert drive(offload, {**restore, "kill": ("_Restoring", method, 2)}) == KILLED
@@ -209,7 +210,7 @@ def test_ten_million_messages_in_bounded_memory(
             assert many <= GROWTH_MAX * few, (job, kind, few, many)
 
 
-def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict, Use]:
+def _run(job: str, arguments: tuple[str, ...], servers: Servers) -> tuple[dict[str, Any], Use]:
     """As a program of its own, with a small heap."""
     process = subprocess.Popen(
         [

@@ -109,6 +109,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = World(spark, servers)
     # A job's times have nothing to do with where it runs.
     zone = spark.conf.get("spark.sql.session.timeZone")
+    assert zone is not None
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     yield made
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -297,7 +298,7 @@ def test_who_stands_by_and_is_told_to_stop_does_nothing(world: World, tmp_path: 
         world.spark,
         world.request("never", tmp_path / "checkpoint"),
         stop=stop,
-        on_batch=pytest.fail,
+        on_batch=lambda batch: pytest.fail(f"it did {batch}"),
         on_ready=stop.set,
     )
     assert summary == Summary()

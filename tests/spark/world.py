@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from tests.system.processes import Servers
 
 from magnetar import blocking
@@ -60,7 +61,7 @@ class World:
         found = Counter(self.values())
         assert found == self.sent, _difference(found, self.sent)
 
-    def reader(self, spark: SparkSession, **options: Any) -> Any:
+    def reader(self, spark: SparkSession, **options: Any) -> DataStreamReader:
         return spark.readStream.format("magnetar").options(
             **self.options(**{"subscribe": "in", **options})
         )
@@ -69,11 +70,8 @@ class World:
         return {SERVERS: self.address, **{name: str(text) for name, text in more.items()}}
 
     def frame(self, spark: SparkSession, per_trigger: int = 100) -> DataFrame:
-        return (
-            self.reader(spark, startingOffsets="earliest", maxOffsetsPerTrigger=per_trigger)
-            .load()
-            .select("key", "value")
-        )
+        reader = self.reader(spark, startingOffsets="earliest", maxOffsetsPerTrigger=per_trigger)
+        return reader.load().select("key", "value")
 
     def start(
         self,
