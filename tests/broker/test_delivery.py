@@ -17,6 +17,7 @@ from tests.broker.harness import (
     subscription,
     txn,
 )
+from tests.waiting import turns
 
 from magnetar_broker import keys
 from magnetar_broker.retention import trim_partition
@@ -56,7 +57,7 @@ def test_many_damaged_places_with_nothing_between_them_leave_others_their_turn()
     count = 40
 
     async def scenario(world: World) -> None:
-        turns, skipped_in = 0, []
+        turn, skipped_in = 0, []
         await world.client.ask(subscribe(consumer=1))
         for sequence in range(count):
             await world.client.ask(send(b"x", sequence=sequence))
@@ -66,14 +67,14 @@ def test_many_damaged_places_with_nothing_between_them_leave_others_their_turn()
         skip = delivery._skip
 
         def noting(gap: tuple[int, int]) -> None:
-            skipped_in.append(turns)
+            skipped_in.append(turn)
             skip(gap)
 
         delivery._skip = noting
         world.client.tell(flow())
         while world.subscription().backlog:
-            await asyncio.sleep(0)
-            turns += 1
+            await turns()
+            turn += 1
         assert len(skipped_in) == count // 2
         assert len(set(skipped_in)) == count // 2
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import states_page
-from tools.states_page import MACHINES, Machine
+import states_page
+from states_page import MACHINES, Machine
 
 import magnetar
 import magnetar_coordinator

@@ -8,6 +8,7 @@ import subprocess
 import urllib.request
 from collections import defaultdict
 
+import metrics_page
 import promql_parser
 import pytest
 import yaml
@@ -23,7 +24,6 @@ from tests.deploy.queries import (
     of_rules,
     selectors,
 )
-from tools import metrics_page
 
 # What Prometheus itself adds to each series.
 TARGET_LABELS = {"job", "instance"}

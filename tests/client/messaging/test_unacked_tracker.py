@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from magnetar.messaging.unacked_tracker import UnackedTracker
-from magnetar_core.ids import TxnID
 
-TXN = TxnID.of(1, 1, 1)
-OTHER = TxnID.of(1, 1, 2)
+# Transactions, by what their client calls them.
+TXN, OTHER = 1, 2
 
 
 def holding(*ranges: tuple[int, int]) -> UnackedTracker:
