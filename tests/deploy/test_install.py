@@ -55,8 +55,8 @@ def pip(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """pip of the tests' own environment, whose cache all of them share."""
     return subprocess.run(
         [
-            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python),
-            *("install", "--quiet", "--constraint", ROOT / "constraints.txt", *arguments),
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)),
+            *("install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), *arguments),
         ],
         env=environment(),
         capture_output=True,
@@ -145,7 +145,8 @@ def test_the_sdk_needs_no_other_part_and_the_program_says_which_one_is_missing(
 def test_servers_start_and_the_readmes_program_runs(install: Install, tmp_path: Path) -> None:
     programs = install("[server]")
     ready = tmp_path / "ready.json"
-    command = [programs / "magnetar", "standalone", "--port", "0", "--data-dir", tmp_path / "data"]
+    command = [str(programs / "magnetar"), "standalone", "--port", "0"]
+    command += ["--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(
         [*command, "--ready-file", ready],
         cwd=tmp_path,

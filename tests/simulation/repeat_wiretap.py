@@ -24,7 +24,7 @@ class _Send(NamedTuple):
     producer_id: int
     txn: tuple[int, int]
     sequence_id: int
-    count: int
+    messages: int
 
 
 class RepeatWiretap:
@@ -83,7 +83,7 @@ class RepeatWiretap:
     def _confirm(self, send: _Send, answer: broker_pb2.CommandSendResponse) -> None:
         place: int | None = None
         if send.txn == (0, 0) and not answer.duplicate:
-            self._next[send[:3]] = (send.sequence_id + send.count, self._time())
+            self._next[send[:3]] = (send.sequence_id + send.messages, self._time())
         if send.txn == (0, 0) and answer.HasField("message_id"):
             place = answer.message_id.entry_id + answer.message_id.index
         known = self._confirmed.setdefault(send, place)

@@ -17,11 +17,12 @@ def test_sparks_processes_find_the_compiled_library(spark: SparkSession) -> None
     def where(_: int) -> tuple[str, str]:
         import pyspark
 
-        return pyspark.__file__, pyspark.__cached__
+        return pyspark.__file__, pyspark.__cached__  # type: ignore[attr-defined]  # Not in stubs.
 
     assert "spark-home" in os.environ[HOME]
     (found,) = spark.sparkContext.parallelize([0], 1).map(where).collect()
-    assert found == (pyspark.__file__, pyspark.__cached__)
+    cached = pyspark.__cached__  # type: ignore[attr-defined]  # Not in stubs.
+    assert found == (pyspark.__file__, cached)
 
 
 def test_a_home_that_somebody_chose_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
