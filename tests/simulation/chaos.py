@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from random import Random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tests.simulation.nodes import Node, ServerNode
+from tests.simulation.plan import Strike
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -27,9 +28,32 @@ class Chaos:
         self._broker = world.broker
         self._coordinator = world.coordinator
         self._clients = world.clients
+        # What has struck so far, and when it was enough.
+        self.struck: list[Strike] = []
+        self.until_s: float | None = None
 
     async def run(self) -> None:
-        """Let things go wrong until enough has happened."""
+        """Let things go wrong until enough has happened, or those that are written down."""
+        if self._plan.strikes is not None:
+            await self._strike_again(self._plan.strikes)
+        else:
+            await self._strike_at_random()
+        self.until_s = self._loop.time()
+
+    async def _strike_again(self, strikes: Sequence[Strike]) -> None:
+        for strike in strikes:
+            await self._until(strike.at_s)
+            self._strike(strike)
+        await self._until(self._plan.chaos_until_s)
+
+    async def _until(self, when: float) -> None:
+        """Exactly: a sleep of the difference would be off by a rounding."""
+        if when > self._loop.time():
+            reached: asyncio.Future[None] = self._loop.create_future()
+            self._loop.call_at(when, reached.set_result, None)
+            await reached
+
+    async def _strike_at_random(self) -> None:
         random = self._world.environment.random("chaos")
         faults = list(self._plan.fault_weights)
         weights = [self._plan.fault_weights[fault] for fault in faults]
@@ -43,11 +67,16 @@ class Chaos:
             ):
                 return
             if any(weights):
-                self._strike(random.choices(faults, weights)[0], random)
+                kind = random.choices(faults, weights)[0]
+                self._strike(Strike(len(self.struck) + 1, self._loop.time(), kind))
             if random.random() < 0.2:
                 self._world.check_servers()
 
-    def _strike(self, fault: str, random: Random) -> None:
+    def _strike(self, strike: Strike) -> None:
+        self.struck.append(strike)
+        # By its number: what is left out before it does not change it.
+        random = self._world.environment.random(f"strike/{strike.number}")
+        fault = strike.kind
         network = self._network
         links = network.links()
         server = self._broker if random.random() < 0.6 else self._coordinator

@@ -27,6 +27,18 @@ FAULTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault as data: when it struck; the number decides whom, and how hard."""
+
+    number: int
+    at_s: float
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.at_s:10.6f} s fault {self.number}: {self.kind}"
+
+
 @dataclass
 class Plan:
     """What a run consists of. A family of seeds is a plan with a bias.
@@ -38,6 +50,7 @@ class Plan:
         tricks: what sloppy clients do; None: everything.
         topic_settings: of every topic.
         client_settings: of every SDK client, beside the simulation's own.
+        absent: names of client processes that are left out.
     """
 
     programs: dict[str, int] = field(default_factory=dict)
@@ -54,6 +67,10 @@ class Plan:
     coordinator_count: int = 1
     transactions_min: int = TRANSACTIONS_MIN
     crashes_min: int = CRASHES_MIN
+    # Of a run that is done again, or a part of it: these faults, until then, without these.
+    strikes: tuple[Strike, ...] | None = None
+    chaos_until_s: float = 0.0
+    absent: frozenset[str] = frozenset()
 
     @classmethod
     def of_seed(cls, random: Random) -> Plan:

@@ -5,6 +5,8 @@
 --trace             one seed, with a readable trace on standard output
 --digest            one seed, its trace's digest only
 --stop              stop at the first failure
+--no-shrink         do not look for the fewest faults and clients with which the first failure stays
+--script FILE       run what was left of a failing seed; with --trace, a readable trace
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -24,7 +27,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tests.simulation.families import FAMILIES, make_world
 from tests.simulation.planted import PLANTED
-from tests.simulation.seeds import how_to_replay, parse_seeds
+from tests.simulation.seeds import how_to_replay, parse_seeds, trace_path
+from tests.simulation.shrink_long import LongScript, run_long, run_seed, shrink_long
 from tests.simulation.world import World
 
 PLANTED_SEEDS_MAX = 1_000
@@ -73,7 +77,9 @@ def outcomes(tasks: list[Task], workers: int) -> Iterator[Outcome]:
         yield from pool.imap_unordered(run_one, tasks, chunksize=4)
 
 
-def run_many(tasks: list[Task], workers: int, *, stop: bool, console: Console) -> int:
+def run_many(
+    tasks: list[Task], workers: int, *, stop: bool, console: Console, shrinks: bool = True
+) -> int:
     """Returns the number of failures."""
     totals: dict[str, Counter[str]] = {
         "counts": Counter(),
@@ -111,8 +117,25 @@ def run_many(tasks: list[Task], workers: int, *, stop: bool, console: Console) -
         console.print(how_to_replay(first.seed, first.family), markup=False)
         seeds = sorted(one.task.seed for one in failures)
         console.print(f"failed seeds: {','.join(map(str, seeds[:200]))}", markup=False)
+        if shrinks:
+            console.print(shortest(first, console), markup=False, highlight=False)
     _print_totals(console, totals, done, len(failures), time.monotonic() - started_at)
     return len(failures)
+
+
+def shortest(task: Task, console: Console) -> str:
+    """What of a failing seed is enough to fail so, and how to run it; told in lines meanwhile."""
+    outcome = run_seed(task.seed, task.family)
+    if outcome.failure is None:
+        return "done again, it does not fail: the situation was missing"
+    with console.status("shrinking") as status:
+        shrunk = shrink_long(outcome, progress=lambda text: status.update(f"shrinking, {text}"))
+    path = trace_path(f"long-{task.family or 'seed'}-{task.seed}").with_suffix(".json")
+    path.write_text(shrunk.script.to_json())
+    return (
+        f"shrunk in {shrunk.run_count} runs to:\n{shrunk.script}\n{shrunk.outcome.failure}\n"
+        f"run this part with: python -m tests.simulation.run --trace --script {path}"
+    )
 
 
 def _print_totals(
@@ -172,9 +195,17 @@ def main() -> int:
     parser.add_argument("--stop", action="store_true")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--digest", action="store_true")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--script", type=Path)
     options = parser.parse_args()
     console = Console()
     seeds = parse_seeds(options.seeds)
+    if options.script is not None:
+        script = LongScript.from_json(options.script.read_text())
+        print(script, flush=True)
+        outcome = run_long(script, out=sys.stdout if options.trace else None)
+        print(outcome.traceback or "no failure")
+        return 1 if outcome.failure else 0
     if options.digest:
         for seed in seeds:
             print(World(seed).run().digest)
@@ -193,7 +224,14 @@ def main() -> int:
         names = sorted(PLANTED) if options.planted == "all" else [options.planted]
         return run_planted(names, options.workers, console)
     tasks = [Task(seed, options.family, None) for seed in seeds]
-    return 1 if run_many(tasks, options.workers, stop=options.stop, console=console) else 0
+    failure_count = run_many(
+        tasks,
+        options.workers,
+        stop=options.stop,
+        console=console,
+        shrinks=not options.no_shrink,
+    )
+    return 1 if failure_count else 0
 
 
 if __name__ == "__main__":

@@ -102,6 +102,8 @@ class World:
         self.loop = VirtualLoop(deadline=3_000.0)
         self.trace = Trace(self.loop.time, out)
         self.network = Network(self.loop, Random(f"{seed}/network"), self.trace)
+        self._delays: dict[tuple[str, str], Random] = {}
+        self.network.delays_between = self._delay_random
         self.environment = Environment(self.loop, self.network, self.trace, str(seed))
         self.history = History(self.loop.time, self.loop.fail)
         self.group_wiretap = GroupWiretap(self.history.violation)
@@ -170,6 +172,13 @@ class World:
             return made
 
         return ServerNode(self.environment, name, make_one, make.families())
+
+    def _delay_random(self, first: str, second: str) -> Random:
+        """Chance of its own for both ends of a link: other links do not disturb this one."""
+        found = self._delays.get((first, second))
+        if found is None:
+            found = self._delays[first, second] = self.environment.random(f"{first}>{second}")
+        return found
 
     def _delivery_lag(self) -> float:
         """From a decision to deliver until it leaves: a sync, or a read, may lie between."""
@@ -253,6 +262,7 @@ class World:
                     partial(program, self),
                 )
                 for number in range(count)
+                if f"{kind}-{number}" not in self.plan.absent
             ]
             for node in self.clients[kind]:
                 node.start()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from tests.simulation.short.runner import Outcome, run_script
 from tests.simulation.short.script import Script
@@ -40,9 +40,32 @@ def signature(failure: str) -> str:
     return kind
 
 
-class _Shrinker:
+class Failing(Protocol):
+    """What came of a run."""
+
+    @property
+    def failure(self) -> str | None: ...
+
+
+AnyScript = TypeVar("AnyScript")
+AnyOutcome = TypeVar("AnyOutcome", bound=Failing)
+
+
+class Shrinker(Generic[AnyScript, AnyOutcome]):
+    """Takes parts away, within a budget of runs and time.
+
+    Attributes:
+        outcome: the latest failure that is the one in question.
+    """
+
     def __init__(
-        self, outcome: Outcome, run: Callable[[Script], Outcome], now: Callable[[], float]
+        self,
+        outcome: AnyOutcome,
+        run: Callable[[AnyScript], AnyOutcome],
+        now: Callable[[], float],
+        *,
+        runs_max: int = RUNS_MAX,
+        seconds_max: float = SECONDS_MAX,
     ) -> None:
         assert outcome.failure is not None, "only what fails can be shrunk"
         self.outcome = outcome
@@ -50,18 +73,22 @@ class _Shrinker:
         self._signature = signature(outcome.failure)
         self._run = run
         self._now = now
-        self._deadline = now() + SECONDS_MAX
+        self._runs_max = runs_max
+        self._deadline = now() + seconds_max
 
     def exhausted(self) -> bool:
-        return self.run_count >= RUNS_MAX or self._now() > self._deadline
+        return self.run_count >= self._runs_max or self._now() > self._deadline
 
-    def fails(self, script: Script) -> bool:
+    def is_same(self, failure: str | None) -> bool:
+        return failure is not None and signature(failure) == self._signature
+
+    def fails(self, script: AnyScript) -> bool:
         """Whether it fails in the same way."""
         if self.exhausted():
             return False
         self.run_count += 1
         outcome = self._run(script)
-        if outcome.failure is None or signature(outcome.failure) != self._signature:
+        if not self.is_same(outcome.failure):
             return False
         self.outcome = outcome
         return True
@@ -94,7 +121,7 @@ def shrink(
     now: Callable[[], float] = time.monotonic,
 ) -> Shrunk:
     """Make a failing script as short as possible, within a budget of runs and time."""
-    shrinker = _Shrinker(outcome, run, now)
+    shrinker = Shrinker(outcome, run, now)
     while not shrinker.exhausted():
         before = script
         script = _fewer_settings(shrinker, script)
@@ -106,7 +133,7 @@ def shrink(
     return Shrunk(script, shrinker.outcome, shrinker.run_count)
 
 
-def _fewer_settings(shrinker: _Shrinker, script: Script) -> Script:
+def _fewer_settings(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
     drawn = [(kind, name) for kind, values in script.settings.items() for name in values]
 
     def with_only(kept: Sequence[tuple[str, str]]) -> Script:
@@ -120,21 +147,21 @@ def _fewer_settings(shrinker: _Shrinker, script: Script) -> Script:
     return with_only(shrinker.fewest(drawn, lambda kept: shrinker.fails(with_only(kept))))
 
 
-def _fewer_faults(shrinker: _Shrinker, script: Script) -> Script:
+def _fewer_faults(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
     steps = [one.number for one in script.steps]
     numbers = [one.number for one in script.faults]
     kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(steps, some)))
     return script.only(steps, kept)
 
 
-def _fewer_steps(shrinker: _Shrinker, script: Script) -> Script:
+def _fewer_steps(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
     faults = [one.number for one in script.faults]
     numbers = [one.number for one in script.steps]
     kept = shrinker.fewest(numbers, lambda some: shrinker.fails(script.only(some, faults)))
     return script.only(kept, faults)
 
 
-def _without_pauses(shrinker: _Shrinker, script: Script) -> Script:
+def _without_pauses(shrinker: Shrinker[Script, Outcome], script: Script) -> Script:
     for index, step in enumerate(script.steps):
         if step.pause_s:
             steps = list(script.steps)

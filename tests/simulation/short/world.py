@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from random import Random
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tests.simulation.history import Cursor, Place
@@ -87,8 +86,6 @@ class ShortWorld(World):
         self.network.copied = COPIED
         self.power = Power(self._server_at)
         self.taps.add(self.power)
-        self._delays: dict[tuple[str, str], Random] = {}
-        self.network.delays_between = self._delay_random
         self.network.on_half_open = lambda link, seconds: self.calm.trouble(
             [link.client_node, link.server_node], seconds
         )
@@ -125,12 +122,6 @@ class ShortWorld(World):
             if one.number == link_number:
                 return one.server_node
         return None
-
-    def _delay_random(self, first: str, second: str) -> Random:
-        found = self._delays.get((first, second))
-        if found is None:
-            found = self._delays[first, second] = self.environment.random(f"{first}>{second}")
-        return found
 
     # Names.
 
