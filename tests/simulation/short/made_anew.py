@@ -127,7 +127,11 @@ class GroupThing(Thing):
         await self.client.insist(
             BROKER,
             group_pb2.CommandJoinGroup(
-                group=self.name, member_id=member, topics=["mix"], join_epoch=1
+                group=self.name,
+                member_id=member,
+                topics=["mix"],
+                join_epoch=1,
+                initial_position=broker_pb2.EARLIEST,
             ),
         )
         await self.client.insist(
