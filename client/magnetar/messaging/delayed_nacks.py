@@ -31,7 +31,7 @@ class DelayedNacks:
         """
         self._runtime = runtime
         self._config = config
-        self._holdings = unacked
+        self._unacked = unacked
         self._ask_again = ask_again
         # By tick.
         self._waiting: dict[int, IntervalSet] = {}
@@ -41,7 +41,7 @@ class DelayedNacks:
         self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
     ) -> None:
         """Give messages back after a delay, if they are held; the configured one unless given."""
-        given_back = self._holdings.nack_begins(ranges)
+        given_back = self._unacked.nack_begins(ranges)
         if not given_back:
             return
         now_ms = self._runtime.now_ms()
@@ -67,4 +67,4 @@ class DelayedNacks:
         self._timers.pop(tick, None)
         ranges = self._waiting.pop(tick, None)
         if ranges is not None:
-            self._ask_again(self._holdings.nack_due(ranges))
+            self._ask_again(self._unacked.nack_due(ranges))

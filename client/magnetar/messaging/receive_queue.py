@@ -53,7 +53,7 @@ class ReceiveQueue:
         self.given_end: int | None = None
         self._name = name
         self._number = number
-        self._holdings = unacked
+        self._unacked = unacked
         self._permits = Permits(config, flow)
         self._give_back = give_back
         self._message_bytes_max = config.message_bytes_max
@@ -69,7 +69,7 @@ class ReceiveQueue:
         """What was not handed out comes again, or never."""
         self.ready.clear()
         self._assembly.clear()
-        self._holdings.detach()
+        self._unacked.detach()
 
     def add(self, ledger_id: int, batches: Sequence[broker_pb2.DeliveredBatch]) -> list[Range]:
         """Batches have come in.
@@ -112,7 +112,7 @@ class ReceiveQueue:
             self._give_back_damaged(cursor)
             raise
         taken = cursor.take(count_max)
-        self._holdings.hand_out(taken.first_offset, taken.last_offset)
+        self._unacked.hand_out(taken.first_offset, taken.last_offset)
         self.given_end = max(self.given_end or 0, taken.last_offset + 1)
         self._permits.use(len(taken) * cursor.batch.permits)
         if not cursor.ranges:
@@ -122,7 +122,7 @@ class ReceiveQueue:
 
     def claim(self, ranges: Sequence[Range]) -> None:
         """An earlier copy of them is being acknowledged: do not hand out another."""
-        claimed = self._holdings.claim(ranges)
+        claimed = self._unacked.claim(ranges)
         if claimed:
             for cursor in self.ready:
                 count = cursor.count
@@ -148,7 +148,7 @@ class ReceiveQueue:
 
     def _add_whole(self, batch: ReceivedBatch, meant: IntervalSet) -> None:
         """Put what is new of a batch where it can be taken."""
-        new = self._holdings.arrive(meant)
+        new = self._unacked.arrive(meant)
         copies_count = len(meant) - sum(last - first + 1 for first, last in new)
         if copies_count:
             log.debug("%s: dropped %d copies", self._name, copies_count)
@@ -180,7 +180,7 @@ class ReceiveQueue:
     def _give_back_damaged(self, cursor: BatchCursor) -> None:
         ranges = cursor.ranges[::-1]
         for first, last in ranges:
-            self._holdings.hand_out(first, last)
+            self._unacked.hand_out(first, last)
             self._permits.use((last - first + 1) * cursor.batch.permits)
         self._permits.use_bytes(cursor.batch)
         self._give_back(ranges, cursor.batch.redelivery_count)
