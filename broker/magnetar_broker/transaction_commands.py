@@ -10,7 +10,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
 from magnetar_broker.settling import Settling
 from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_index import End, Outcome
+from magnetar_broker.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
@@ -19,6 +19,9 @@ from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
+
+# Looked for at every participant.
+ENDS_ASKED_MAX = 10_000
 
 
 class TransactionCommands:
@@ -44,6 +47,7 @@ class TransactionCommands:
             "end_txn_on_subscription": self._end_txn_on_subscription,
             "low_watermark": self._low_watermark,
             "txns_issued": self._txns_issued,
+            "describe_ends": self._describe_ends,
         }
 
     def _end_txn_on_partition(
@@ -137,6 +141,27 @@ class TransactionCommands:
         if known is not None and known.incarnation == command.incarnation:
             watermarks.set(command.tcid, known.issuing(command.next_counter))
             self._environment.issued.hear(command.tcid)
+
+    def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
+        """Rule n: what a coordinator that has lost something asks before it ends anything."""
+        if len(command.txn_ids) > ENDS_ASKED_MAX:
+            raise InvalidArgument(f"{ENDS_ASKED_MAX} transactions are described at once, at most")
+        found: dict[TxnID, EndedTransaction] = {}
+        wanted = [TxnID.from_wire(one) for one in command.txn_ids]
+        for partition in self._topics.partitions():
+            for index in (partition.index, *(one.index for one in partition.subscriptions)):
+                found.update(
+                    (txn_id, index.ended[txn_id]) for txn_id in wanted if txn_id in index.ended
+                )
+        response = txn_wire.CommandDescribeEndsResponse()
+        for txn_id, ended in found.items():
+            committed = ended.outcome is Outcome.COMMITTED
+            response.ends.add(
+                txn_id=txn_id.to_wire(),
+                txn_action=common.COMMIT if committed else common.ABORT,
+                selection_digest=ended.selection_digest if committed else b"",
+            )
+        self._replies.answer(reply, response)
 
 
 def _end_of(

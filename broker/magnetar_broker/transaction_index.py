@@ -14,8 +14,7 @@ h.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -23,6 +22,7 @@ from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.ids import MemberName, TxnID
+from magnetar_core.selections import digest_of_selection
 
 NO_EPOCH = -1
 NO_MEMBER = MemberName("")
@@ -118,14 +118,6 @@ class EndPlan:
     @property
     def total(self) -> int:
         return sum(kept.kept for kept in self.writers)
-
-
-def digest_of_selection(selection: Iterable[int] | None) -> bytes:
-    """Compares selections without keeping them; empty when everybody counts."""
-    if selection is None:
-        return b""
-    text = ",".join(str(writer_id) for writer_id in sorted(selection))
-    return hashlib.sha256(text.encode()).digest()
 
 
 class TransactionIndex:

@@ -15,17 +15,19 @@ from random import Random
 from prometheus_client import CollectorRegistry
 
 from magnetar_coordinator.announcements import Announcements
+from magnetar_coordinator.broker_question import BrokerQuestion
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.held import Verdict
 from magnetar_coordinator.identities import Identities, Names
-from magnetar_coordinator.incarnation import IncarnationTaker
+from magnetar_coordinator.incarnation import take_incarnation
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.past_ends import PastEnds, open_before_loss, past_ends
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.shard import Shard
@@ -36,6 +38,7 @@ from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.transport import Transport
+from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.read_metrics import CountedReads
@@ -148,12 +151,15 @@ class Coordinator:
             recovered = await self._recover()
         except RowsUnreadable as error:
             raise cannot_recover(error) from error
+        ends = await self._ask_past_ends(recovered.shard)
         self._state = _State.SERVING
         self._announcements.recovered(recovered.shard, recovered.metadata, recovered.run_time)
         self._runtime.serve(recovered)
         self._upkeep.recovered()
         self._finisher.start()
         self._upkeep.resume()
+        for txn_id, end in ends.items():
+            self._upkeep.go_on_with(txn_id, *end)
         self._upkeep.expire()
         self._announcements.advance_watermark()
         for timer in self._timers:
@@ -257,5 +263,23 @@ class Coordinator:
     async def _take_incarnation(self, tcid: int, store_token: str) -> int:
         config = self.config
         address = config.metadata_broker_address or config.broker_address
-        taker = IncarnationTaker(address, self._transport, config, self._random)
-        return await taker.take(tcid, store_token)
+        return await take_incarnation(self._question(address), tcid, store_token)
+
+    def _question(self, address: str) -> BrokerQuestion:
+        return BrokerQuestion(address, self._transport, self.config, self._random)
+
+    async def _ask_past_ends(self, shard: Shard) -> PastEnds:
+        """How what is OPEN from before a loss has ended at brokers (rule n)."""
+        txn_ids = open_before_loss(shard)
+        if not txn_ids:
+            return {}
+        log.info("asking brokers about %d transactions from before a loss", len(txn_ids))
+
+        async def ask(request: pb.CommandDescribeEnds) -> pb.CommandDescribeEndsResponse:
+            question = self._question(self.config.broker_address)
+            answer: pb.CommandDescribeEndsResponse = await question.ask(
+                request, "describe_ends_response"
+            )
+            return answer
+
+        return await past_ends(ask, txn_ids)

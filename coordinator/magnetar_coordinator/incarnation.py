@@ -5,70 +5,19 @@ So no TxnID is ever issued twice, not even after the loss of a coordinator's dis
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from random import Random
-from typing import Any
 
-from magnetar_coordinator.broker_link import BrokerLink
-from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_core.transport import Transport
+from magnetar_coordinator.broker_question import BrokerQuestion
 from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger(__name__)
 
 
-class IncarnationTaker:
-    """Asks until it is answered; asking again with the same token is harmless."""
-
-    def __init__(
-        self, address: str, transport: Transport, config: CoordinatorConfig, random: Random
-    ) -> None:
-        self._config = config
-        self._link = BrokerLink(
-            address,
-            transport,
-            config,
-            random,
-            on_up=self._ask,
-            on_answer=self._on_answer,
-            on_down=self._wait,
-        )
-        self._request = topic_pb2.CommandTakeIncarnation()
-        self._answer: asyncio.Future[int] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    async def take(self, tcid: int, store_token: str) -> int:
-        self._request = topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=store_token)
-        self._answer = asyncio.get_running_loop().create_future()
-        log.info("asking %s for the incarnation of a new store", self._link.address)
-        self._link.start()
-        try:
-            return await self._answer
-        finally:
-            self._wait()
-            self._link.stop()
-
-    def _ask(self) -> None:
-        self._wait()
-        self._link.send(self._request, self._link.next_request_id())
-        self._ask_later(self._config.answer_deadline_ms)
-
-    def _ask_later(self, delay_ms: int) -> None:
-        self._wait()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(delay_ms / 1_000, self._ask)
-
-    def _wait(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_answer(self, request_id: int, name: str, body: Any) -> None:
-        if self._answer is None or self._answer.done():
-            return
-        if name == "take_incarnation_response":
-            self._answer.set_result(body.incarnation)
-        else:
-            log.warning("%s gives no incarnation yet: %s", self._link.address, body.message)
-            self._ask_later(self._config.retry_delay_ms_max)
+async def take_incarnation(question: BrokerQuestion, tcid: int, store_token: str) -> int:
+    """Ask until it is answered; asking again with the same token is harmless."""
+    log.info("asking for the incarnation of a new store")
+    request = topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=store_token)
+    answer: topic_pb2.CommandTakeIncarnationResponse = await question.ask(
+        request, "take_incarnation_response"
+    )
+    return answer.incarnation

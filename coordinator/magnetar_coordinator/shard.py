@@ -37,8 +37,9 @@ from magnetar_coordinator.transaction import (
     selection_digest,
 )
 from magnetar_coordinator.transaction_table import TransactionTable
-from magnetar_core.errors import InvalidArgument, QuotaExceeded
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
 from magnetar_core.ids import TxnID
+from magnetar_core.selections import digest_of_selection
 
 
 class Shard(TransactionTable):
@@ -122,6 +123,7 @@ class Shard(TransactionTable):
             return repeat_end(end, found.status, found.selection_digest)
         if found.status is not TxnStatus.OPEN:
             return repeat_end(end, found.status, selection_digest(found.selection))
+        self._check_past_commit(end)
         counts, selection = end.counts, end.selection
         if end.action is TxnAction.ABORT:
             # Everything is discarded, whatever was confirmed or selected.
@@ -135,6 +137,17 @@ class Shard(TransactionTable):
             end.txn_id, found.status, status, time_ms, counts, selection, end.fingerprint
         )
         return Decision((record,), end.txn_id, status, fixed=True)
+
+    def _check_past_commit(self, end: End) -> None:
+        digest = self.past_commits.get(end.txn_id)
+        if digest is None:
+            return
+        if end.action is TxnAction.ABORT or digest_of_selection(end.selection) != digest:
+            raise InvalidTxnState(
+                f"transaction {end.txn_id} was committed before a loss: commit it again, with the"
+                " same selection; or accept that it may be torn, and then abort it",
+                txn_id=end.txn_id,
+            )
 
     def expire(self, txn_id: TxnID, *, time_ms: int) -> Decision:
         """Abort an OPEN transaction whose time is up. PIP-31, TC Transaction Expiration."""
@@ -152,6 +165,9 @@ class Shard(TransactionTable):
             OutcomeMissing: ended before; `repeat_accept_loss` answers.
         """
         found = self.find(txn_id)
+        if self.past_commits.pop(txn_id, None) is not None:
+            # From now on it may be aborted, though some participants have committed it.
+            return Decision((), txn_id, found.status)
         if isinstance(found, TxnEnded) or found.status is not TxnStatus.COMMITTING:
             return repeat_accept_loss(txn_id, found.status)
         records = () if found.loss_accepted else (LossAccepted(txn_id, time_ms),)

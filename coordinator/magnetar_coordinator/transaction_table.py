@@ -49,6 +49,8 @@ class TransactionTable:
             TxnStatus.ABORTING: 0,
         }
         self.expiry = ExpiryQueue()
+        # Committed before a loss, and OPEN here: the digests of their selections.
+        self.past_commits: dict[TxnID, bytes] = {}
         self.watermark = WatermarkTracker(
             next_counter,
             listed_age_ms_min=config.watermark_listed_age_ms_min,

@@ -48,9 +48,27 @@ class Upkeep:
             runtime.run_time_ms(), count_max=runtime.config.expiries_per_check_max
         )
         for txn_id in expired:
+            if txn_id in runtime.shard.past_commits:
+                continue
             log.info("transaction %s has expired", txn_id, extra={"txn_id": txn_id})
             runtime.carry_out(runtime.shard.expire(txn_id, time_ms=runtime.time_ms()))
             runtime.metrics.expired.inc()
+
+    def go_on_with(self, txn_id: TxnID, action: TxnAction, digest: bytes) -> None:
+        """Carry out what was decided in what is lost (rule n)."""
+        runtime = self._runtime
+        if digest:
+            # Which writers count is lost as well: only who commits it again can say.
+            runtime.shard.past_commits[txn_id] = digest
+            log.critical(
+                "transaction %s was committed with a selection that is lost: it stays open until"
+                " its client commits it again",
+                txn_id,
+                extra={"txn_id": txn_id},
+            )
+            return
+        log.warning("transaction %s had ended before the loss: %s", txn_id, action.name)
+        runtime.carry_out(runtime.shard.end(End(txn_id, action), time_ms=runtime.time_ms()))
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:
         """Members that a group expelled took part in these: others wait for their end.
@@ -64,7 +82,7 @@ class Upkeep:
             transaction = runtime.shard.live.get(txn_id)
             if transaction is None or transaction.status is not TxnStatus.OPEN:
                 continue
-            if transaction.expires:
+            if transaction.expires and txn_id not in runtime.shard.past_commits:
                 log.info(
                     "transaction %s is aborted: a member of a group that took part is gone",
                     txn_id,

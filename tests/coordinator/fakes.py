@@ -45,9 +45,11 @@ class FakeBroker:
     def __init__(self) -> None:
         self.answer: Answer = lambda name, body: None
         self.received: list[tuple[str, Any]] = []
-        self.ended: dict[tuple[TxnID, Any], int] = {}
+        self.ended: dict[tuple[TxnID, Any], common.TxnAction] = {}
         self.orphans: list[pb.OrphanedParticipant] = []
         self.incarnations: dict[str, int] = {}
+        # Of every commit that it describes.
+        self.digest = b""
 
     def names(self) -> list[str]:
         return [name for name, _ in self.received]
@@ -84,6 +86,18 @@ class FakeBroker:
 
     def _txns_issued(self, body: pb.CommandTxnsIssued) -> Any:
         return SILENCE
+
+    def _describe_ends(self, body: pb.CommandDescribeEnds) -> Any:
+        asked = {TxnID.from_wire(one) for one in body.txn_ids}
+        ends = {txn_id: action for (txn_id, _), action in self.ended.items() if txn_id in asked}
+        return pb.CommandDescribeEndsResponse(
+            ends=[
+                pb.CommandDescribeEndsResponse.DescribedEnd(
+                    txn_id=txn_id.to_wire(), txn_action=action, selection_digest=self.digest
+                )
+                for txn_id, action in ends.items()
+            ]
+        )
 
     def _low_watermark(self, body: pb.CommandLowWatermark) -> Any:
         return pb.CommandLowWatermarkResponse(orphans=self.orphans)

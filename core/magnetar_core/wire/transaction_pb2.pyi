@@ -459,6 +459,27 @@ class CommandLowWatermark(_message.Message):
     next_counter: int
     def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ...) -> None: ...
 
+class CommandDescribeEnds(_message.Message):
+    __slots__ = ("txn_ids",)
+    TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
+    def __init__(self, txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+
+class CommandDescribeEndsResponse(_message.Message):
+    __slots__ = ("ends",)
+    class DescribedEnd(_message.Message):
+        __slots__ = ("txn_id", "txn_action", "selection_digest")
+        TXN_ID_FIELD_NUMBER: _ClassVar[int]
+        TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
+        SELECTION_DIGEST_FIELD_NUMBER: _ClassVar[int]
+        txn_id: _common_pb2.TxnId
+        txn_action: _common_pb2.TxnAction
+        selection_digest: bytes
+        def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., selection_digest: _Optional[bytes] = ...) -> None: ...
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    ends: _containers.RepeatedCompositeFieldContainer[CommandDescribeEndsResponse.DescribedEnd]
+    def __init__(self, ends: _Optional[_Iterable[_Union[CommandDescribeEndsResponse.DescribedEnd, _Mapping]]] = ...) -> None: ...
+
 class CommandTxnsIssued(_message.Message):
     __slots__ = ("tcid", "incarnation", "next_counter")
     TCID_FIELD_NUMBER: _ClassVar[int]

@@ -68,12 +68,12 @@ MUTANTS = (
         old=(
             "            if transaction is None or transaction.status is not TxnStatus.OPEN:\n"
             "                continue\n"
-            "            if transaction.expires:"
+            "            if transaction.expires and"
         ),
         new=(
             "            if transaction is None or transaction.status is not TxnStatus.OPEN:\n"
             "                continue\n"
-            "            if True:"
+            "            if True and"
         ),
         mistake="A prepared transaction is aborted because a member left its group.",
     ),
@@ -294,5 +294,19 @@ MUTANTS = (
         old="        self._commits.batch.put(META, META_PRODUCER_ID, u64(number + 1))",
         new="        self._commits.batch.put(META, META_PRODUCER_ID, u64(number))",
         mistake="After a restart a producer id is given out again.",
+    ),
+    Mutant(
+        name="past-ends-not-carried-out",
+        file=_COORDINATOR,
+        old="        for txn_id, end in ends.items():",
+        new="        for txn_id, end in list(ends.items())[1:]:",
+        mistake="After a loss, a commit that a broker tells of is not gone on with (rule n).",
+    ),
+    Mutant(
+        name="past-commit-aborted",
+        file=_SHARD,
+        old="        self._check_past_commit(end)\n",
+        new="",
+        mistake="What was committed before a loss, with a selection, may be aborted (rule n).",
     ),
 )

@@ -1,0 +1,71 @@
+"""A question that a coordinator asks one broker before it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import Any
+
+from magnetar_coordinator.broker_link import BrokerLink
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class BrokerQuestion:
+    """Asks until it is answered; asking again has to be harmless."""
+
+    def __init__(
+        self, address: str, transport: Transport, config: CoordinatorConfig, random: Random
+    ) -> None:
+        self._config = config
+        self._link = BrokerLink(
+            address,
+            transport,
+            config,
+            random,
+            on_up=self._ask,
+            on_answer=self._on_answer,
+            on_down=self._wait,
+        )
+        self._request: Any = None
+        self._answer_name = ""
+        self._answer: asyncio.Future[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def ask(self, request: Any, answer_name: str) -> Any:
+        """Args: answer_name: of the answer's field in a command."""
+        self._request, self._answer_name = request, answer_name
+        self._answer = asyncio.get_running_loop().create_future()
+        self._link.start()
+        try:
+            return await self._answer
+        finally:
+            self._wait()
+            self._link.stop()
+
+    def _ask(self) -> None:
+        self._wait()
+        self._link.send(self._request, self._link.next_request_id())
+        self._ask_later(self._config.answer_deadline_ms)
+
+    def _ask_later(self, delay_ms: int) -> None:
+        self._wait()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(delay_ms / 1_000, self._ask)
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_answer(self, request_id: int, name: str, body: Any) -> None:
+        if self._answer is None or self._answer.done():
+            return
+        if name == self._answer_name:
+            self._answer.set_result(body)
+        elif name == "error":
+            log.warning("%s gives no %s yet: %s", self._link.address, self._answer_name, body)
+            self._ask_later(self._config.retry_delay_ms_max)

@@ -1,0 +1,45 @@
+"""What an accepted loss has taken: ends of transactions that are OPEN in what is left.
+
+Such a transaction is of an incarnation before the present one. Its end may have been decided, told
+to its client and carried out at some participants: to end it otherwise at the rest would tear it.
+So brokers are asked before anybody is served.
+Source: docs/protocol/rules.md, rule n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from magnetar_coordinator.shard import Shard
+from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+
+# In one question.
+ASKED_MAX = 1_000
+
+PastEnds = dict[TxnID, tuple[TxnAction, bytes]]
+Ask = Callable[[pb.CommandDescribeEnds], Awaitable[pb.CommandDescribeEndsResponse]]
+
+
+def open_before_loss(shard: Shard) -> list[TxnID]:
+    """What is OPEN here and may have ended elsewhere."""
+    return [
+        one.txn_id
+        for one in shard.select(frozenset({TxnStatus.OPEN}))
+        if one.txn_id.incarnation < shard.incarnation
+    ]
+
+
+async def past_ends(ask: Ask, txn_ids: list[TxnID]) -> PastEnds:
+    """How these have ended at participants, with the digest of the selection."""
+    found: PastEnds = {}
+    for start in range(0, len(txn_ids), ASKED_MAX):
+        some = txn_ids[start : start + ASKED_MAX]
+        answer = await ask(pb.CommandDescribeEnds(txn_ids=[one.to_wire() for one in some]))
+        for end in answer.ends:
+            committed = end.txn_action == common.COMMIT
+            action = TxnAction.COMMIT if committed else TxnAction.ABORT
+            found[TxnID.from_wire(end.txn_id)] = action, end.selection_digest
+    return found

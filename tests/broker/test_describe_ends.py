@@ -1,0 +1,61 @@
+"""How transactions have ended here, for a coordinator that has lost what came last: rule n."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.broker.harness import World, ack, end, run, send, subscribe, txn
+
+from magnetar_broker.transaction_commands import ENDS_ASKED_MAX
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.ids import TxnID
+from magnetar_core.selections import digest_of_selection
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+
+async def described(world: World, *txn_ids: TxnID) -> dict[TxnID, tuple[int, bytes]]:
+    command = txn_wire.CommandDescribeEnds(txn_ids=[one.to_wire() for one in txn_ids])
+    answer: Any = await world.client.ask(command)
+    return {
+        TxnID.from_wire(one.txn_id): (one.txn_action, one.selection_digest) for one in answer.ends
+    }
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_end_at_one_participant_is_told(restarted: bool) -> None:
+    """Also when the transaction is open at the others."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe())
+        await world.client.ask(send(b"0", b"1", b"2"))
+        everywhere = [txn(counter) for counter in range(5)]
+        for txn_id in everywhere:
+            await world.client.ask(send(b"x", in_txn=txn_id))
+        await world.client.ask(ack((0, 0), in_txn=txn(3)))
+        await world.client.ask(end(txn(0)))
+        await world.client.ask(end(txn(1), common.ABORT))
+        await world.client.ask(end(txn(2), selected=[1]))
+        await world.client.ask(end(txn(3), on="s"))
+        if restarted:
+            await world.restart()
+        before = world.disk.write_count
+        assert await described(world, *everywhere, txn(9)) == {
+            txn(0): (common.COMMIT, b""),
+            txn(1): (common.ABORT, b""),
+            txn(2): (common.COMMIT, digest_of_selection([1])),
+            txn(3): (common.COMMIT, b""),
+        }
+        assert world.disk.write_count == before
+
+    run(scenario)
+
+
+def test_so_many_are_asked_about_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        await described(world, *[txn(1)] * ENDS_ASKED_MAX)
+        with pytest.raises(InvalidArgument):
+            await described(world, *[txn(1)] * (ENDS_ASKED_MAX + 1))
+
+    run(scenario)

@@ -1,0 +1,170 @@
+"""docs/protocol/rules.md, rule n: after a loss, participants are asked before anything is ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.coordinator.fakes import P0, P1, SILENCE, World, end_command, refused
+from tests.virtual_time import run
+
+from magnetar_coordinator.records import FAMILIES, META
+from magnetar_core.errors import InvalidTxnState
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.selections import digest_of_selection
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_core.wire.record_pb2 import StoreIdentity
+from magnetar_storage import identity
+from magnetar_storage.memory import MemoryStore
+from magnetar_storage.store import WriteBatch
+
+TIMEOUT_MS = 5_000
+
+
+async def lose_the_end(world: World, action: int, **fields: object) -> TxnID:
+    """An end is decided, told to its client and carried out on P0; then it is lost."""
+    txn_id = await world.client.new(P0, P1, txn_timeout_ms=TIMEOUT_MS)
+
+    def answer(name: str, body: object) -> object:
+        if name == "end_txn_on_partition":
+            # P1 is out of reach.
+            return SILENCE if PartitionName.from_wire(body.partition) == P1 else None  # type: ignore[attr-defined]
+        return None
+
+    world.broker.answer = answer
+    await world.settle()
+    kept = {name: dict(rows) for name, rows in (await copy_of(world)).items()}
+    await world.client.end(txn_id, action, **fields)
+    await world.settle()
+    assert (txn_id, P0) in world.broker.ended
+    assert (txn_id, P1) not in world.broker.ended
+    world.crash()
+    await put_back(world, kept)
+    world.broker.answer = lambda name, body: None
+    return txn_id
+
+
+async def copy_of(world: World) -> dict[str, list[tuple[bytes, bytes]]]:
+    store = world.coordinator._store
+    return {
+        family: await store.scan(family, b"", b"\xff" * 64, rows_max=10_000) for family in FAMILIES
+    }
+
+
+async def put_back(world: World, kept: dict[str, dict[bytes, bytes]]) -> None:
+    """An older copy takes the place of the store, and somebody accepts that."""
+    store = MemoryStore(world.disk, FAMILIES)
+    batch = WriteBatch()
+    for family, rows in kept.items():
+        batch.delete_range(family, b"", b"\xff" * 64)
+        for key, value in rows.items():
+            batch.put(family, key, value)
+    row = StoreIdentity.FromString(kept[META][identity.KEY])
+    row.losses += 1
+    batch.put(META, identity.KEY, row.SerializeToString(deterministic=True))
+    await store.write(batch)
+    await store.sync()
+    await store.close()
+
+
+@pytest.mark.parametrize("action", [common.COMMIT, common.ABORT])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_was_ended_before_a_loss_ends_the_same_everywhere(
+    action: int, restarted: bool
+) -> None:
+    """Its time was up, and the rest of an acknowledged commit was aborted."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await lose_the_end(world, action)
+        await world.start()
+        if restarted:
+            await world.restart()
+        await world.settle(2 * TIMEOUT_MS / 1_000)
+        assert world.broker.ended == {(txn_id, P0): action, (txn_id, P1): action}
+        expected = common.COMMITTED if action == common.COMMIT else common.ABORTED
+        assert await world.client.status(txn_id) == expected
+        await world.close()
+
+    run(scenario())
+
+
+def test_nobody_is_served_before_brokers_have_answered() -> None:
+    """A client that ends it otherwise must not come first."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await lose_the_end(world, common.COMMIT)
+        world.broker.answer = lambda name, body: SILENCE if name == "describe_ends" else None
+        task = asyncio.ensure_future(world.start())
+        await world.settle(20)
+        assert not task.done()
+        world.broker.answer = lambda name, body: None
+        await task
+        await refused(world.client.ask(end_command(txn_id, common.ABORT)), InvalidTxnState)
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_commit_with_a_selection_waits_for_who_knows_it() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await lose_the_end(
+            world, common.COMMIT, selection_given=True, selected_writer_ids=[7]
+        )
+        world.broker.digest = digest_of_selection([7])
+        await world.start()
+        await world.settle(2 * TIMEOUT_MS / 1_000)
+        assert await world.client.status(txn_id) == common.OPEN
+        for other in (
+            end_command(txn_id, common.ABORT),
+            end_command(txn_id, common.COMMIT),
+            end_command(txn_id, common.COMMIT, selection_given=True, selected_writer_ids=[8]),
+        ):
+            await refused(world.client.ask(other), InvalidTxnState)
+        await world.client.end(txn_id, common.COMMIT, selection_given=True, selected_writer_ids=[7])
+        await world.settle(1)
+        assert world.broker.ended[txn_id, P1] == common.COMMIT
+        await world.close()
+
+    run(scenario())
+
+
+def test_somebody_may_accept_that_it_is_torn() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        selection = {"selection_given": True, "selected_writer_ids": [7]}
+        txn_id = await lose_the_end(world, common.COMMIT, **selection)
+        world.broker.digest = digest_of_selection([7])
+        await world.start()
+        # A participant that has committed it does not abort it.
+        world.broker.answer = lambda name, body: (
+            InvalidTxnState("was committed here").to_wire()
+            if name == "end_txn_on_partition" and PartitionName.from_wire(body.partition) == P0
+            else None
+        )
+        await world.client.ask(pb.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
+        assert await world.client.end(txn_id, common.ABORT) == common.ABORTING
+        await world.settle(1)
+        assert world.broker.ended[txn_id, P1] == common.ABORT
+        await world.close()
+
+    run(scenario())
+
+
+def test_what_is_open_everywhere_goes_on() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0, txn_timeout_ms=TIMEOUT_MS)
+        await world.settle()
+        kept = {name: dict(rows) for name, rows in (await copy_of(world)).items()}
+        world.crash()
+        await put_back(world, kept)
+        await world.start()
+        assert len(world.broker.all_of("describe_ends")) == 1
+        assert await world.client.end(txn_id) in (common.COMMITTING, common.COMMITTED)
+        await world.close()
+
+    run(scenario())
