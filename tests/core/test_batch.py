@@ -2,13 +2,19 @@
 
 from array import array
 
+import google_crc32c
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from magnetar_core import batch
 from magnetar_core.batch import Codec, Part
-from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MagnetarError
+from magnetar_core.errors import (
+    ChecksumMismatch,
+    InvalidArgument,
+    MagnetarError,
+    MessageTooLarge,
+)
 
 codecs = st.sampled_from(list(Codec))
 messages = st.lists(
@@ -148,3 +154,20 @@ def test_a_part_is_not_taken_for_a_message() -> None:
     damaged[-6] ^= 1
     with pytest.raises(ChecksumMismatch):
         batch.join([first, bytes(damaged)])
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_the_limit_of_messages_holds_for_every_codec(codec: Codec) -> None:
+    header = batch.read_header(batch.encode([b"value"] * 4, codec=codec))
+    batch.check_claims(header, body_bytes_max=1 << 20, messages_max=4)
+    with pytest.raises(MessageTooLarge, match="a batch of 4 messages exceeds 3"):
+        batch.check_claims(header, body_bytes_max=1 << 20, messages_max=3)
+
+
+def test_nothing_may_lie_behind_a_batch() -> None:
+    """Whoever made it longer made its checksum, too."""
+    whole = batch.encode([b"value"])
+    longer = whole[: -batch.CHECKSUM.size] + b"more"
+    checksum = batch.CHECKSUM.pack(google_crc32c.value(longer))
+    with pytest.raises(InvalidArgument, match="does not fit its size"):
+        batch.read_header(longer + checksum)

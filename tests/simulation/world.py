@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
 from tests.simulation.answer_wiretap import AnswerWiretap
 from tests.simulation.chaos import Chaos
+from tests.simulation.flow_wiretap import FlowWiretap
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
@@ -119,6 +120,7 @@ class World:
                 self.plan.broker_settings.get("producer_idle_ms_max", IDLE_MS_MAX) / 1_000,
                 self.history.violation,
             ),
+            FlowWiretap(self.history.violation),
             self.group_wiretap,
             self.key_wiretap,
             self.answer_wiretap,
