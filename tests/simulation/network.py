@@ -318,6 +318,8 @@ class Network:
         self.trace = trace
         self.faults: Counter[str] = Counter()
         self.delay_factor = 1.0
+        # Of one frame, in a spike too.
+        self.delay_seconds_max = inf
         # From now on nothing goes wrong any more.
         self.quiet = False
         # Sees every frame that arrives: for those who must know whether a situation occurred.
@@ -358,7 +360,7 @@ class Network:
             healed = self._partitions.get(frozenset((first, second)))
             if healed is not None and healed > now:
                 return healed + delay  # Sent again and again until it comes through.
-        return now + delay * self.delay_factor
+        return now + min(delay * self.delay_factor, self.delay_seconds_max)
 
     def is_cut(self, first: str, second: str) -> bool:
         return self._partitions.get(frozenset((first, second)), 0.0) > self.loop.time()

@@ -71,4 +71,4 @@ class ShortJudgement(Judgement):
                 in_order.append(cursor)
         checks.check_processed_in_order(self._history, in_order)
         for check in self._short.final_checks:
-            check()
+            check(trimmed)

@@ -34,6 +34,7 @@ CLIENT_SETTINGS = {
     "close_timeout_ms": 300,
 }
 # Whatever a client may say can turn up once more, and late.
+FRAME_AGE_SECONDS_MAX = 1.2
 COPIED = REPEATABLE | {
     "abort_hanging_txn",
     "accept_txn_loss",
@@ -84,6 +85,8 @@ class ShortWorld(World):
         self.calm = Calm(self.loop.time)
         self.striker = Striker(self, script.faults)
         self.network.copied = COPIED
+        # Frames do not travel for longer than a broker remembers an idle producer.
+        self.network.delay_seconds_max = FRAME_AGE_SECONDS_MAX
         self.power = Power(self._server_at)
         self.taps.add(self.power)
         self.network.on_half_open = lambda link, seconds: self.calm.trouble(
@@ -115,7 +118,8 @@ class ShortWorld(World):
         # Of topics that the history does not know message by message.
         self.tallies: dict[str, Tally] = {}
         # Asked when everything has been read; each fails the run by itself.
-        self.final_checks: list[Callable[[], None]] = []
+        # Told whether retention has removed something.
+        self.final_checks: list[Callable[[bool], None]] = []
 
     def _server_at(self, link_number: int) -> str | None:
         for one in self.network.links():
