@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from magnetar_core.batch import BatchHeader, read_header
-from magnetar_core.errors import ChecksumMismatch, DataLoss, InvalidArgument
+from magnetar_core.errors import DAMAGED, ChecksumMismatch, DataLoss, InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
 
@@ -122,9 +122,11 @@ def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
             )
             stored_count = sum(writer.count for writer in writers)
     except (struct.error, DecodeError) as error:
-        raise DataLoss(f"the entry at {entry_id} is damaged: {error}") from error
+        raise DataLoss(f"the entry at {entry_id} is damaged: {error}", state=DAMAGED) from error
     if kind not in (DATA, TXN_COMMIT) or count != stored_count:
-        raise DataLoss(f"the entry at {entry_id} is damaged: its parts contradict each other")
+        raise DataLoss(
+            f"the entry at {entry_id} is damaged: its parts contradict each other", state=DAMAGED
+        )
     return entry
 
 
@@ -137,4 +139,4 @@ def stored_batch_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
     try:
         return read_header(batch, verify=verify)
     except (ChecksumMismatch, InvalidArgument) as error:
-        raise DataLoss(f"a stored batch is damaged: {error}") from error
+        raise DataLoss(f"a stored batch is damaged: {error}", state=DAMAGED) from error

@@ -21,7 +21,7 @@ from magnetar_broker.entries import (
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.stored_batch import StoredBatch
-from magnetar_core.errors import DataLoss, OutOfRange
+from magnetar_core.errors import DAMAGED, DataLoss, OutOfRange
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 
@@ -78,7 +78,7 @@ class LogReader:
             if self._log.readable_from(offset)[0] != at:
                 return False
             # Which transaction's messages they are, where the cause says so.
-            known = error.details if isinstance(error, DataLoss) else {}
+            known = error.details if isinstance(error, DataLoss) else {"state": DAMAGED}
             raise DataLoss(
                 f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
                 " skip-damaged` says how much is lost, and goes on behind it",

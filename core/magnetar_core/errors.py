@@ -11,6 +11,9 @@ from typing import ClassVar
 
 from magnetar_core.wire import common_pb2 as pb
 
+# In the details of DataLoss, as "state".
+DAMAGED = "damaged"
+
 
 class MagnetarError(Exception):
     """Anything that Magnetar reports to its caller.
@@ -208,6 +211,11 @@ class DataLoss(MagnetarError):
 
     code = pb.DATA_LOSS
     grpc_status = "DATA_LOSS"
+
+    @property
+    def is_damaged(self) -> bool:
+        """It is there, and cannot be read; otherwise it is missing, or nobody knows."""
+        return self.details.get("state") == DAMAGED
 
 
 class ChecksumMismatch(MagnetarError):

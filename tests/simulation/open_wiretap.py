@@ -18,6 +18,8 @@ Request = tuple[int, int]
 # Servers count milliseconds.
 TICK_SECONDS = 0.002
 WRITES = ("send", "ack")
+# What clients, strangers too, do not send.
+COORDINATORS_OWN = ("low_watermark", "take_incarnation", "txns_issued")
 ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
 OVER = (common_pb2.INVALID_TXN_STATE, common_pb2.TXN_NOT_FOUND, common_pb2.TXN_FORGOTTEN)
 
@@ -39,6 +41,8 @@ class OpenWiretap:
         self._deadlines: dict[TxnKey, float] = {}
         # Ends that were asked for before anybody heard that the transaction had begun.
         self._asked: set[TxnKey] = set()
+        # Links of coordinators: strangers may end what they like, since nobody says who he is.
+        self._coordinators: set[int] = set()
         self._writes: dict[Request, TxnKey] = {}
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
@@ -56,9 +60,13 @@ class OpenWiretap:
                 body = getattr(one, name)
                 if body.HasField("txn_id"):
                     self._writes[request] = _txn(body.txn_id)
+            elif name in COORDINATORS_OWN:
+                self._coordinators.add(link)
             elif name in ENDS_HERE:
                 txn = _txn(getattr(one, name).txn_id)
-                if self._is_open(txn):
+                if link not in self._coordinators:
+                    self._end_asked(txn)
+                elif self._is_open(txn):
                     self._violation("f", f"{name} of {txn}: nobody has asked for it")
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
@@ -90,6 +98,7 @@ class OpenWiretap:
         for known in (self._begun, self._writes):
             for request in [one for one in known if one[0] == link]:
                 del known[request]
+        self._coordinators.discard(link)
 
     def _end_asked(self, txn: TxnKey) -> None:
         self._deadlines.pop(txn, None)

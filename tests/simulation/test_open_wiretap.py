@@ -33,6 +33,7 @@ class Wire:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.tap = OpenWiretap(lambda: self.seconds, self._violation)
+        self.asks(transaction_pb2.CommandTxnsIssued(), COORDINATOR)
         self.asks(transaction_pb2.CommandNewTxn(txn_timeout_ms=TIMEOUT_MS))
         self.answers(
             transaction_pb2.CommandNewTxnResponse(txn_id=TXN.to_wire(), txn_timeout_ms=TIMEOUT_MS)
@@ -79,6 +80,12 @@ def test_whose_end_was_asked_for_may_have_ended() -> None:
 def test_nobody_is_told_to_end_what_nobody_wants_to_end() -> None:
     with pytest.raises(Seen, match=r"f: .* nobody has asked for it"):
         Wire().asks(END_HERE, COORDINATOR)
+
+
+def test_a_stranger_who_ends_it_has_asked_for_that() -> None:
+    wire = Wire()
+    wire.asks(END_HERE, CLIENT)
+    wire.asks(END_HERE, COORDINATOR)
 
 
 @pytest.mark.sim

@@ -106,7 +106,7 @@ def read_all(client: blocking.Client, wanted: Range) -> Iterator[Piece]:
                 at,
                 str(error),
                 error.details.get("txn_id", ""),
-                is_damaged=not isinstance(error, DataLoss),
+                is_damaged=not isinstance(error, DataLoss) or error.is_damaged,
             )
 
 
