@@ -14,12 +14,14 @@ from tests.simulation.sdk_programs import Writer
 from tests.simulation.short.script import Step
 
 import magnetar
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import ConsumerBusy, MagnetarError
 
 if TYPE_CHECKING:
     from tests.simulation.short.world import ShortWorld
 
 CONNECT_ATTEMPTS = 60
+# Until a broker knows that nobody is behind a link.
+HALF_OPEN_SECONDS_MAX = 45.0
 
 
 class Actor:
@@ -178,6 +180,19 @@ class Actor:
             await self._client.close()
         self._begin_life()
 
+    async def _perform(self, step: Step) -> None:
+        world = self.world
+        patience_ends_at = world.loop.time() + (HALF_OPEN_SECONDS_MAX if step.closing else 0.0)
+        while True:
+            try:
+                await world.verbs[step.verb](self, step, **step.arguments)
+                return
+            except ConsumerBusy:
+                # By who died on a half-open link, maybe.
+                if world.loop.time() >= patience_ends_at:
+                    raise
+                await asyncio.sleep(1.0)
+
     async def _do(self, step: Step) -> None:
         world = self.world
         await world.wait_for(step.after)
@@ -185,7 +200,7 @@ class Actor:
             await asyncio.sleep(step.pause_s)
         world.begins(step)
         try:
-            await world.verbs[step.verb](self, step, **step.arguments)
+            await self._perform(step)
         except (MagnetarError, NoAnswer) as error:
             if step.closing:
                 # Nothing is wrong any more that could excuse it.
