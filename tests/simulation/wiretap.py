@@ -66,6 +66,8 @@ class Wiretap:
         self._violation = violation
         self._cursors: dict[Cursor, _State] = {}
         self._consumers: dict[tuple[int, int, int], Cursor] = {}
+        # Of which generation of its cursor an attachment is: its acks count for no later one.
+        self._attached: dict[tuple[int, Cursor, int], int] = {}
         self._asked: dict[tuple[int, int], _Ack] = {}
         self._ending: dict[tuple[int, int], _End] = {}
 
@@ -79,7 +81,11 @@ class Wiretap:
             elif name == "subscribe":
                 wire = one.subscribe.subscription
                 key = (one.subscribe.consumer_id, wire.topic_id, wire.partition)
-                self._consumers[key] = _cursor(wire)
+                cursor = self._consumers[key] = _cursor(wire)
+                self._attached.setdefault(
+                    (one.subscribe.consumer_id, cursor, one.subscribe.attach_epoch),
+                    self._state(cursor).generation,
+                )
             elif name == "end_txn_on_subscription":
                 self._end((link, one.request_id), one.end_txn_on_subscription)
             elif name in ("seek", "unsubscribe"):
@@ -138,9 +144,10 @@ class Wiretap:
             for other in self._asked.values():
                 if other.cursor == cursor and other.txn is not None:
                     held |= other.offsets
+        attached = self._attached.get((wire.consumer_id, cursor, wire.attach_epoch))
         return _Ack(
             cursor,
-            state.generation,
+            state.generation if attached is None else attached,
             frozenset(offsets),
             txn,
             wire.consumer_id,

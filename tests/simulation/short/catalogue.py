@@ -85,6 +85,7 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     else:
         names = [profile]
     names = list(dict.fromkeys(names))
+    draft.scenarios = tuple(names)
     for name in names:
         SCENARIOS[name](draft)
     draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2

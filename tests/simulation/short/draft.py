@@ -15,6 +15,8 @@ class Draft:
 
     def __init__(self, random: Random) -> None:
         self.random = random
+        # Names of all scenarios that the script is made of.
+        self.scenarios: tuple[str, ...] = ()
         self.topics: dict[str, int] = {}
         self.settings: dict[str, dict[str, Any]] = {
             "broker": {},
