@@ -43,17 +43,19 @@ class RepeatWiretap:
         self._time = time
         self._idle_seconds_max = idle_seconds_max
         self._violation = violation
-        self._asked: dict[Request, _Send] = {}
+        # With the time when each arrived.
+        self._asked: dict[Request, tuple[_Send, float]] = {}
         # Confirmed ones, and where they lie: None for those of transactions.
         self._confirmed: dict[_Send, int | None] = {}
-        # When the newest plain one of a producer was confirmed, by place and what comes next.
+        # When the newest plain one of a producer arrived, by place and what comes next: the broker
+        # counts how long it is idle from then on.
         self._next: dict[tuple[int, int, int], tuple[int, float]] = {}
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
         for one in frame.commands:
             if one.WhichOneof("body") == "send":
-                self._asked[link, one.request_id] = _send(one.send)
+                self._asked[link, one.request_id] = _send(one.send), self._time()
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
@@ -61,15 +63,16 @@ class RepeatWiretap:
             name = one.WhichOneof("body")
             if name not in ("send_response", "error"):
                 continue
-            send = self._asked.pop((link, one.request_id), None)
-            if send is None:
+            asked = self._asked.pop((link, one.request_id), None)
+            if asked is None:
                 continue
+            send, arrived_at = asked
             if name == "send_response":
-                self._confirm(send, one.send_response)
+                self._confirm(send, arrived_at, one.send_response)
                 continue
-            next_sequence, told_at = self._next.get(send[:3], (0, 0.0))
+            next_sequence, newest_at = self._next.get(send[:3], (0, 0.0))
             if one.error.code == common_pb2.SEQUENCE_GAP and send.txn == (0, 0):
-                is_young = self._time() < told_at + self._idle_seconds_max
+                is_young = self._time() < newest_at + self._idle_seconds_max
                 if is_young and 0 < send.sequence_id <= next_sequence:
                     self._violation("l", f"{send} is refused: its producer is forgotten too early")
             if one.error.code == common_pb2.INVALID_ARGUMENT and send in self._confirmed:
@@ -80,10 +83,12 @@ class RepeatWiretap:
         for request in [one for one in self._asked if one[0] == link]:
             del self._asked[request]
 
-    def _confirm(self, send: _Send, answer: broker_pb2.CommandSendResponse) -> None:
+    def _confirm(
+        self, send: _Send, arrived_at: float, answer: broker_pb2.CommandSendResponse
+    ) -> None:
         place: int | None = None
         if send.txn == (0, 0) and not answer.duplicate:
-            self._next[send[:3]] = (send.sequence_id + send.messages, self._time())
+            self._next[send[:3]] = (send.sequence_id + send.messages, arrived_at)
         if send.txn == (0, 0) and answer.HasField("message_id"):
             place = answer.message_id.entry_id + answer.message_id.index
         known = self._confirmed.setdefault(send, place)
