@@ -45,7 +45,7 @@ class Ages:
         return tuple(self._jumps)
 
     def restore(self, jumps: list[Jump]) -> None:
-        """Of earlier lives."""
+        """Take back the jumps that earlier lives of the broker have stored."""
         self._jumps = jumps
 
     def look(self) -> int:

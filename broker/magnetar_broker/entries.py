@@ -9,10 +9,12 @@ Source: PIP-31, Broker - Transaction Buffer, Message.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
+from magnetar_broker import keys
 from magnetar_core.batch import BatchHeader, read_header
 from magnetar_core.errors import DAMAGED, ChecksumMismatch, DataLoss, InvalidArgument
 from magnetar_core.ids import TxnID
@@ -128,6 +130,28 @@ def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
             f"the entry at {entry_id} is damaged: its parts contradict each other", state=DAMAGED
         )
     return entry
+
+
+def parse_entries(rows: Iterable[tuple[bytes, bytes]], *, verify: bool = False) -> list[Entry]:
+    """Read rows of the log, up to one that is damaged.
+
+    A store tells damage by checksums of its own. What these let pass is noticed here, as far as the
+    batches' checksums reach.
+
+    Args:
+        verify: as for parse_entry.
+    Raises:
+        DataLoss: already the first is damaged.
+    """
+    entries: list[Entry] = []
+    for key, value in rows:
+        try:
+            entries.append(parse_entry(keys.last_u64(key), value, verify=verify))
+        except DataLoss:
+            if not entries:
+                raise
+            break
+    return entries
 
 
 def stored_batch_header(batch: bytes, *, verify: bool = True) -> BatchHeader:

@@ -8,14 +8,14 @@ Source: PIP-31, Broker Dispatching; docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from magnetar_broker import keys
 from magnetar_broker.entries import (
     DataEntry,
     Entry,
     MarkerEntry,
-    parse_entry,
+    parse_entries,
     stored_batch_header,
 )
 from magnetar_broker.offset_set import Range
@@ -198,11 +198,11 @@ class LogReader:
         except RowsUnreadable:
             # It concerns this offset only if no readable entry before it reaches so far.
             rows = await self._row_around(offset)
-            if not rows or not _holds(_entries_of(rows)[0], offset):
+            if not rows or not _holds(parse_entries(rows, verify=True)[0], offset):
                 raise
         if not rows or keys.last_u64(rows[0][0]) != offset:
             rows = await self._row_around(offset)
-        entries = _entries_of(rows)
+        entries = parse_entries(rows, verify=True)
         if not entries or not _holds(entries[0], offset):
             raise DataLoss(f"the log holds no entry for offset {offset}", offset=offset)
         return entries
@@ -293,26 +293,6 @@ class LogReader:
                 gathered += len(batch)
                 yield at, expected - at, batch
             start = keys.txnlog(self._prefix, txn_id, ordinal, expected)
-
-
-def _entries_of(rows: Iterable[tuple[bytes, bytes]]) -> list[Entry]:
-    """What rows hold, up to one that is damaged.
-
-    A store tells damage by checksums of its own; what these let pass is noticed here, as far as the
-    batches' checksums reach.
-
-    Raises:
-        DataLoss: already the first is damaged.
-    """
-    entries: list[Entry] = []
-    for key, value in rows:
-        try:
-            entries.append(parse_entry(keys.last_u64(key), value, verify=True))
-        except DataLoss:
-            if not entries:
-                raise
-            break
-    return entries
 
 
 def _holds(entry: Entry, offset: int) -> bool:

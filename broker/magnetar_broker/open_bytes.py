@@ -55,7 +55,7 @@ class Account:
 
 
 class Accounts:
-    """Those of all conversations, and of the machines from which they come."""
+    """Keeps an account for each conversation, and for each machine from which they come."""
 
     def __init__(self) -> None:
         self._accounts: WeakKeyDictionary[Conversation, Account] = WeakKeyDictionary()

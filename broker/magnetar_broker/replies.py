@@ -7,8 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from magnetar_broker.environment import Environment
-from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import DataLoss, InternalError, MagnetarError
+from magnetar_core.commands import Handler, Reply, internal_failure
+from magnetar_core.errors import DataLoss, MagnetarError
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
@@ -58,5 +58,5 @@ class Replies:
         """A command that had waited came to nothing: for a reason, or by a bug."""
         if not isinstance(error, MagnetarError):
             log.error("a command that had waited failed", exc_info=error)
-            error = InternalError("the server failed on this command; its log says how")
+            error = internal_failure()
         self.refuse(error, reply)

@@ -1,14 +1,14 @@
 """Retention: what may leave the front of a partition's log.
 
-By time, of which jumps of the clock are no part, and by size; never past the slowest
-subscription unless the topic says so, and never into
-what somebody is reading (rule m). The messages behind a trimmed marker go with it.
+Entries leave when they are too old, or when the log is too large. A jump of the wall clock makes
+nothing older. What the slowest subscription still needs stays, unless the topic says otherwise, and
+so does what somebody is reading (rule m). The messages behind a trimmed marker go with it.
 """
 
 from __future__ import annotations
 
 from magnetar_broker import keys
-from magnetar_broker.entries import Entry, parse_entry
+from magnetar_broker.entries import Entry, parse_entries
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_broker.topics import Topic
@@ -85,15 +85,7 @@ async def _oldest_entries(environment: Environment, partition: Partition) -> lis
         rows_max=ENTRIES_AT_ONCE,
         bytes_max=16 * 1024 * 1024,
     )
-    entries: list[Entry] = []
-    for key, value in rows:
-        try:
-            entries.append(parse_entry(keys.last_u64(key), value))
-        except DataLoss:
-            if not entries:
-                raise
-            break
-    return entries
+    return parse_entries(rows)
 
 
 def _limit(topic: Topic, partition: Partition) -> int:

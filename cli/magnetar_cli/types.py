@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import click
 
+from magnetar_core.durations import parse_duration_ms
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNITS_BYTES = {"": 1, "k": 10**3, "ki": 1 << 10, "m": 10**6, "mi": 1 << 20}
 _UNITS_BYTES |= {"g": 10**9, "gi": 1 << 30, "t": 10**12, "ti": 1 << 40}
 
@@ -25,10 +26,10 @@ class Duration(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 15m, 12h or 7d", param, ctx)
-        return round(float(match[1]) * _UNITS_MS[match[2]])
+        try:
+            return parse_duration_ms(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Size(click.ParamType[int]):

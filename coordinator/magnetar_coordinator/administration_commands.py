@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class AdministrationCommands:
-    """Those of one coordinator."""
+    """Answers what administrators ask a coordinator for."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Announcements:
-    """Those of one coordinator."""
+    """Tells the brokers of one coordinator."""
 
     _shard: Shard
     _metadata: TransactionMetadataStore

@@ -7,7 +7,7 @@ from magnetar_coordinator.identity import Identity
 from magnetar_coordinator.named_sequences import Name
 from magnetar_coordinator.records import WIRE_STATE, WIRE_STATUS
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
-from magnetar_coordinator.wire import put_identity, put_named_sequence, put_txn_id
+from magnetar_coordinator.wire import put_identity, put_name, put_txn_id
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -87,10 +87,5 @@ def described_identity(identity: Identity) -> pb.TransactionalIdDescription:
 
 def described_name(name: Name) -> pb.CommandDescribeNameResponse:
     response = pb.CommandDescribeNameResponse()
-    if name.committed is not None:
-        response.has_committed, response.committed_sequence = True, name.committed
-        response.committed_fingerprint = name.fingerprint
-    if name.open is not None and name.open_txn_id is not None:
-        put_named_sequence(response.open, name.open)
-        put_txn_id(response.open_txn_id, name.open_txn_id)
+    put_name(response, name)
     return response

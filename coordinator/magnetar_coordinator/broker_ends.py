@@ -43,7 +43,7 @@ class EndListener(Protocol):
 
 
 class BrokerEnds:
-    """Those of one broker."""
+    """Sends ends to one broker, until each is answered."""
 
     def __init__(
         self,

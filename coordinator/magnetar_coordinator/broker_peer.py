@@ -49,7 +49,7 @@ class PeerOwner(EndListener, Protocol):
 
 
 class BrokerPeer:
-    """One broker."""
+    """A coordinator's side of its conversation with one broker."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar_coordinator.transaction import Participant, Transaction
-from magnetar_core.errors import InvalidTxnState
+from magnetar_core.transitions import step
 
 
 @unique
@@ -57,10 +57,7 @@ def next_state(state: EndState, event: EndEvent) -> EndState:
     Raises:
         InvalidTxnState: nowhere from this state. No effect.
     """
-    target = TRANSITIONS.get((state, event))
-    if target is None:
-        raise InvalidTxnState(f"an end is {state.name}: {event.name} is not possible")
-    return target
+    return step(TRANSITIONS, state, event, "an end")
 
 
 class PendingEnd:

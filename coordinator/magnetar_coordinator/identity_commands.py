@@ -33,7 +33,7 @@ _LIST_LIMIT_DEFAULT = 1_000
 
 
 class IdentityCommands:
-    """Those of one runtime."""
+    """Answers commands about transactional ids and named sequences."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

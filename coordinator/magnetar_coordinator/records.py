@@ -23,7 +23,7 @@ from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStat
 from magnetar_coordinator.wire import (
     put_counts,
     put_identity,
-    put_named_sequence,
+    put_name,
     put_partition,
     put_subscription,
     put_txn_id,
@@ -284,12 +284,7 @@ def _init_call(wire: pb.InitCall) -> InitCall:
 
 def encode_name(name: Name) -> bytes:
     row = pb.NameRow()
-    if name.committed is not None:
-        row.has_committed, row.committed_sequence = True, name.committed
-        row.committed_fingerprint = name.fingerprint
-    if name.open is not None and name.open_txn_id is not None:
-        put_named_sequence(row.open, name.open)
-        put_txn_id(row.open_txn_id, name.open_txn_id)
+    put_name(row, name)
     return row.SerializeToString()
 
 

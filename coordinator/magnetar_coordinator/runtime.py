@@ -27,8 +27,8 @@ from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import ACTION_OF, Owner, Participant, Transaction, TxnStatus
 from magnetar_core.clock import Clock
-from magnetar_core.commands import Reply
-from magnetar_core.errors import DataLoss, InternalError, MagnetarError
+from magnetar_core.commands import Reply, internal_failure
+from magnetar_core.errors import DataLoss, MagnetarError
 from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.wire import transaction_pb2 as pb
@@ -280,7 +280,7 @@ class Runtime:
             self.refuse(error, reply)
         except Exception:
             log.exception("a command could not be answered")
-            reply.fail(InternalError("the server failed on this command; its log says how"))
+            reply.fail(internal_failure())
 
     def _answer_when_ended(self, txn_id: TxnID, reply: Reply) -> None:
         """Answer an end when every participant has ended the live transaction."""

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
 
-from magnetar_core.errors import InvalidTxnState
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.transitions import step
 
 
 class TxnStatus(IntEnum):
@@ -80,12 +80,7 @@ def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
     Raises:
         InvalidTxnState: nowhere from this status. No effect.
     """
-    target = TRANSITIONS.get((status, event))
-    if target is None:
-        raise InvalidTxnState(
-            f"the transaction is {status.name}: {event.name} is not possible", status=status.name
-        )
-    return target
+    return step(TRANSITIONS, status, event, "the transaction", status=status.name)
 
 
 def selection_digest(selection: Iterable[int] | None) -> bytes:

@@ -28,7 +28,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 
 class TransactionCommands:
-    """Those of one coordinator."""
+    """Answers commands that open transactions, add participants and end them."""
 
     def __init__(self, runtime: Runtime, identity_commands: IdentityCommands) -> None:
         self._runtime = runtime

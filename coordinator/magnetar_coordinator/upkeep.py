@@ -22,7 +22,7 @@ _IDLE_CHECK_INTERVAL_MS = 60_000
 
 
 class Upkeep:
-    """That of one coordinator."""
+    """Does what falls due at one coordinator, and what it finds when it starts."""
 
     _retention: OutcomeRetention
 

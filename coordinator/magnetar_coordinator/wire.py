@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_coordinator.named_sequences import NamedSequence
+from magnetar_coordinator.named_sequences import Name, NamedSequence
 from magnetar_coordinator.transaction import WriterCounts
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as pb
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ def put_identity(
 
 def put_named_sequence(wire: pb.NamedSequence, named: NamedSequence) -> None:
     wire.name, wire.sequence, wire.run_token, wire.fingerprint = named
+
+
+def put_name(wire: records.NameRow | pb.CommandDescribeNameResponse, name: Name) -> None:
+    """What is known of a name: its last committed sequence, and the one that is open."""
+    if name.committed is not None:
+        wire.has_committed, wire.committed_sequence = True, name.committed
+        wire.committed_fingerprint = name.fingerprint
+    if name.open is not None and name.open_txn_id is not None:
+        put_named_sequence(wire.open, name.open)
+        put_txn_id(wire.open_txn_id, name.open_txn_id)
 
 
 def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:

@@ -69,7 +69,7 @@ class Reply:
             self._respond(answer)
         except Exception:
             log.exception("an answer could not be written")
-            answer = _failure().to_wire()
+            answer = internal_failure().to_wire()
             self._respond(answer)
         if self._on_answer is not None:
             self._on_answer(answer)
@@ -223,8 +223,9 @@ def run_handler(
             on_error(error, reply)
         else:
             log.exception("handler of %s failed", name)
-            reply.fail(_failure())
+            reply.fail(internal_failure())
 
 
-def _failure() -> InternalError:
+def internal_failure() -> InternalError:
+    """What a client is told of a bug here; the log says the rest."""
     return InternalError("the server failed on this command; its log says how")

@@ -15,6 +15,7 @@ import time
 from typing import Any, NamedTuple
 
 from tests.simulation.families import FAMILIES, make_world
+from tests.simulation.seeds import Failure
 from tests.simulation.short.catalogue import SCENARIOS
 from tests.simulation.short.runner import run_history
 from tests.simulation.world import World
@@ -84,9 +85,7 @@ def run(one: History) -> tuple[str, str | None]:
     try:
         world.run()
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        failure = f"{type(error).__name__}: {error}".splitlines()[0]
+        failure = Failure.of(error).headline
     return world.trace.digest(), failure
 
 

@@ -15,7 +15,6 @@ import argparse
 import multiprocessing
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -27,7 +26,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tests.simulation.families import FAMILIES, make_world
 from tests.simulation.planted import PLANTED
-from tests.simulation.seeds import how_to_replay, parse_seeds, trace_path
+from tests.simulation.seeds import Failure, how_to_replay, parse_seeds, trace_path
 from tests.simulation.shrink_long import LongScript, run_long, run_seed, shrink_long
 from tests.simulation.world import World
 
@@ -57,10 +56,7 @@ def run_one(task: Task) -> Outcome:
         try:
             result = world.run()
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            headline = f"{type(error).__name__}: {error}".splitlines()[0]
-            text = "".join(traceback.format_exception(error))
+            headline, text = Failure.of(error)
             return Outcome(task, f"{text}\n{headline}", Counter(), Counter(), Counter())
     failure = None
     if task.family and not task.planted and not FAMILIES[task.family].occurred(world):

@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Failure(NamedTuple):
+    """What was wrong with a run, in one line and in all."""
+
+    headline: str
+    traceback: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """Raises: KeyboardInterrupt, if it is one: nothing is wrong then but that it is to end."""
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        headline = f"{type(error).__name__}: {error}".splitlines()[0]
+        return cls(headline, "".join(traceback.format_exception(error)))
 
 
 def seeds_from_env(name: str, *, count: int) -> list[int]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol, TextIO
 
 from tests.simulation.families import make_world
 from tests.simulation.plan import Strike
+from tests.simulation.seeds import Failure
 from tests.simulation.short.shrink import Shrinker
 from tests.simulation.world import World
 
@@ -101,10 +101,7 @@ def _run(world: World, seed: int, family: str | None, checks_servers: bool) -> L
     try:
         world.run()
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        failure = f"{type(error).__name__}: {error}".splitlines()[0]
-        text = "".join(traceback.format_exception(error))
+        failure, text = Failure.of(error)
     until_s = world.chaos.until_s
     script = LongScript(
         seed,

@@ -312,6 +312,7 @@ def test_who_stands_by_and_is_told_to_stop_does_nothing(world: World, tmp_path: 
         (NAMES[:4], "Missing option '--checkpoint'"),
         ((*NAMES, "--window", "0s"), "whole minutes"),
         ((*NAMES, "--window", "90s"), "whole minutes"),
+        ((*NAMES, "--window", "1.5m"), "whole minutes"),
         ((*NAMES, "--window", "soon"), "is not a duration"),
         ((*NAMES, "--emit", "all"), "'updates', 'final'"),
         ((*NAMES, "--late-topic", "a"), "it would read what it writes"),

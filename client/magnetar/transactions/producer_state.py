@@ -12,6 +12,7 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar_core.errors import InvalidTxnState
+from magnetar_core.transitions import step
 
 
 @unique
@@ -112,7 +113,4 @@ def next_state(state: ProducerState, event: ProducerEvent, name: str) -> Produce
     Raises:
         InvalidTxnState: nowhere from this state. No effect.
     """
-    target = TRANSITIONS.get((state, event))
-    if target is None:
-        raise InvalidTxnState(f"{name} is {state.name}: {event.name} is not possible")
-    return target
+    return step(TRANSITIONS, state, event, name)

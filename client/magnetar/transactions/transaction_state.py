@@ -12,7 +12,7 @@ from enum import Enum, unique
 from typing import Final
 
 from magnetar.enums import TransactionStatus
-from magnetar_core.errors import InvalidTxnState
+from magnetar_core.transitions import step
 
 
 @unique
@@ -130,7 +130,4 @@ def next_phase(phase: Phase, event: Event, name: str) -> Phase:
     Raises:
         InvalidTxnState: nowhere from this phase. No effect.
     """
-    target = TRANSITIONS.get((phase, event))
-    if target is None:
-        raise InvalidTxnState(f"{name} is {phase.name}: {event.name} is not possible")
-    return target
+    return step(TRANSITIONS, phase, event, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 import click
 
 from magnetar_core.config import InvalidConfig
+from magnetar_core.durations import parse_duration_ms
 from magnetar_core.errors import MagnetarError
 from magnetar_core.parent_watch import on_parent_gone
 from magnetar_core.transport import LinkClosed
@@ -28,7 +28,6 @@ BROKER_DEFAULT = "127.0.0.1:6650"
 
 MINUTE_MS = 60_000
 POLL_S = 0.1
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": MINUTE_MS, "h": 3_600_000, "d": 86_400_000}
 
 
 class Duration(click.ParamType[int]):
@@ -41,10 +40,10 @@ class Duration(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", str(value))
-        if match is None:
-            self.fail(f"{value!r} is not a duration; write 500ms, 30s, 15m, 12h or 7d", param, ctx)
-        return int(match[1]) * _UNITS_MS[match[2]]
+        try:
+            return parse_duration_ms(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @click.command()

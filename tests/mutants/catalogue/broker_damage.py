@@ -12,8 +12,8 @@ _PARTITION = "broker/magnetar_broker/partition.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="stored-checksum-not-asked",
-        file=_READER,
-        old="            entries.append(parse_entry(keys.last_u64(key), value, verify=True))",
+        file=_ENTRIES,
+        old="            entries.append(parse_entry(keys.last_u64(key), value, verify=verify))",
         new="            entries.append(parse_entry(keys.last_u64(key), value))",
         mistake="A batch that comes back with a flipped bit is given to clients.",
     ),

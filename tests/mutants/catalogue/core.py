@@ -48,7 +48,7 @@ MUTANTS = (
         file=_COMMANDS,
         old=(
             '            log.exception("handler of %s failed", name)\n'
-            "            reply.fail(_failure())"
+            "            reply.fail(internal_failure())"
         ),
         new='            log.exception("handler of %s failed", name)',
         mistake="A command whose handler fails unexpectedly is never answered.",

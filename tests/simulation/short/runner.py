@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TextIO
 
+from tests.simulation.seeds import Failure
 from tests.simulation.short.catalogue import VERBS, make_script
 from tests.simulation.short.script import Script
 from tests.simulation.short.settings import constants
@@ -98,10 +98,7 @@ def run_script(
         try:
             world.run()
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            failure = f"{type(error).__name__}: {error}".splitlines()[0]
-            text = "".join(traceback.format_exception(error))
+            failure, text = Failure.of(error)
     active = world.active + world.provoked
     return Outcome(
         seed=script.seed,
