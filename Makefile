@@ -42,14 +42,7 @@ help: ## Show this list
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
-		chosen=""; \
-		for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
-			if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-				2> /dev/null; then chosen="$$candidate"; break; fi; \
-		done; \
-		if [ -z "$$chosen" ]; then \
-			echo "No Python from 3.11 on found; name one with PYTHON=..." >&2; exit 1; \
-		fi; \
+		chosen="$$(tools/choose_python.sh $(PYTHON))"; \
 		echo "$$chosen -m venv $(VENV)"; "$$chosen" -m venv $(VENV); \
 	fi
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[server,dev,spark-connect]'

@@ -51,10 +51,12 @@ class ReceivedBatch:
         receiver: int = 0,
         message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
     ) -> None:
-        """
+        """A batch as a broker delivered it.
+
         Args:
-            receiver: number of the one that received it, which alone may acknowledge it.
-            message_bytes_max: check_sizes() sees to it.
+            receiver: the number of the receiver that got the batch; only that receiver may
+                acknowledge its messages.
+            message_bytes_max: the largest message that may be opened, in bytes.
         """
         self.receiver = receiver
         # What opening it may take, whatever it declares.

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 
 class TopicPartition(NamedTuple):
+    """A partition by its topic's name and its number, as applications name it."""
+
     topic: str
     partition: int
 

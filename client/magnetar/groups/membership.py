@@ -49,12 +49,13 @@ class GroupMembership:
         follow: Callable[[Sequence[Instruction]], None],
         on_failed: Callable[[MagnetarError], None],
     ) -> None:
-        """
+        """A membership that has not joined yet.
+
         Args:
-            connection: to the broker that keeps the groups.
-            join: what it joins with, again whenever it has to.
-            follow: does what the group wants, without waiting for it.
-            on_failed: the membership is over, for good.
+            connection: the connection to the broker that keeps the groups.
+            join: makes the command with which the member joins; called again for each new attempt.
+            follow: carries out what the group wants, without waiting for it.
+            on_failed: called when the membership is over for good.
         """
         self.member = MemberState(
             max_poll_interval_ms=max_poll_interval_ms, now_ms=runtime.now_ms()

@@ -121,9 +121,8 @@ class InFlightCommands(Generic[ItemT]):
         in_flight_max: int,
         open_gate: bool = True,
     ) -> None:
-        """
-        Args:
-            open_gate: whether items may leave from the start.
+        """Args:
+        open_gate: whether items may leave from the start.
         """
         self._runtime = runtime
         self._owner = owner

@@ -51,9 +51,10 @@ class PlainAcks:
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[Sequence[Range], MagnetarError], None],
     ) -> None:
-        """
+        """A queue without acks.
+
         Args:
-            member: of a group's partition: who acknowledges.
+            member: the member that acknowledges, for a partition that a group has assigned.
         """
         self._runtime = runtime
         self._route = route
@@ -213,12 +214,13 @@ class TransactionAcks:
         on_ended: Callable[[bool], None],
         on_doubted: Callable[[], None],
     ) -> None:
-        """
+        """The acks of a transaction that has acknowledged nothing here yet.
+
         Args:
-            member: of a group's partition: who acknowledges.
-            on_doubted: told that the broker delivers again what it had confirmed.
-            on_refused: told what the broker says, and not what was given up for other reasons.
-            on_ended: called once with whether the transaction committed.
+            member: the member that acknowledges, for a partition that a group has assigned.
+            on_doubted: called when the broker delivers again what it had confirmed.
+            on_refused: called with the broker's refusal, and not when the client itself gives up.
+            on_ended: called once, with whether the transaction committed.
         """
         self.name = name
         self.consumer_id = consumer_id

@@ -25,9 +25,10 @@ class DelayedNacks:
         unacked: UnackedTracker,
         ask_again: Callable[[list[Range]], None],
     ) -> None:
-        """
+        """No nack waits yet.
+
         Args:
-            ask_again: called with what is due, and was not acknowledged in the meantime.
+            ask_again: called with the offsets that are due and were not acknowledged meanwhile.
         """
         self._runtime = runtime
         self._config = config

@@ -65,10 +65,11 @@ class PartitionReceiver:
         on_change: Callable[[], None],
         ownership: Ownership | None = None,
     ) -> None:
-        """
+        """A receiver that has not subscribed yet.
+
         Args:
-            on_change: something can be received now, or never again.
-            ownership: of a group's partition.
+            on_change: called when a message can be received, and when none ever will be.
+            ownership: who owns the partition, if a group has assigned it.
         """
         self.name = route.subscription_name(partition, subscription)
         # What it delivers bears it; 0 is nobody's.

@@ -113,12 +113,14 @@ class PartitionSender:
         on_batch_closed: Callable[[int], None],
         plain: PartitionSender | None = None,
     ) -> None:
-        """
+        """A sender that has sent nothing yet.
+
         Args:
-            on_failed: a batch failed, and so many of its messages nobody waits for.
-            on_batch_closed: a batch of this partition was closed; the next may go elsewhere.
-            plain: of a transaction's sender: the producer's plain one for the same partition.
-                Nothing leaves a transaction's sender until begin() is called.
+            on_failed: called when a batch fails, with the number of its messages that nobody
+                waits for.
+            on_batch_closed: called when a batch is complete; the next may go to another partition.
+            plain: for a transaction's sender, the producer's sender for the same partition outside
+                of transactions. A transaction's sender sends nothing until begin() is called.
         """
         self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
         self.txn_id: TxnID | None = None

@@ -14,9 +14,10 @@ class Permits:
     __slots__ = ("_byte_count", "_bytes_max", "_count", "_flow", "_messages_max")
 
     def __init__(self, config: ConsumerConfig, flow: Callable[[int, int], None]) -> None:
-        """
+        """No permits are given yet.
+
         Args:
-            flow: gives so many permits, for messages and for bytes.
+            flow: gives the broker more permits: a number of messages, and a number of bytes.
         """
         self._messages_max = config.receiver_queue_messages
         self._bytes_max = config.receiver_queue_bytes

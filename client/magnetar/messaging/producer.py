@@ -41,9 +41,10 @@ class Producer:
         begin: Callable[[], Awaitable[Transaction]],
         on_close: Callable[[Producer], None],
     ) -> None:
-        """
+        """A producer that has sent nothing yet.
+
         Args:
-            begin: a transaction, for a message that needs one.
+            begin: begins a transaction, for a message too large for a batch.
         """
         self.producer_id = runtime.new_id()
         self._runtime = runtime

@@ -42,10 +42,11 @@ class ReceiveQueue:
         flow: Callable[[int, int], None],
         give_back: Callable[[list[Range], int], None],
     ) -> None:
-        """
+        """An empty queue.
+
         Args:
-            number: of the receiver; what it delivers bears it.
-            flow: gives so many permits, for messages and for bytes.
+            number: the receiver's number, which each delivered batch carries.
+            flow: gives the broker more permits: a number of messages, and a number of bytes.
             give_back: asks for the redelivery of a damaged batch, given its redelivery count.
         """
         self.ready: deque[BatchCursor] = deque()

@@ -77,8 +77,14 @@ class UnackedTracker:
         return list(free)
 
     def given_up_to(self, offset: int, transaction: int | None) -> list[Range]:
-        """What the application was given up to an offset and has to acknowledge, in a transaction
-        or plainly. What another transaction has acknowledged is in it, and will conflict."""
+        """The messages up to an offset that the application was given and has not acknowledged.
+
+        Those that another transaction has acknowledged are among them, and will conflict.
+
+        Args:
+            offset: the last offset that counts.
+            transaction: the number of the transaction that acknowledges; None: no transaction.
+        """
         free = IntervalSet(self.given.within(0, offset))
         if transaction is None:
             free.remove_all(self.acking)

@@ -49,10 +49,12 @@ class Enrollment:
         partitions: Iterable[PartitionName] = (),
         subscriptions: Iterable[SubscriptionName] = (),
     ) -> None:
-        """
+        """The enrollment of a transaction that has just begun.
+
         Args:
-            identity: of the transactional producer whose transaction it is.
-            partitions, subscriptions: those that it knew from the beginning.
+            identity: the producer id and epoch, for the transaction of a transactional producer.
+            partitions: those that the coordinator knew from the beginning.
+            subscriptions: those that the coordinator knew from the beginning.
         """
         self._identity = identity
         # In the order in which they were added; the values say nothing.

@@ -78,9 +78,11 @@ class Transaction:
         on_ended: Callable[[Transaction], None],
         on_pair: Callable[[ProducerIdentity], None] | None = None,
     ) -> None:
-        """
+        """A transaction that has not written anything yet.
+
         Args:
-            on_pair: told the pair with which its transactional producer goes on.
+            on_pair: called with the producer id and epoch that its transactional producer uses
+                from now on.
         """
         self._on_pair = on_pair
         self.number = runtime.next_number()
@@ -541,8 +543,11 @@ class Transaction:
             raise InvalidTxnState(f"{self._name} has failed; abort it") from self._failure
 
     def doubt(self) -> None:
-        """It may have been ended by somebody else: ask at once, so that what it acknowledged is
-        received again now, and not when its time is up."""
+        """Ask the coordinator at once whether somebody else has ended the transaction.
+
+        If it was aborted, the messages that it acknowledged are received again now, and not when
+        the transaction's time is up.
+        """
         if self._begun is None or self._settled:
             return
         self._doubted = True

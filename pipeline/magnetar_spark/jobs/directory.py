@@ -31,6 +31,8 @@ class AlreadyThere(DirectoryError):
 
 
 class Entry(NamedTuple):
+    """A file or a folder in a directory."""
+
     name: str
     is_directory: bool
     byte_count: int
@@ -112,6 +114,8 @@ class Directory:
 
 
 class HadoopDirectory(Directory):
+    """A directory of a file system that Hadoop reaches, such as HDFS or S3."""
+
     def __init__(self, jvm: Any, configuration: Any, system: Any, url: str) -> None:
         self.url = url.rstrip("/")
         self._jvm = jvm

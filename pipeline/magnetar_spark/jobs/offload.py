@@ -83,6 +83,8 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class Report:
+    """What an offload of a topic has done."""
+
     topic: str
     topic_id: int
     directory: str

@@ -27,11 +27,13 @@ FIND_TIMEOUT_S = 5.0
 
 
 class JavaMissing(RuntimeError):
-    """Spark needs Java 17 or later: install it, or set JAVA_HOME. docs/spark.md has a way without
-    root."""
+    """Java is missing, or too old for Spark."""
 
     def __init__(self) -> None:
-        super().__init__(" ".join((JavaMissing.__doc__ or "").split()))
+        super().__init__(
+            "Spark needs Java 17 or later: install it, or set JAVA_HOME. "
+            "docs/spark.md shows how to install it without root."
+        )
 
 
 @contextmanager

@@ -69,11 +69,12 @@ class Cutter:
         return self._spans
 
     def before(self, begin: Cut, end: Cut, unfinished: Collection[str]) -> Cut:
-        """The highest cut up to `end` that has no message of certain transactions before it, and
-        splits none.
+        """The last split point up to `end` with no message of the given transactions before it.
+
+        It splits no transaction either.
 
         Args:
-            begin: what lies before it is not looked at.
+            begin: the search does not look before this point.
         """
         if not unfinished:
             return end
