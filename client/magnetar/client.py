@@ -21,10 +21,12 @@ from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.producer import Producer
 from magnetar.messaging.read_ahead import read_ahead
 from magnetar.messaging.reader import read_columns
+from magnetar.transactions.beginning import Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.producer_identity import ProducerIdentity
-from magnetar.transactions.transaction import Begun, Transaction, TransactionScope
+from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
 from magnetar_core.clock import Clock, SystemClock

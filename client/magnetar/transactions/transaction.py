@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from magnetar.enums import TransactionStatus
 from magnetar.errors import CommitRefused
-from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
+from magnetar.transactions.beginning import Begin, Beginning, Begun
+from magnetar.transactions.end_requests import EndRequests
+from magnetar.transactions.outcome_inquiry import OutcomeInquiry
 from magnetar.transactions.participants import Participants, TransactionPart
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction_state import (
@@ -28,7 +30,8 @@ from magnetar.transactions.transaction_state import (
     Phase,
     next_phase,
 )
-from magnetar.transactions.writer_protocols import Acks, Sender, WholeBatch
+from magnetar.transactions.whole_batch import WholeBatchCommit
+from magnetar.transactions.writer_protocols import Acks, Sender
 from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
@@ -36,28 +39,10 @@ from magnetar_core.errors import (
     TxnForgotten,
     TxnNotFound,
 )
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import common_pb2, transaction_pb2
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
-
-# After the coordinator should have expired it, its fate is asked for; then again and again.
-EXPIRY_GRACE_MS = 1_000
-RESOLVE_PERIOD_MS = 1_000
-
-
-class Begun(NamedTuple):
-    """What NewTxn has brought."""
-
-    txn_id: TxnID
-    # 0: it never expires.
-    timeout_ms: int
-    coordinator: Connection
-    identity: ProducerIdentity | None = None
-
-
-# Asks for a transaction that already has these participants.
-Begin = Callable[[Collection[PartitionName], Collection[SubscriptionName]], Awaitable[Begun]]
 
 
 class Transaction:
@@ -87,23 +72,22 @@ class Transaction:
         self._on_pair = on_pair
         self.number = runtime.next_number()
         self._runtime = runtime
-        self._begin_with = begin
-        self._begun: Begun | None = None
-        self._beginning: asyncio.Task[None] | None = None
         self._on_ended = on_ended
         self._phase = Phase.OPEN
         self._failure: MagnetarError | None = None
         # The messages of a lazy one that never began.
-        self._whole: WholeBatch | None = None
+        self._whole = WholeBatchCommit()
         self._participants = Participants()
+        self._beginning = Beginning(
+            runtime, begin, self._participants, on_begun=self._on_begun, on_failed=self.doom
+        )
+        # Of one that has begun.
+        self._inquiry: OutcomeInquiry | None = None
+        self._end_requests: EndRequests | None = None
         self._commit_command: transaction_pb2.CommandEndTxn | None = None
         # Commit and abort take turns.
         self._ending = asyncio.Lock()
         self._settled = False
-        self._resolving = False
-        self._doubted = False
-        self._finding_out = False
-        self._expiry = 0
 
     def __repr__(self) -> str:
         return f"<Transaction {self._name} {self.status.name}>"
@@ -111,14 +95,14 @@ class Transaction:
     @property
     def txn_id(self) -> TxnID:
         """Raises: InvalidTxnState, while a lazy one has none."""
-        if self._begun is None:
+        if self._beginning.begun is None:
             raise InvalidTxnState("this lazy transaction has not begun, and has no TxnID")
-        return self._begun.txn_id
+        return self._beginning.begun.txn_id
 
     @property
     def has_begun(self) -> bool:
         """Whether its coordinator knows of it; a lazy one may end without that."""
-        return self._begun is not None
+        return self._beginning.begun is not None
 
     @property
     def has_been_aborted(self) -> bool:
@@ -128,7 +112,8 @@ class Transaction:
     @property
     def timeout_ms(self) -> int:
         """Until its coordinator aborts it; only of one that has begun."""
-        return self._known.timeout_ms
+        assert self._beginning.begun is not None
+        return self._beginning.begun.timeout_ms
 
     @property
     def status(self) -> TransactionStatus:
@@ -151,50 +136,24 @@ class Transaction:
 
         Raises: what NewTxn is refused with; see Client.begin_transaction.
         """
-        self._on_begun(await self._begin_with((), ()), (), ())
+        await self._beginning.now()
 
     def begin_soon(self) -> None:
         """A lazy one has to begin, with all that takes part at the end of the loop's turn."""
-        if self._begun is None and self._beginning is None:
-            self._beginning = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
+        self._beginning.soon()
 
-    async def _begin_lazily(self) -> None:
-        partitions, subscriptions = self._participants.partitions, self._participants.subscriptions
-        try:
-            begun = await self._begin_with(partitions, subscriptions)
-        except MagnetarError as error:
-            self.doom(error)
-        else:
-            self._on_begun(begun, partitions, subscriptions)
-
-    def _on_begun(
-        self,
-        begun: Begun,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> None:
-        self._begun = begun
-        if begun.timeout_ms:
-            self._expiry = self._runtime.deadlines.call_later(
-                begun.timeout_ms + EXPIRY_GRACE_MS, self._resolve_soon
-            )
-        self._participants.begin(
+    def _on_begun(self, begun: Begun) -> None:
+        self._inquiry = OutcomeInquiry(
+            self._runtime,
             begun.txn_id,
             begun.coordinator,
-            self.doom,
-            identity=begun.identity,
-            # Only a coordinator that allows two-phase commit lets a transaction live for ever.
-            two_phase_commit=not begun.timeout_ms,
-            partitions=partitions,
-            subscriptions=subscriptions,
+            begun.timeout_ms,
+            on_ended=self._settle,
+            on_forgotten=self._on_forgotten,
         )
-
-    async def _has_to_begin(self) -> None:
-        """Wait until it has begun, or failed."""
-        if self._begun is None:
-            self.begin_soon()
-            assert self._beginning is not None
-            await asyncio.shield(self._beginning)
+        self._end_requests = EndRequests(self._runtime, begun, self._on_pair)
+        if self._settled:
+            self._inquiry.end()
 
     def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
         """A producer writes to another partition. `forget` is called when the transaction ends."""
@@ -216,7 +175,7 @@ class Transaction:
         Raises:
             InvalidTxnState: it takes no more of them; the transaction has ended, or failed.
         """
-        await self._has_to_begin()
+        await self._beginning.ensure()
         await self._participants.enrolled()
         if self._settled and self._phase not in DECIDED_COMMIT:
             raise InvalidTxnState(f"{self._name} was aborted")
@@ -267,7 +226,7 @@ class Transaction:
                 return
             if self._phase is Phase.COMMITTING and not wait_finished:
                 return
-            if self._begun is None and self._beginning is None:
+            if not self._beginning.was_asked_for:
                 await self._commit_whole()
                 return
             if self._phase is Phase.OPEN:
@@ -324,7 +283,8 @@ class Transaction:
 
     async def close(self) -> None:
         """The client closes: abort what is open. What is undecided, the coordinator knows."""
-        self._runtime.deadlines.forget(self._expiry)
+        if self._inquiry is not None:
+            self._inquiry.forget_expiry()
         if self._phase is Phase.OPEN:
             await self.abort()
 
@@ -376,7 +336,7 @@ class Transaction:
         """
         self._move(Event.FLUSH_BEGUN)
         try:
-            await self._has_to_begin()
+            await self._beginning.ensure()
             await self._participants.flush()
         except asyncio.CancelledError:
             if not self._settled:
@@ -410,26 +370,20 @@ class Transaction:
             raise CommitRefused(f"{self._name} was aborted: {self._failure}") from self._failure
         senders = self._participants.senders
         sender = senders[0] if senders else None
-        if sender is None or sender.plain is None or (self._whole is None and sender.is_empty):
+        if sender is None or sender.plain is None or not self._whole.has_something(sender):
             self._settle(TransactionStatus.COMMITTED)
             return
-        timeout_ms = self._runtime.config.commit_timeout_ms
         self._move(Event.COMMIT_REQUESTED)
         try:
-            if self._whole is None:
-                self._whole = sender.plain.send_alone(
-                    sender.take_open_batch(), timeout_ms=timeout_ms
-                )
-            elif self._whole.finished:
-                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)
-            assert self._whole.receipt is not None
-            await asyncio.shield(self._whole.receipt)
+            await self._whole.send(
+                sender,
+                sender.plain,
+                name=self._name,
+                timeout_ms=self._runtime.config.commit_timeout_ms,
+            )
         except OutcomeUnknown:
             raise
         except MagnetarError as error:
-            if self._whole is not None and self._whole.attempts > 1:
-                # An earlier copy may still be under way on a link that broke.
-                raise OutcomeUnknown(f"{self._name} may be committed: {error}") from error
             self._failure = error
             self._settle(TransactionStatus.ABORTED)
             raise CommitRefused(f"{self._name} was aborted: {error}") from error
@@ -437,14 +391,11 @@ class Transaction:
 
     async def _ask_commit(self, wait_finished: bool, fingerprint: str) -> None:
         assert self._commit_command is not None
-        command = self._commit_command
-        command.wait_finished = wait_finished
-        command.fingerprint = fingerprint
+        assert self._end_requests is not None
+        assert self._inquiry is not None
         try:
-            reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
-                command,
-                timeout_ms=self._runtime.config.commit_timeout_ms,
-                patient=wait_finished,
+            status = await self._end_requests.commit(
+                self._commit_command, wait_finished=wait_finished, fingerprint=fingerprint
             )
         except InvalidTxnState:
             self._settle(TransactionStatus.ABORTED)
@@ -455,10 +406,9 @@ class Transaction:
             # Undecided for all that we know: later sends of its producers stay behind it.
             if self._phase is Phase.COMMIT_ASKED:
                 self._participants.lead_plain_sends()
-                self._resolve_soon()
+                self._inquiry.resolve_soon()
             raise
-        self._tell_pair(reply)
-        self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))
+        self._settle(status)
 
     async def _abort(self) -> None:
         """Raises: as abort."""
@@ -467,15 +417,15 @@ class Transaction:
         if self._phase in DECIDED_COMMIT:
             raise InvalidTxnState(f"{self._name} is committed")
         self._require_not_left()
-        if self._whole is not None:
+        if self._whole.was_sent:
             raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
         commit_was_asked = self._phase is Phase.COMMIT_ASKED
         self._move(Event.ABORT_REQUESTED)
         error = InvalidTxnState(f"{self._name} was aborted")
         self._participants.abandon(error)
-        if self._beginning is not None:
-            await asyncio.shield(self._beginning)
-        if self._begun is None:
+        await self._beginning.settled()
+        if self._end_requests is None or self._inquiry is None:
+            # It never began.
             self._settle(TransactionStatus.ABORTED)
             return
         try:
@@ -485,30 +435,17 @@ class Transaction:
         except TimeoutError:
             pass
         self._participants.give_up(error)
-        identity = self._known.identity
-        command = transaction_pb2.CommandEndTxn(
-            txn_id=self.txn_id.to_wire(),
-            txn_action=common_pb2.ABORT,
-            identity=None if identity is None else identity.to_wire(),
-        )
         try:
-            reply: transaction_pb2.CommandEndTxnResponse = await self._known.coordinator.request(
-                command, timeout_ms=self._runtime.config.abort_timeout_ms
-            )
+            status = await self._end_requests.abort()
         except InvalidTxnState:
             self._settle(TransactionStatus.COMMITTED)
             raise
         except BaseException:
             if commit_was_asked:
                 self._participants.lead_plain_sends()
-            self._resolve_soon()
+            self._inquiry.resolve_soon()
             raise
-        self._tell_pair(reply)
-        self._settle(TransactionStatus(reply.status or TransactionStatus.ABORTING))
-
-    def _tell_pair(self, reply: transaction_pb2.CommandEndTxnResponse) -> None:
-        if self._on_pair is not None and reply.HasField("identity"):
-            self._on_pair(ProducerIdentity.from_wire(reply.identity))
+        self._settle(status)
 
     def _settle(self, status: TransactionStatus) -> None:
         """The outcome is known: tell producers and consumers, once."""
@@ -522,7 +459,8 @@ class Transaction:
         if self._settled:
             return
         self._settled = True
-        self._runtime.deadlines.forget(self._expiry)
+        if self._inquiry is not None:
+            self._inquiry.end()
         if not committed:
             self._participants.give_up(InvalidTxnState(f"{self._name} was aborted"))
         self._participants.release(committed=committed)
@@ -531,12 +469,8 @@ class Transaction:
     @property
     def _name(self) -> str:
         """For people."""
-        return "a lazy transaction" if self._begun is None else str(self._begun.txn_id)
-
-    @property
-    def _known(self) -> Begun:
-        assert self._begun is not None
-        return self._begun
+        begun = self._beginning.begun
+        return "a lazy transaction" if begun is None else str(begun.txn_id)
 
     def _require_sound(self) -> None:
         if self._failure is not None:
@@ -548,77 +482,9 @@ class Transaction:
         If it was aborted, the messages that it acknowledged are received again now, and not when
         the transaction's time is up.
         """
-        if self._begun is None or self._settled:
-            return
-        self._doubted = True
-        if not self._finding_out:
-            self._finding_out = True
-            self._runtime.spawn(self._find_out(), f"find out about {self.txn_id}")
+        if self._inquiry is not None:
+            self._inquiry.doubt()
 
-    async def _find_out(self) -> None:
-        """Once a period at most, as long as doubts come."""
-        try:
-            while self._doubted and not self._settled:
-                # A copy that comes while this asks may be of an abort after the answer.
-                self._doubted = False
-                if not await self._ask_status():
-                    self._doubted = True
-                if not self._settled:
-                    await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
-        finally:
-            self._finding_out = False
-
-    def _resolve_soon(self) -> None:
-        if not self._settled and not self._resolving:
-            self._resolving = True
-            self._runtime.spawn(self._resolve(), f"resolve {self.txn_id}")
-
-    async def _resolve(self) -> None:
-        """Find out what became of it: messages that it acknowledged must not stay undecided."""
-        try:
-            while not self._settled:
-                await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
-                await self._ask_status()
-        finally:
-            self._resolving = False
-
-    async def _ask_status(self) -> bool:
-        """Whether there was an answer; if it has ended, that is carried out."""
-        try:
-            reply = await self._known.coordinator.request(
-                transaction_pb2.CommandDescribeTxn(txn_id=self.txn_id.to_wire())
-            )
-        except (TxnNotFound, TxnForgotten):
-            # Ended long ago, nobody knows how. If it was committed, the broker ignores nacks of
-            # its acks.
-            self._release(committed=False)
-        except MagnetarError as error:
-            log.info("cannot find out about %s: %s", self.txn_id, error)
-            return False
-        else:
-            status = TransactionStatus(reply.transaction.status)
-            if status is not TransactionStatus.OPEN and not self._settled:
-                log.info("transaction %s turned out to be %s", self.txn_id, status.name)
-                self._settle(status)
-        return True
-
-
-class TransactionScope:
-    """`async with client.transaction() as txn`: begins, and then commits or aborts."""
-
-    def __init__(self, begin: Callable[[], Awaitable[Transaction]]) -> None:
-        self._begin = begin
-        self._transaction: Transaction | None = None
-
-    async def __aenter__(self) -> Transaction:
-        self._transaction = await self._begin()
-        return self._transaction
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._transaction is not None
-        await self._transaction.__aexit__(kind, error, traceback)
+    def _on_forgotten(self) -> None:
+        # If it was committed, the broker ignores nacks of its acks.
+        self._release(committed=False)

@@ -292,8 +292,8 @@ def test_what_an_expired_transaction_acknowledged_comes_again_though_nobody_aske
         assert (await consumer.receive()).value == b"a"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("magnetar.transactions.transaction.EXPIRY_GRACE_MS", 1)
-        patch.setattr("magnetar.transactions.transaction.RESOLVE_PERIOD_MS", 1)
+        patch.setattr("magnetar.transactions.outcome_inquiry.EXPIRY_GRACE_MS", 1)
+        patch.setattr("magnetar.transactions.outcome_inquiry.RESOLVE_PERIOD_MS", 1)
         run(test)
 
 

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _PARTICIPANTS = "client/magnetar/transactions/participants.py"
 _TRANSACTION = "client/magnetar/transactions/transaction.py"
+_REQUESTS = "client/magnetar/transactions/end_requests.py"
+_WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
 _PIPELINE = "client/magnetar/link/in_flight.py"
 _PRODUCER = "client/magnetar/transactions/transactional_producer.py"
@@ -227,11 +229,11 @@ MUTANTS = (
         old=(
             "            if self._phase is Phase.COMMIT_ASKED:\n"
             "                self._participants.lead_plain_sends()\n"
-            "                self._resolve_soon()"
+            "                self._inquiry.resolve_soon()"
         ),
         new=(
             "            if self._phase is Phase.COMMIT_ASKED:\n"
-            "                self._resolve_soon()"
+            "                self._inquiry.resolve_soon()"
         ),
         mistake="Behind a commit whose outcome is unknown plain sends follow nobody (rule k).",
     ),
@@ -240,16 +242,16 @@ MUTANTS = (
         file=_TRANSACTION,
         old=(
             "                self._participants.lead_plain_sends()\n"
-            "                self._resolve_soon()\n"
+            "                self._inquiry.resolve_soon()\n"
             "            raise\n"
-            "        self._tell_pair(reply)\n"
-            "        self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))"
+            "        self._settle(status)\n\n"
+            "    async def _abort"
         ),
         new=(
             "                self._participants.lead_plain_sends()\n"
             "            raise\n"
-            "        self._tell_pair(reply)\n"
-            "        self._settle(TransactionStatus(reply.status or TransactionStatus.COMMITTING))"
+            "        self._settle(status)\n\n"
+            "    async def _abort"
         ),
         mistake=(
             "Nobody finds out about a commit whose outcome is unknown: its acks stay undecided."
@@ -264,23 +266,23 @@ MUTANTS = (
     ),
     Mutant(
         name="whole-batch-again-as-another",
-        file=_TRANSACTION,
+        file=_WHOLE_BATCH,
         old=(
-            "            elif self._whole.finished:\n"
-            "                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)"
+            "            elif self._batch.finished:\n"
+            "                plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         new=(
-            "            elif self._whole.finished:\n"
-            "                self._whole.sequence_id = sender.plain._next_sequence\n"
-            "                sender.plain.send_again(self._whole, timeout_ms=timeout_ms)"
+            "            elif self._batch.finished:\n"
+            "                self._batch.sequence_id = plain._next_sequence\n"
+            "                plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         mistake="A lazy transaction that is committed again sends its batch as a new one.",
     ),
     Mutant(
         name="whole-batch-refusal-is-final",
-        file=_TRANSACTION,
-        old="            if self._whole is not None and self._whole.attempts > 1:",
-        new="            if self._whole is not None and self._whole.attempts > 10:",
+        file=_WHOLE_BATCH,
+        old="            if self._batch is not None and self._batch.attempts > 1:",
+        new="            if self._batch is not None and self._batch.attempts > 10:",
         mistake="A lazy commit whose earlier copy may still be under way is said to be aborted.",
     ),
     Mutant(
@@ -292,9 +294,9 @@ MUTANTS = (
     ),
     Mutant(
         name="pair-not-told",
-        file=_TRANSACTION,
+        file=_REQUESTS,
         old='        if self._on_pair is not None and reply.HasField("identity"):',
-        new='        if self._on_pair is not None and reply.HasField("identity") and self._whole:',
+        new="        if self._on_pair is not None and self._begun.identity is None:",
         mistake="A transactional producer goes on with the pair of its last transaction.",
     ),
     # Transactional producers

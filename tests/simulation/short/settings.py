@@ -70,8 +70,8 @@ CONSTANTS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("magnetar.messaging.partition_sender:PART_BYTES_MAX",): (64, 256),
     ("magnetar.link.deadlines:FORGOTTEN_MAX",): (1, 8),
     ("magnetar.messaging.dead_letters:MOVES_MAX",): (1, 2),
-    ("magnetar.transactions.transaction:RESOLVE_PERIOD_MS",): (50, 200),
-    ("magnetar.transactions.transaction:EXPIRY_GRACE_MS",): (0, 100),
+    ("magnetar.transactions.outcome_inquiry:RESOLVE_PERIOD_MS",): (50, 200),
+    ("magnetar.transactions.outcome_inquiry:EXPIRY_GRACE_MS",): (0, 100),
 }
 
 

@@ -1,0 +1,115 @@
+"""How a transaction gets its TxnID: at once, or when a lazy one has to begin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import NamedTuple
+
+from magnetar.link.connection import Connection
+from magnetar.link.runtime import Runtime
+from magnetar.transactions.participants import Participants
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+
+
+class Begun(NamedTuple):
+    """What NewTxn has brought."""
+
+    txn_id: TxnID
+    # 0: it never expires.
+    timeout_ms: int
+    coordinator: Connection
+    identity: ProducerIdentity | None = None
+
+
+# Asks for a transaction that already has these participants.
+Begin = Callable[[Collection[PartitionName], Collection[SubscriptionName]], Awaitable[Begun]]
+
+
+class Beginning:
+    """The beginning of one transaction.
+
+    Attributes:
+        begun: what the coordinator answered, once it has.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        begin_with: Begin,
+        participants: Participants,
+        *,
+        on_begun: Callable[[Begun], None],
+        on_failed: Callable[[MagnetarError], None],
+    ) -> None:
+        """The beginning of a transaction that no coordinator knows yet.
+
+        Args:
+            on_begun: called before the participants' commands may leave.
+            on_failed: a lazy one could not begin, or the coordinator does not take a participant.
+        """
+        self.begun: Begun | None = None
+        self._runtime = runtime
+        self._begin_with = begin_with
+        self._participants = participants
+        self._on_begun = on_begun
+        self._on_failed = on_failed
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def was_asked_for(self) -> bool:
+        """Whether a coordinator knows of it, or may know of it soon."""
+        return self.begun is not None or self._task is not None
+
+    async def now(self) -> None:
+        """Ask a coordinator for it now.
+
+        Raises: what NewTxn is refused with.
+        """
+        self._note(await self._begin_with((), ()), (), ())
+
+    def soon(self) -> None:
+        """A lazy one has to begin, with all that takes part at the end of the loop's turn."""
+        if self.begun is None and self._task is None:
+            self._task = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
+
+    async def ensure(self) -> None:
+        """Have it begin unless it has; wait until it has begun, or failed."""
+        if self.begun is None:
+            self.soon()
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until a lazy one that has to begin has begun, or failed."""
+        if self._task is not None:
+            await asyncio.shield(self._task)
+
+    async def _begin_lazily(self) -> None:
+        partitions, subscriptions = self._participants.partitions, self._participants.subscriptions
+        try:
+            begun = await self._begin_with(partitions, subscriptions)
+        except MagnetarError as error:
+            self._on_failed(error)
+        else:
+            self._note(begun, partitions, subscriptions)
+
+    def _note(
+        self,
+        begun: Begun,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> None:
+        self.begun = begun
+        self._on_begun(begun)
+        self._participants.begin(
+            begun.txn_id,
+            begun.coordinator,
+            self._on_failed,
+            identity=begun.identity,
+            # Only a coordinator that allows two-phase commit lets a transaction live for ever.
+            two_phase_commit=not begun.timeout_ms,
+            partitions=partitions,
+            subscriptions=subscriptions,
+        )

@@ -1,0 +1,68 @@
+"""CommandEndTxn, as a client asks its coordinator for an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar.enums import TransactionStatus
+from magnetar.link.runtime import Runtime
+from magnetar.transactions.beginning import Begun
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+
+class EndRequests:
+    """Asks for the end of one transaction."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        begun: Begun,
+        on_pair: Callable[[ProducerIdentity], None] | None,
+    ) -> None:
+        """The requests of a transaction that has begun.
+
+        Args:
+            on_pair: called with the producer id and epoch that its transactional producer uses
+                from now on.
+        """
+        self._runtime = runtime
+        self._begun = begun
+        self._on_pair = on_pair
+
+    async def commit(
+        self, command: transaction_pb2.CommandEndTxn, *, wait_finished: bool, fingerprint: str
+    ) -> TransactionStatus:
+        """Ask for the commit that the command describes; see Transaction.commit().
+
+        Args:
+            command: the same each time that this asks.
+        Raises: what the coordinator refuses it with.
+        """
+        command.wait_finished = wait_finished
+        command.fingerprint = fingerprint
+        reply = await self._begun.coordinator.request(
+            command, timeout_ms=self._runtime.config.commit_timeout_ms, patient=wait_finished
+        )
+        return self._status(reply, TransactionStatus.COMMITTING)
+
+    async def abort(self) -> TransactionStatus:
+        """Ask for the abort. Raises: what the coordinator refuses it with."""
+        identity = self._begun.identity
+        command = transaction_pb2.CommandEndTxn(
+            txn_id=self._begun.txn_id.to_wire(),
+            txn_action=common_pb2.ABORT,
+            identity=None if identity is None else identity.to_wire(),
+        )
+        reply = await self._begun.coordinator.request(
+            command, timeout_ms=self._runtime.config.abort_timeout_ms
+        )
+        return self._status(reply, TransactionStatus.ABORTING)
+
+    def _status(
+        self, reply: transaction_pb2.CommandEndTxnResponse, least: TransactionStatus
+    ) -> TransactionStatus:
+        """What the answer says, which is at least that it is decided."""
+        if self._on_pair is not None and reply.HasField("identity"):
+            self._on_pair(ProducerIdentity.from_wire(reply.identity))
+        return TransactionStatus(reply.status or least)

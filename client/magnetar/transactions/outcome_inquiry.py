@@ -1,0 +1,125 @@
+"""Asks the coordinator how a transaction ended, when this client was not told.
+
+That happens in three ways: its time is up, nobody answered the end that was asked for, or a broker
+says something that makes an end by somebody else likely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from magnetar.enums import TransactionStatus
+from magnetar.link.connection import Connection
+from magnetar.link.runtime import Runtime
+from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2
+
+log = logging.getLogger("magnetar")
+
+# After the coordinator should have expired it, its fate is asked for; then again and again.
+EXPIRY_GRACE_MS = 1_000
+RESOLVE_PERIOD_MS = 1_000
+
+
+class OutcomeInquiry:
+    """Inquires about one transaction, until somebody knows how it ended."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        txn_id: TxnID,
+        coordinator: Connection,
+        timeout_ms: int,
+        *,
+        on_ended: Callable[[TransactionStatus], None],
+        on_forgotten: Callable[[], None],
+    ) -> None:
+        """An inquiry that begins when the transaction's time is up, or when it is told to.
+
+        Args:
+            timeout_ms: of the transaction; 0: it never expires.
+            on_ended: told the outcome, which is not OPEN.
+            on_forgotten: it ended long ago, nobody knows how.
+        """
+        self._runtime = runtime
+        self._txn_id = txn_id
+        self._coordinator = coordinator
+        self._on_ended = on_ended
+        self._on_forgotten = on_forgotten
+        self._is_over = False
+        self._resolving = False
+        self._doubted = False
+        self._finding_out = False
+        self._expiry = 0
+        if timeout_ms:
+            self._expiry = runtime.deadlines.call_later(
+                timeout_ms + EXPIRY_GRACE_MS, self.resolve_soon
+            )
+
+    def forget_expiry(self) -> None:
+        """Do not ask when the transaction's time is up."""
+        self._runtime.deadlines.forget(self._expiry)
+
+    def end(self) -> None:
+        """The outcome is known: ask no more."""
+        self._is_over = True
+        self.forget_expiry()
+
+    def doubt(self) -> None:
+        """Ask at once, and then once a period at most, as long as doubts come."""
+        if self._is_over:
+            return
+        self._doubted = True
+        if not self._finding_out:
+            self._finding_out = True
+            self._runtime.spawn(self._find_out(), f"find out about {self._txn_id}")
+
+    async def _find_out(self) -> None:
+        try:
+            while self._doubted and not self._is_over:
+                # A copy that comes while this asks may be of an abort after the answer.
+                self._doubted = False
+                if not await self._ask_status():
+                    self._doubted = True
+                if not self._is_over:
+                    await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
+        finally:
+            self._finding_out = False
+
+    def resolve_soon(self) -> None:
+        """Ask once a period until there is an outcome.
+
+        Messages that the transaction acknowledged must not stay undecided.
+        """
+        if not self._is_over and not self._resolving:
+            self._resolving = True
+            self._runtime.spawn(self._resolve(), f"resolve {self._txn_id}")
+
+    async def _resolve(self) -> None:
+        try:
+            while not self._is_over:
+                await asyncio.sleep(RESOLVE_PERIOD_MS / 1000)
+                await self._ask_status()
+        finally:
+            self._resolving = False
+
+    async def _ask_status(self) -> bool:
+        """Whether there was an answer; if the transaction has ended, its owner is told."""
+        try:
+            reply = await self._coordinator.request(
+                transaction_pb2.CommandDescribeTxn(txn_id=self._txn_id.to_wire())
+            )
+        except (TxnNotFound, TxnForgotten):
+            self._on_forgotten()
+        except MagnetarError as error:
+            log.info("cannot find out about %s: %s", self._txn_id, error)
+            return False
+        else:
+            status = TransactionStatus(reply.transaction.status)
+            if status is not TransactionStatus.OPEN and not self._is_over:
+                log.info("transaction %s turned out to be %s", self._txn_id, status.name)
+                self._on_ended(status)
+        return True

@@ -1,0 +1,54 @@
+"""The commit of a lazy transaction that never had to begin: one plain batch.
+
+It is stored whole or not at all. Its outcome is told by repeating the same sequence.
+Source: PIP-31, Future Work, Single Partition Transaction; docs/protocol/rules.md, l.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from magnetar.transactions.writer_protocols import PlainSender, Sender, WholeBatch
+from magnetar_core.errors import MagnetarError, OutcomeUnknown
+
+
+class WholeBatchCommit:
+    """Sends what a transaction has written, and again for as long as its outcome is unknown."""
+
+    def __init__(self) -> None:
+        self._batch: WholeBatch | None = None
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the batch may be stored."""
+        return self._batch is not None
+
+    def has_something(self, sender: Sender) -> bool:
+        """Whether there is a batch to send, or to send again."""
+        return self._batch is not None or not sender.is_empty
+
+    async def send(
+        self, sender: Sender, plain: PlainSender, *, name: str, timeout_ms: float
+    ) -> None:
+        """Bring what the sender has gathered to the broker, and wait until it is stored.
+
+        Args:
+            name: of the transaction, for people.
+        Raises:
+            OutcomeUnknown: it may be stored. Sending again is harmless.
+            MagnetarError: it is refused. Nothing is stored.
+        """
+        try:
+            if self._batch is None:
+                self._batch = plain.send_alone(sender.take_open_batch(), timeout_ms=timeout_ms)
+            elif self._batch.finished:
+                plain.send_again(self._batch, timeout_ms=timeout_ms)
+            assert self._batch.receipt is not None
+            await asyncio.shield(self._batch.receipt)
+        except OutcomeUnknown:
+            raise
+        except MagnetarError as error:
+            if self._batch is not None and self._batch.attempts > 1:
+                # An earlier copy may still be under way on a link that broke.
+                raise OutcomeUnknown(f"{name} may be committed: {error}") from error
+            raise
