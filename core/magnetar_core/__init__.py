@@ -1,1 +1,1 @@
-"""What every Magnetar process shares: identifiers, batches, errors, the wire and its transport."""
+"""Parts that every Magnetar process shares: identifiers, batches, errors, wire and transport."""

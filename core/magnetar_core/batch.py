@@ -42,14 +42,15 @@ CHECKSUM = struct.Struct("<I")
 FLAGS = struct.Struct("<I")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
 
-# Of a header's field.
+# The largest value of the header's count field.
 COUNT_MAX = (1 << 32) - 1
-# What a body with one message has besides that, at most: flags, offsets of three columns, a time.
+# The most that a body with a single message has besides the message: flags, offsets of three
+# columns, an event time.
 ONE_MESSAGE_OVERHEAD_BYTES = 36
-# Of a body, for whoever opens batches and knows no limit of its own.
+# The default limit of a body, for callers that have no limit of their own.
 BODY_BYTES_MAX = 64 << 20
-# More than the best that a codec does: LZ4 says 255 bytes with one, Zstandard a block of 128 KiB
-# with four.
+# More than the best ratio of each codec: LZ4 writes 255 bytes as a single byte, Zstandard a block
+# of 128 KiB as four bytes.
 _EXPANSION_MAX = {0: 1, 1: 1 << 15, 2: 255}
 _EXPANSION_SLACK_BYTES = 1 << 10
 
@@ -58,11 +59,11 @@ HAS_EVENT_TIMES = 2
 HAS_PROPERTIES = 4
 
 if sys.byteorder != "little":  # pragma: no cover
-    raise ImportError("the batch's columns are little-endian, and so must this machine be")
+    raise ImportError("Magnetar's batches are little-endian, and this machine is not")
 
 
 class Codec(IntEnum):
-    """How the body is stored."""
+    """How the body is compressed."""
 
     NONE = 0
     ZSTD = 1
@@ -70,7 +71,7 @@ class Codec(IntEnum):
 
 
 class Part(IntEnum):
-    """Which part of a message a batch carries; all but WHOLE have one message, counted as such."""
+    """Which part of a message a batch carries. All but WHOLE have one message and count as one."""
 
     WHOLE = 0
     FIRST = 1
@@ -79,10 +80,10 @@ class Part(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """What the broker needs to know of a batch.
+    """The fields of a batch that the broker needs.
 
     Attributes:
-        key_hash: CRC-32C of the one key that all messages share, or 0 for mixed or no keys.
+        key_hash: CRC-32C of the key that all messages share; 0 when keys differ or are absent.
     """
 
     part: Part
@@ -96,14 +97,14 @@ class BatchHeader(NamedTuple):
 
 _PART_AT = 3
 _PART_SHIFT = 4
-# By the header's byte: parts are never compressed, what they are parts of may be.
+# Keys are the header's byte. Parts are never compressed; the batch that was cut into parts may be.
 _KINDS = {codec.value: (Part.WHOLE, codec) for codec in Codec} | {
     part << _PART_SHIFT | Codec.NONE: (part, Codec.NONE) for part in Part if part
 }
 
 
 class Row(NamedTuple):
-    """One message of a decoded batch; what it does not have is empty."""
+    """A message of a decoded batch; fields that the message does not have are empty."""
 
     key: bytes
     value: bytes
@@ -112,7 +113,7 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A decoded batch; offsets have count + 1 entries, of values and (when present) of keys."""
+    """A decoded batch. Offset columns (of values, and of keys if any) have count + 1 entries."""
 
     count: int  # type: ignore[assignment]
     value_offsets: array[int]
@@ -124,20 +125,27 @@ class Columns(NamedTuple):
     property_bytes: memoryview | None
 
     def values(self) -> list[bytes]:
+        """Return the value of each message."""
         return _slices(self.value_offsets, self.value_bytes)
 
     def keys(self) -> list[bytes] | None:
+        """Return the key of each message; None if the batch has no keys."""
         if self.key_offsets is None or self.key_bytes is None:
             return None
         return _slices(self.key_offsets, self.key_bytes)
 
     def properties(self) -> list[dict[str, str]] | None:
+        """Return the properties of each message; None if the batch has none.
+
+        Raises:
+            InvalidArgument: the properties are damaged.
+        """
         if self.property_offsets is None or self.property_bytes is None:
             return None
         return list(map(_parsed, _slices(self.property_offsets, self.property_bytes)))
 
     def row(self, place: int) -> Row:
-        """One message, without a look at the others."""
+        """Return a single message, without reading the others."""
         return Row(
             _slice(self.key_offsets, self.key_bytes, place),
             _slice(self.value_offsets, self.value_bytes, place),
@@ -146,7 +154,10 @@ class Columns(NamedTuple):
         )
 
     def largest_message_bytes(self, first: int, last: int) -> int:
-        """Of the messages from the first-th to the last-th: value, key and properties together."""
+        """Return the size of the largest message from index first to index last, in bytes.
+
+        The value, the key and the properties count.
+        """
         columns = (self.value_offsets, self.key_offsets, self.property_offsets)
         offsets = [one[first : last + 2] for one in columns if one is not None]
         sizes = [map(sub, one[1:], one) for one in offsets]
@@ -161,10 +172,10 @@ def encode(
     properties: Sequence[Mapping[str, str] | None] | None = None,
     codec: Codec = Codec.NONE,
 ) -> bytes:
-    """Build a batch of len(values) messages; every other column given must be as long.
+    """Build a batch of len(values) messages. Each other column, if given, has as many entries.
 
     Raises:
-        InvalidArgument: no messages, columns of unequal length, or over 2 GiB of one column.
+        InvalidArgument: no messages, columns of unequal length, or over 2 GiB in a column.
     """
     count = len(values)
     if count == 0:
@@ -204,13 +215,13 @@ def encode_columns(
     key_hash: int = 0,
     codec: Codec = Codec.NONE,
 ) -> bytes:
-    """Build a batch from columns that are laid out already, as `Columns` describes them.
+    """Build a batch from columns that already have the layout that `Columns` describes.
 
     Args:
-        values, keys, properties: offsets from 0, count + 1 times int32, and the bytes that they
-            cut; they are not looked into.
+        values: offsets (count + 1 times int32, from 0), and the bytes that they divide. Neither is
+            checked. The same holds for keys and properties.
         event_times_ms: count times int64.
-        key_hash: of the one key that all messages share; 0 if they do not.
+        key_hash: hash of the key that all messages share; 0 if keys differ.
     Raises:
         InvalidArgument: no messages.
     """
@@ -236,12 +247,12 @@ def encode_columns(
 
 
 def part_of(batch: bytes) -> Part:
-    """Which part a batch is that read_header has let pass."""
+    """Return which part a batch is. Call it only for batches that read_header has accepted."""
     return Part(batch[_PART_AT] >> _PART_SHIFT)
 
 
 def split(batch: bytes, piece_bytes_max: int) -> list[bytes]:
-    """Cut the batch of one message into parts, at least two; join() takes them."""
+    """Cut the batch of a single message into at least two parts; join() puts them together."""
     piece_bytes = min(piece_bytes_max, -(-len(batch) // 2))
     pieces = [batch[at : at + piece_bytes] for at in range(0, len(batch), piece_bytes)]
     last = len(pieces) - 1
@@ -255,20 +266,22 @@ def split(batch: bytes, piece_bytes_max: int) -> list[bytes]:
 
 
 def piece_of(batch: bytes) -> memoryview:
-    """What a part carries.
+    """Return the piece of the original batch that a part carries.
 
     Raises:
-        InvalidArgument, ChecksumMismatch: as read_header.
+        InvalidArgument: as read_header.
+        ChecksumMismatch: as read_header.
     """
     header = read_header(batch)
     return memoryview(batch)[HEADER.size : HEADER.size + header.stored_bytes]
 
 
 def join(parts: Sequence[bytes]) -> bytes:
-    """The batch that was split into these.
+    """Return the batch that was split into these parts.
 
     Raises:
-        InvalidArgument, ChecksumMismatch: as read_header.
+        InvalidArgument: as read_header.
+        ChecksumMismatch: as read_header.
     """
     return b"".join(piece_of(part) for part in parts)
 
@@ -279,11 +292,11 @@ def _sealed(header: bytes, stored: bytes) -> bytes:
 
 
 def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
-    """Validate a batch without looking inside.
+    """Validate a batch without opening its body.
 
     Raises:
-        InvalidArgument: not a batch, of another version, or sizes that do not add up.
-        ChecksumMismatch: damaged.
+        InvalidArgument: not a batch, another version, or sizes that do not fit together.
+        ChecksumMismatch: the batch is damaged.
     """
     if len(batch) < OVERHEAD_BYTES:
         raise InvalidArgument(f"{len(batch)} bytes are too short for a batch")
@@ -295,7 +308,7 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
         raise InvalidArgument(f"unknown codec or part {kind}")
     part, codec = found
     if part and count != 1:
-        raise InvalidArgument("a part is of one message")
+        raise InvalidArgument("a part belongs to exactly one message")
     if count == 0 or len(batch) != OVERHEAD_BYTES + stored_bytes:
         raise InvalidArgument("the batch's header does not fit its size")
     if verify:
@@ -307,13 +320,13 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
 
 
 def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int) -> None:
-    """Whether what a header declares may be true, and is no more than is allowed.
+    """Check that the sizes which a header declares are possible, and within limits.
 
-    Nothing is opened for it, and nothing allocated: a few bytes may declare gigabytes.
+    The function opens and allocates nothing, because a few bytes may declare gigabytes.
 
     Raises:
-        MessageTooLarge: a body of more than body_bytes_max, or more than messages_max.
-        InvalidArgument: more than what is stored can hold.
+        MessageTooLarge: the body exceeds body_bytes_max, or the count exceeds messages_max.
+        InvalidArgument: the stored bytes cannot hold as much as the header declares.
     """
     body_bytes = header.body_bytes
     if body_bytes > body_bytes_max:
@@ -334,7 +347,7 @@ def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int)
         raise InvalidArgument(
             f"{header.stored_bytes} stored bytes cannot be a body of {body_bytes}"
         )
-    # Flags, then an offset for each value and one more.
+    # Flags, then count + 1 offsets.
     if not header.part and body_bytes < FLAGS.size + 4 * (header.count + 1):
         raise InvalidArgument(f"a body of {body_bytes} bytes cannot hold {header.count} messages")
 
@@ -342,11 +355,12 @@ def check_claims(header: BatchHeader, *, body_bytes_max: int, messages_max: int)
 def open_body(
     batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX
 ) -> tuple[int, memoryview]:
-    """How many messages a batch has, and its body, whose columns nobody has looked into.
+    """Return the count of messages and the opened body. Its columns are not checked.
 
     Raises:
-        InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
-        MessageTooLarge: the body has more than body_bytes_max.
+        InvalidArgument: as read_header, or the body contradicts its header.
+        ChecksumMismatch: as read_header.
+        MessageTooLarge: the body exceeds body_bytes_max.
     """
     header = read_header(batch, verify=verify)
     if header.part:
@@ -360,11 +374,12 @@ def open_body(
 
 
 def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTES_MAX) -> Columns:
-    """Open a batch.
+    """Open a batch and return its columns.
 
     Raises:
-        InvalidArgument, ChecksumMismatch: as read_header, or a body that contradicts its header.
-        MessageTooLarge: the body has more than body_bytes_max.
+        InvalidArgument: as read_header, or the body contradicts its header.
+        ChecksumMismatch: as read_header.
+        MessageTooLarge: the body exceeds body_bytes_max.
     """
     count, body = open_body(batch, verify=verify, body_bytes_max=body_bytes_max)
     try:
@@ -438,7 +453,7 @@ def _slice(offsets: array[int] | None, data: memoryview | None, place: int) -> b
 
 
 def _parsed(text: bytes) -> dict[str, str]:
-    """A message's properties."""
+    """Parse a message's properties."""
     try:
         parsed = json.loads(text) if text else {}
     except (ValueError, RecursionError) as error:
@@ -457,7 +472,7 @@ def _compress(body: bytes, codec: Codec) -> bytes:
 
 
 def _decompress(stored: memoryview, header: BatchHeader) -> bytes | memoryview:
-    # Sizes are bounded by what the header claims: a small frame cannot ask for all memory.
+    # The header's claim bounds the size: a small frame cannot make the server use all its memory.
     try:
         if header.codec is Codec.ZSTD:
             if zstandard.frame_content_size(bytes(stored[:18])) not in (-1, header.body_bytes):

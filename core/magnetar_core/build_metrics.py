@@ -1,4 +1,4 @@
-"""Which version a server runs, as a metric."""
+"""Metric that tells which version a server runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from magnetar_core.version import VERSION
 
 
 def tell_version(registry: CollectorRegistry) -> None:
+    """Register the metric `magnetar_build_info` with the version as its label."""
     Gauge(
         "magnetar_build_info",
         "Always 1: its label says which version of Magnetar the server runs.",

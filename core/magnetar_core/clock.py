@@ -1,6 +1,6 @@
-"""Time, injected. Nothing else in the project asks the operating system for it.
+"""Clocks as injected objects. No other module asks the operating system for the time.
 
-The simulator puts a virtual clock here; coordinators decide by accumulated run time on top of it.
+The simulator injects a virtual clock; coordinators measure timeouts by accumulated run time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ class Clock(Protocol):
     """Milliseconds from two sources that must not be mixed."""
 
     def wall_ms(self) -> int:
-        """Since the Unix epoch. May jump; shown to people and stored as append time."""
+        """Milliseconds since the Unix epoch. May jump; shown to people, stored as append time."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Since an arbitrary point. Never jumps; measures durations."""
+        """Milliseconds since an arbitrary point. Never jumps; measures durations."""
         ...
 
 
@@ -25,7 +25,9 @@ class SystemClock:
     """The operating system's clocks."""
 
     def wall_ms(self) -> int:
+        """Return the operating system's time, in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
+        """Return the operating system's monotonic clock, in milliseconds."""
         return time.monotonic_ns() / 1_000_000

@@ -1,8 +1,8 @@
-"""The server's side of commands: a table of handlers, and replies that may leave later.
+"""Server side of commands: a table of handlers, and replies that may leave later.
 
-A server is one `CommandServer`; both the streaming and the unary forms of a command end in the same
-handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`
-that they may park until the records behind it are durable.
+A server is a `CommandServer`. The streaming and the unary form of a command end in the same
+handler. Handlers are plain functions: they decide and apply at once, and answer through a `Reply`,
+which they may park until the records behind it are durable.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Reply:
-    """One request's answer: send or fail, once. Harmless after the conversation has ended."""
+    """Reply to a request: send or fail, once. Does nothing after the conversation has ended."""
 
     __slots__ = ("_on_answer", "_respond", "answered", "origin", "request_id", "session")
 
@@ -37,25 +37,27 @@ class Reply:
         self._respond = respond
         self._on_answer: Callable[[Any], None] | None = None
         self.answered = False
-        # None for a unary call: it cannot be pushed to, and holds nothing.
+        # None for a unary call: it takes no pushes and owns no consumers.
         self.session = session
-        # The machine that asks, as far as the transport knows it.
+        # The client's machine, as far as the transport knows it.
         self.origin = origin
-        # Its client's number for it, within the conversation.
+        # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
 
     def send(self, body: Any) -> None:
+        """Send the response."""
         self._give(body)
 
     def fail(self, error: MagnetarError) -> None:
+        """Send an error."""
         self._give(error.to_wire())
 
     def repeat(self, answer: Any) -> None:
-        """Give the answer, or the error, that another copy of the command was given."""
+        """Send the response or the error that another copy of the command got."""
         self._give(answer)
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
-        """Call back with the answer, or the error, when it leaves. For one listener."""
+        """Call back with the response or the error when it leaves. Takes a single listener."""
         assert self._on_answer is None
         self._on_answer = callback
 
@@ -76,7 +78,11 @@ class Reply:
 
 
 def check_answer(answer: Any) -> int:
-    """An answer's size. Raises: QuotaExceeded, when it is more than any client takes."""
+    """Return an answer's size in bytes.
+
+    Raises:
+        QuotaExceeded: the answer is larger than any client accepts.
+    """
     size: int = answer.ByteSize()
     if size > FRAME_BYTES_MAX:
         raise QuotaExceeded(
@@ -85,24 +91,26 @@ def check_answer(answer: Any) -> int:
     return size
 
 
-# A handler gets the command's message and its reply; a MagnetarError that it raises is sent.
+# A handler gets the command's message and its reply. A MagnetarError that it raises is sent.
 Handler = Callable[[Any, Reply], None]
-# How large the answers may become of those commands that have large ones, by the command's field.
+# The largest possible size of an answer, for commands with large answers. Keys are names of command
+# fields.
 AnswerSizes = Mapping[str, Callable[[Any], int]]
 
 
 class SessionListener(Protocol):
-    """Who pushes to a conversation, and has to know how it fares."""
+    """Object that pushes to a conversation and must know when to pause or stop."""
 
     def session_writable(self, writable: bool) -> None:
-        """Push no more for now, or go on."""
+        """Pause pushing (False), or continue (True)."""
         ...
 
-    def session_closed(self) -> None: ...
+    def session_closed(self) -> None:
+        """Stop: the conversation has ended."""
 
 
 class CommandSession:
-    """One conversation with a client, at the server."""
+    """Conversation with a client, seen from the server."""
 
     def __init__(
         self,
@@ -117,42 +125,45 @@ class CommandSession:
         self._answer_sizes = answer_sizes or {}
         self.closed = False
         self.client_name = ""
-        # The machine at the other end, as far as the transport knows it.
+        # The client's machine, as far as the transport knows it.
         self.origin = ""
-        # What the client has not taken yet; the transport says how much that may be.
+        # Answers that the client has not taken yet; the transport sets the limit.
         self.answers = AnswerBudget(1 << 62)
-        # With more gathered in one turn, no more is pushed until the client has taken some of it.
+        # When a turn gathers more than this, pushing pauses until the client has taken some of it.
         self.push_bytes_max = 1 << 62
         # A larger frame ends the conversation.
         self.frame_bytes_max = FRAME_BYTES_MAX
-        # Whether there is room for what was not asked for.
+        # Whether there is room for pushes.
         self.writable = True
         self._listeners: dict[SessionListener, None] = {}
 
     def listen(self, listener: SessionListener) -> None:
-        """Tell it how the conversation fares, until unlisten()."""
+        """Tell the listener about this conversation until unlisten()."""
         self._listeners[listener] = None
 
     def unlisten(self, listener: SessionListener) -> None:
+        """Tell the listener no more. Repeating it is harmless."""
         self._listeners.pop(listener, None)
 
     def push(self, body: Any) -> None:
-        """Send something that was not asked for."""
+        """Send a command that the client did not ask for, such as messages."""
         if self.closed:
             return
         self._writer.send(body)
         if self.writable and self._writer.gathered_bytes > self.push_bytes_max:
-            # The transport finds it queued, and says when there is room again.
+            # The transport sees the queue, and reports when there is room again.
             self.on_writable(False)
 
     def on_frame(self, frame: Carried) -> None:
+        """Handle all commands of a frame, whatever size their answers have."""
         self.handle(frame.commands)
 
     def handle(self, requests: Sequence[pb.Command], start: int = 0) -> int:
-        """Handle commands from the start-th on.
+        """Handle commands, beginning with index start.
 
         Returns:
-            Where it stopped: at one whose answer there is no room for, or at the end.
+            Index of the first command that was not handled because its answer has no room, or the
+            number of commands.
         """
         for place in range(start, len(requests)):
             if not self._handle(requests[place]):
@@ -160,12 +171,14 @@ class CommandSession:
         return len(requests)
 
     def on_closed(self) -> None:
+        """Tell all listeners that the conversation has ended."""
         self.closed = True
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             listener.session_closed()
 
     def on_writable(self, writable: bool) -> None:
+        """Tell all listeners whether the client takes more."""
         if writable == self.writable:
             return
         self.writable = writable
@@ -184,7 +197,7 @@ class CommandSession:
             if not self.closed:
                 self._writer.send(body, request_id, check_answer(body) if reserved else 0)
             if reserved:
-                # Behind the writer's flush: from then on the transport counts it.
+                # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
         reply = Reply(respond, self, self.origin, request_id)
@@ -199,7 +212,7 @@ def run_handler(
     reply: Reply,
     on_error: Callable[[MagnetarError, Reply], None],
 ) -> None:
-    """Find and call a command's handler; whatever it raises becomes the reply."""
+    """Find and call a command's handler. An exception that it raises becomes the reply."""
     if name is None:
         reply.fail(
             InvalidArgument(
@@ -227,5 +240,5 @@ def run_handler(
 
 
 def internal_failure() -> InternalError:
-    """What a client is told of a bug here; the log says the rest."""
-    return InternalError("the server failed on this command; its log says how")
+    """Return the error for a bug in the server. The server's log has the details."""
+    return InternalError("the server failed on this command; the server's log says why")

@@ -1,4 +1,4 @@
-"""Settings that check themselves when they are made; `settings` says where they come from."""
+"""Settings that validate themselves when created; the module `settings` reads their values."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 PREFIX = "MAGNETAR_"
 
-# Of a frame, whatever is configured: gRPC's own limit is set above it.
+# The largest frame that a setting may allow. gRPC's own limit lies above it.
 FRAME_BYTES_MAX = 64 << 20
 # A writer closes a frame at a megabyte, before the command that exceeds it.
 FRAME_BYTES_MIN = 4 << 20
 
 
 class InvalidConfig(ValueError):
-    """Settings that cannot work; the message says which, and what would."""
+    """The settings cannot work. The message says which setting is wrong, and what would work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenConfig:
-    """Where a server listens.
+    """Settings of a server's address, TLS and limits for clients.
 
     Attributes:
         host: an address of this machine.
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback: whoever reaches the port may use it.
-        metrics_port: of the Prometheus endpoint, on the same host; None: no endpoint.
+        metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
         frame_bytes_max: a client that sends a larger frame is disconnected; clients are told.
             Higher: larger batches. Lower: less memory at their mercy.
         session_push_bytes_max: with more than this unread, a client is sent no more messages until
@@ -33,8 +33,8 @@ class ListenConfig:
         session_answer_bytes_max: with more than this of answers unread or under way, a client's
             further commands are left in the network; one answer may exceed it. Unary calls of one
             connection share as much. Higher: more reads at once. Lower: less memory.
-        session_queue_bytes_max: a client that leaves more than this unread is disconnected.
-            Higher: patience with slow networks. Lower: less memory at their mercy.
+        session_queue_bytes_max: a client that leaves more than this unread is disconnected. Higher:
+            patience with slow networks. Lower: less memory at their mercy.
         stop_grace_ms: how long a stopping server waits for calls that are under way.
         tls_certificate_file, tls_key_file: PEM; both or neither. Without them all is plain text.
     """
@@ -84,7 +84,7 @@ class ListenConfig:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine can reach an address."""
     if host == "localhost":
         return True
     try:
@@ -94,15 +94,15 @@ def is_loopback(host: str) -> bool:
 
 
 def join_address(host: str, port: int) -> str:
-    """ "host:port", with brackets around an IPv6 host."""
+    """Return "host:port", with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Read "host:port".
+    """Parse "host:port".
 
     Raises:
-        InvalidConfig: not of that form.
+        InvalidConfig: the text has another form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:

@@ -9,10 +9,10 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 def parse_duration_ms(text: str) -> int:
-    """Milliseconds.
+    """Parse a duration and return it in milliseconds.
 
     Raises:
-        ValueError: it is no number with a unit; the message says what to write.
+        ValueError: the text is not a number with a unit; the message says what to write.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:

@@ -1,6 +1,6 @@
-"""Frames: everything that becomes ready in one turn of the event loop leaves in one.
+"""Frames: all commands that become ready in a turn of the event loop leave in a single frame.
 
-Used by both ends of a conversation.
+Both ends of a conversation use this module.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
 
-# A frame is closed once it holds this much; gRPC's limit on a message is set above it.
+# A frame is closed once it holds this much. gRPC's limit of a message lies above it.
 FRAME_BYTES_SOFT_MAX = 1 << 20
-# Of a command in a large frame, unless it carries messages or counts many writers.
+# The largest command in a large frame, unless it carries messages or counts many writers.
 COMMAND_BYTES_MAX = 1 << 20
-# Those that may be larger.
+# Commands that may be larger.
 LARGE_COMMANDS = ("send", "publish", "end_txn")
-# A larger frame is read command by command, since what is read takes up to fifty times the memory
-# of what was sent.
+# A larger frame is parsed command by command, since parsed commands take up to fifty times the
+# memory of the frame.
 FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
-# Of a frame that is larger than a writer makes it: a well-behaved one has a handful.
+# The most commands in a frame that exceeds a writer's usual size: well-behaved clients send a
+# handful.
 FRAME_COMMANDS_MAX = 1 << 16
-# Handled in one turn of the event loop.
+# How many commands are handled in one turn of the event loop.
 COMMANDS_AT_ONCE = 64
 
-# A message's field in the envelope, by the message's class.
+# The name of a message's field in the envelope. Keys are message classes.
 FIELD_OF_BODY: dict[type, str] = {
     type(getattr(pb.Command(), field.name)): field.name
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
@@ -38,10 +39,11 @@ FIELD_OF_BODY: dict[type, str] = {
 
 
 class Carried(Protocol):
-    """Commands that arrive together: a frame, or a part of one."""
+    """Commands that arrive together: a frame, or a part of a frame."""
 
     @property
-    def commands(self) -> Sequence[pb.Command]: ...
+    def commands(self) -> Sequence[pb.Command]:
+        """The commands, in the order in which they were sent."""
 
 
 class _Part(NamedTuple):
@@ -49,10 +51,10 @@ class _Part(NamedTuple):
 
 
 async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
-    """A frame in parts, one for each turn of the event loop.
+    """Divide a frame into parts, and yield one part in each turn of the event loop.
 
-    Whoever gets hundreds of commands at once and handles them in one go makes everybody wait for
-    the last: commits, replies and the other side, which would have something to do meanwhile.
+    A process that handles hundreds of commands in one go makes everybody wait for the last command:
+    commits, replies, and the other side, which could work meanwhile.
     """
     commands = frame.commands
     if len(commands) <= COMMANDS_AT_ONCE:
@@ -65,19 +67,21 @@ async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
 
 
 async def received(data: bytes) -> AsyncIterator[Carried]:
-    """What a client sent, in parts, one for each turn of the event loop.
+    """Parse the bytes that a client sent, and yield one part in each turn of the event loop.
 
-    A command that cannot be read comes without a body, so that it is answered and the others are
-    not lost with it.
+    A command that cannot be parsed is yielded without a body, so that it gets an answer and the
+    other commands are not lost with it.
 
     Raises:
-        DecodeError: it is no frame at all, or one of too many commands.
+        DecodeError: the bytes are not a frame, or the frame has too many commands.
     """
     if len(data) <= FRAME_READ_WHOLE_BYTES_MAX:
         try:
             frame = pb.Frame.FromString(data)
         except DecodeError:
-            log.info("a frame with a command that cannot be read is read one by one")
+            log.info(
+                "a frame has a command that cannot be parsed; its commands are parsed one at a time"
+            )
         else:
             async for part in in_turns(frame):
                 yield part
@@ -92,7 +96,7 @@ async def received(data: bytes) -> AsyncIterator[Carried]:
 
 
 def _read_command(data: bytes) -> pb.Command:
-    """A command, or what stands for one that cannot be read."""
+    """Parse a command; return an empty command if it cannot be parsed."""
     try:
         head = pb.CommandHead.FromString(data)
     except DecodeError:
@@ -106,43 +110,46 @@ def _read_command(data: bytes) -> pb.Command:
 
 
 class FrameWriter:
-    """Gathers commands and writes them as frames at the end of the loop's turn.
+    """Gathers commands and writes them as frames at the end of the event loop's turn.
 
-    Each command is copied once, to where it belongs in its frame. CopyFrom does that in memory;
-    giving messages to a constructor or to append() would serialize and parse them instead.
+    Each command is copied once, to its place in the frame. CopyFrom does that in memory; giving
+    messages to a constructor or to append() would serialize and parse them instead.
     """
 
     def __init__(self, write: Callable[[pb.Frame], None]) -> None:
         self._write = write
         self._frames: list[pb.Frame] = []
-        # Of the last frame, and of all.
+        # Bytes of the last frame, and of all frames.
         self._frame_bytes = 0
         self._gathered_bytes = 0
 
     @property
     def gathered_bytes(self) -> int:
-        """About what waits for the end of this turn."""
+        """Approximate size of the commands that wait for the end of this turn."""
         return self._gathered_bytes
 
     def send(self, body: Any, request_id: int = 0, byte_count: int = 0) -> None:
         """Gather a message; its envelope is made in the frame.
 
         Args:
-            byte_count: its size, from who knows it: to ask for it costs as much as a copy.
+            body: the message.
+            request_id: the number of the request that it answers; 0 for a push.
+            byte_count: the message's size, if the caller knows it: asking protobuf for the size
+                costs as much as a copy.
         """
         command = self._next(byte_count or body.ByteSize())
         command.request_id = request_id
         getattr(command, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
     def flush(self) -> None:
-        """Write what is gathered now."""
+        """Write the gathered commands now."""
         frames, self._frames = self._frames, []
         self._gathered_bytes = 0
         for frame in frames:
             self._write(frame)
 
     def _next(self, size: int) -> pb.Command:
-        """A place for a command of so many bytes."""
+        """Return a place for a command of this size."""
         if not self._frames:
             asyncio.get_running_loop().call_soon(self.flush)
         if not self._frames or self._frame_bytes >= FRAME_BYTES_SOFT_MAX:

@@ -1,7 +1,8 @@
-"""Hosts a server's commands on gRPC: the stream, the unary forms, reflection and health.
+"""gRPC server of a component's commands: the stream, the unary forms, reflection and health.
 
-Both forms of a command end in the same handler. Until the server behind it is ready (recovery takes
-its time), the port answers with LogUnavailable, and the health service with NOT_SERVING.
+Both forms of a command end in the same handler. Until the component behind the server is ready
+(recovery takes time), the port answers with LogUnavailable, and the health service with
+NOT_SERVING.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     *COMMON_OPTIONS,
     # A second server on the same port is a mistake, not a wish for load balancing.
     ("grpc.so_reuseport", 0),
-    # Clients look for signs of life, also when nothing is under way.
+    # Clients send keepalive pings even when no command is under way.
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_INTERVAL_MS // 2),
     ("grpc.http2.max_ping_strikes", 0),
 )
 
-# A client refuses trailers of more than 8 KiB: an error would arrive as another one.
+# A client refuses trailers of more than 8 KiB, and would report another error instead of ours.
 STATUS_MESSAGE_BYTES_MAX = 500
 STATUS_DETAILS_BYTES_MAX = 2_000
 
@@ -62,27 +63,28 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
 class CommandServer(Protocol):
-    """What answers commands: the broker's and the coordinator's `.server`."""
+    """Component that answers commands: `.server` of the broker and of the coordinator."""
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """By the command's field in the envelope."""
+        """The handlers. Keys are names of command fields in the envelope."""
         ...
 
     @property
     def answer_sizes(self) -> AnswerSizes:
-        """How large answers may become that are not small."""
+        """The largest sizes of answers, for commands whose answers can be large."""
         ...
 
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session: ...
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session:
+        """Begin a conversation; `write` sends frames to its client."""
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """Send a refusal once all that it depends on is durable."""
+        """Send an error once all records that it depends on are durable."""
         ...
 
 
 def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
-    """An error as a gRPC status: its code, and itself as a typed detail."""
+    """Convert an error to a gRPC status, with the error itself as a typed detail."""
     name = ERROR_OF_CODE.get(error.code, MagnetarError).grpc_status
     told = common_pb2.ServerError(code=error.code, message=_shortened(error.message))
     room = STATUS_DETAILS_BYTES_MAX
@@ -98,7 +100,7 @@ def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
 
 
 def _shortened(text: str) -> str:
-    """Of a text what gRPC's trailers have room for, which carry it twice."""
+    """Shorten a text to the room that gRPC's trailers have; they carry the text twice."""
     encoded = text.encode()
     if len(encoded) <= STATUS_MESSAGE_BYTES_MAX:
         return text
@@ -106,10 +108,11 @@ def _shortened(text: str) -> str:
 
 
 class GrpcServer:
-    """One service on one port.
+    """gRPC server of one service on one port.
 
     Args:
         service: "Broker" or "TransactionCoordinator".
+        config: the address, TLS files and limits.
     """
 
     def __init__(self, service: str, config: ListenConfig) -> None:
@@ -119,7 +122,7 @@ class GrpcServer:
         self._commands: CommandServer | None = None
         self._stopping = False
         self._sessions: set[_ServerSession] = set()
-        # By the connection's other end.
+        # Keys are the addresses of clients.
         self._unary_budgets: WeakValueDictionary[str, AnswerBudget] = WeakValueDictionary()
         self._health = health.aio.HealthServicer()
         options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
@@ -128,10 +131,11 @@ class GrpcServer:
 
     @property
     def address(self) -> str:
+        """The address at which the server listens, as "host:port"."""
         return join_address(self._config.host, self.port)
 
     async def open(self) -> None:
-        """Take the port; `port` and `address` are then known. Nothing is served yet.
+        """Take the port; afterwards `port` and `address` are known. Nothing is served yet.
 
         Raises:
             InvalidConfig: the port is taken, or the certificate cannot be read.
@@ -155,12 +159,12 @@ class GrpcServer:
         await self._server.start()
 
     async def serve(self, commands: CommandServer) -> None:
-        """Begin to answer: the server behind this port has recovered."""
+        """Begin to answer: the component behind this port has recovered."""
         self._commands = commands
         await self._set_health(serving=True)
 
     async def close(self) -> None:
-        """Refuse what is new, send what is queued, and end every conversation."""
+        """Refuse new commands, send queued answers, and end every conversation."""
         if self._stopping:
             return
         self._stopping = True
@@ -197,12 +201,12 @@ class GrpcServer:
 
     def _unary_handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
         request_class = GetMessageClass(method.input_type)
-        # A unary method is named by its request: this is the request's field in the envelope.
+        # A unary method is named after its request; this is the request's field in the envelope.
         name = FIELD_OF_BODY[request_class]
         may_be_large = name in LARGE_COMMANDS
 
         def read(data: bytes) -> Any:
-            """The request; None for what cannot be read."""
+            """Parse a request; None if it cannot be parsed."""
             if len(data) > COMMAND_BYTES_MAX and not may_be_large:
                 return None
             try:
@@ -221,7 +225,8 @@ class GrpcServer:
             while reserved and not budget.take(reserved):
                 await budget.shrinks()
             if reserved:
-                # Until the client has taken the answer, or the call is cancelled.
+                # The budget is used until the client has taken the answer, or the call is
+                # cancelled.
                 done: Any = partial(_give_back, budget, reserved)
                 context.add_done_callback(done)
             body = await _answer(commands, name, request, _machine_of(context))
@@ -234,7 +239,7 @@ class GrpcServer:
         )
 
     def _budget_of(self, peer: str) -> AnswerBudget:
-        """What unary calls of one connection share; forgotten when none of them is left."""
+        """Return the budget that all unary calls of a connection share, while any of them runs."""
         budget = self._unary_budgets.get(peer)
         if budget is None:
             budget = AnswerBudget(self._config.session_answer_bytes_max)
@@ -257,7 +262,7 @@ class GrpcServer:
 
 
 class _ServerSession:
-    """The server's end of one stream."""
+    """Server's end of a stream."""
 
     def __init__(self, context: Context, commands: CommandServer, config: ListenConfig) -> None:
         self._context = context
@@ -273,7 +278,7 @@ class _ServerSession:
         self._session.origin = _machine_of(context)
 
     def write(self, frame: service_pb2.Frame) -> None:
-        """Queue a frame; a client that lets too much pile up is disconnected."""
+        """Queue a frame; a client that leaves too much unread is disconnected."""
         self._outbox.put(frame.SerializeToString())
         queued_bytes = self._outbox.byte_count
         if queued_bytes > self._config.session_push_bytes_max and self._draining is None:
@@ -284,18 +289,18 @@ class _ServerSession:
             self._overflowed.set()
 
     def finish(self) -> None:
-        """End the conversation after what is queued."""
+        """End the conversation after the queued frames."""
         self._outbox.finish()
 
     def close(self) -> None:
-        """The conversation is over. Repeating it is harmless."""
+        """Note that the conversation is over. Repeating it is harmless."""
         self._outbox.close()
         self._session.on_closed()
 
     async def run(self) -> None:
         """Carry frames both ways until either side ends the conversation."""
         loop = asyncio.get_running_loop()
-        # A sender that waits for the client to read never looks up: the overflow is waited for.
+        # A sender that waits for the client cannot notice the overflow, so this task waits for it.
         parts = [
             loop.create_task(self._send()),
             loop.create_task(self._receive()),
@@ -310,10 +315,10 @@ class _ServerSession:
                 part.cancel()
             self.close()
         if self._overflowed.is_set():
-            await _abort(self._context, QuotaExceeded("too much was left unread").to_wire())
+            await _abort(self._context, QuotaExceeded("the client left too much unread").to_wire())
 
     async def _drain(self) -> None:
-        """Too much is unread: nothing is pushed until the client has caught up."""
+        """Pause pushes until the client has read enough."""
         self._session.on_writable(False)
         try:
             await self._outbox.drain()
@@ -325,7 +330,7 @@ class _ServerSession:
         await self._overflowed.wait()
 
     async def _hand_over(self, commands: Sequence[service_pb2.Command]) -> None:
-        """Have commands handled, as far as the client takes the answers. The rest waits here."""
+        """Handle commands as long as the client takes the answers; the other commands wait here."""
         answers, at = self._answers, 0
         while True:
             at = self._session.handle(commands, at)
@@ -346,7 +351,9 @@ class _ServerSession:
                 async for part in received(data):
                     await self._hand_over(part.commands)
         except DecodeError:
-            log.warning("%s sent what is no frame; it is disconnected", self._context.peer())
+            log.warning(
+                "%s sent bytes that are not a frame; it is disconnected", self._context.peer()
+            )
         except (grpc.aio.BaseError, asyncio.InvalidStateError):
             log.debug("%s is gone", self._context.peer())
         except Exception:
@@ -354,7 +361,7 @@ class _ServerSession:
 
 
 async def _answer(commands: CommandServer, name: str, request: Any, origin: str) -> Any:
-    """What a unary call is answered; request: None for one that cannot be read."""
+    """Return the answer to a unary call. request: None for a request that cannot be parsed."""
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def respond(body: Any) -> None:
@@ -376,7 +383,7 @@ def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
 
 
 def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """The address of the machine at the other end, without the port: ipv4:127.0.0.1, unix:."""
+    """Return the address of the client's machine, without the port: ipv4:127.0.0.1, unix:."""
     peer = context.peer()
     return peer.rpartition(":")[0] if peer.startswith("ip") else peer.partition(":")[0]
 

@@ -25,12 +25,13 @@ from magnetar_core.wire import service_pb2 as pb
 log = logging.getLogger(__name__)
 
 PACKAGE = "magnetar.v1"
-# An idle peer is asked for a sign of life, and given this long to answer.
+# An idle peer gets a keepalive ping after this interval, and must answer within the timeout.
 KEEPALIVE_INTERVAL_MS = 10_000
 KEEPALIVE_TIMEOUT_MS = 5_000
-# Frames beyond the limit are refused by gRPC itself; joined and enveloped ones need some room.
+# gRPC itself refuses larger messages. Joined and enveloped frames need some room.
 GRPC_MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + (1 << 20)
-# In the initial metadata of a conversation that the server has accepted: a refusal has none.
+# A server that accepts a conversation sends this key in the initial metadata; a refusal has no such
+# key.
 ACCEPTED_KEY = "magnetar-service"
 OUTBOX_BYTES_HIGH = 4 << 20
 
@@ -58,17 +59,18 @@ ExchangeCall = grpc.aio.StreamStreamCall[bytes, bytes]
 
 
 def exchange_method(service: str) -> str:
-    """The full name of a service's stream."""
+    """Return the full gRPC name of a service's stream."""
     return f"/{PACKAGE}.{service}/Exchange"
 
 
 class GrpcTransport:
-    """Reaches servers over gRPC.
+    """Transport that reaches servers over gRPC.
 
     Args:
-        credentials: for TLS; without them the conversation is plain text, which is for loopback
-            and for networks that are trusted.
-        connect_timeout_ms: until an address that neither accepts nor refuses counts as dead.
+        credentials: TLS credentials; without them the conversation is plain text, which is for
+            loopback and for trusted networks.
+        connect_timeout_ms: how long an address may neither accept nor refuse before it counts as
+            dead.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class GrpcTransport:
         """Open a conversation.
 
         Raises:
-            LinkClosed: nobody answers there, or not such a service.
+            LinkClosed: no server answers there, or it has no such service.
         """
         if self._closed:
             raise LinkClosed("the transport is closed")
@@ -151,13 +153,13 @@ class GrpcTransport:
 async def _accepted(call: ExchangeCall, address: str) -> None:
     if any(key == ACCEPTED_KEY for key, _ in await call.initial_metadata()):
         return
-    # Of gRPC's own words, the last name the reason.
+    # gRPC names the reason at the end of its text.
     reason = (await call.details()).rpartition("last error: ")[2]
     raise LinkClosed(f"no conversation with {address}: {reason}")
 
 
 class GrpcLink:
-    """The client's end of one stream."""
+    """Client's end of a stream."""
 
     def __init__(
         self,
@@ -174,19 +176,22 @@ class GrpcLink:
         self._closed = False
 
     def write(self, frame: pb.Frame) -> None:
+        """Queue a frame. Does nothing after close."""
         if not self._closed:
             self._outbox.put(frame.SerializeToString())
 
     async def drain(self) -> None:
+        """Wait while too much is queued."""
         await self._outbox.drain()
 
     def close(self) -> None:
+        """End the conversation. Repeating it is harmless."""
         self._closed = True
         self._outbox.close()
         self._call.cancel()
 
     async def run(self) -> None:
-        """Carry frames both ways until the conversation ends, then say so."""
+        """Carry frames both ways until the conversation ends, then call on_closed."""
         sender = asyncio.get_running_loop().create_task(self._send())
         try:
             await self._receive()
@@ -202,12 +207,13 @@ class GrpcLink:
         except grpc.aio.AioRpcError as error:
             log.debug("the link to %s broke: %s", self._address, error.details())
         except asyncio.CancelledError:
-            # Our own close() arrives as a cancellation too; only the task's own one goes on.
+            # Our own close() also arrives as a cancellation; only a cancellation of the task is
+            # raised again.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
         except DecodeError:
-            log.warning("%s sent what is no frame; the link is closed", self._address)
+            log.warning("%s sent bytes that are not a frame; the link is closed", self._address)
         except Exception:
             log.exception("a frame from %s could not be handled", self._address)
 
@@ -222,5 +228,5 @@ class GrpcLink:
             while (frame := await self._outbox.take()) is not None:
                 await self._call.write(frame)
         except (grpc.aio.AioRpcError, grpc.aio.BaseError, asyncio.InvalidStateError):
-            # The receiver is told the reason.
+            # The receiving task learns the reason.
             self._call.cancel()

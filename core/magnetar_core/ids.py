@@ -20,10 +20,10 @@ _TXN_ID_TEXT = re.compile(r"(\d+):(\d+):(\d+)")
 
 
 class TxnID(NamedTuple):
-    """A transaction's 128-bit id.
+    """128-bit identifier of a transaction.
 
-    The highest 16 bits are the coordinator's id (TCID), then 48 bits of store incarnation, then a
-    64-bit counter. Increasing for each TCID, also across the loss of a coordinator's disk.
+    The highest 16 bits are the coordinator's id (TCID), then come 48 bits of store incarnation and
+    a 64-bit counter. A coordinator's ids increase, even when it loses its disk.
     Source: PIP-31, Data Structures, TxnID.
     """
 
@@ -32,7 +32,11 @@ class TxnID(NamedTuple):
 
     @classmethod
     def of(cls, tcid: int, incarnation: int, counter: int) -> Self:
-        """Put the three parts together; each must fit its width."""
+        """Put the three parts together.
+
+        Raises:
+            ValueError: a part does not fit its width.
+        """
         if not 0 <= tcid <= TCID_MAX:
             raise ValueError(f"tcid {tcid} does not fit 16 bits")
         if not 0 <= incarnation <= INCARNATION_MAX:
@@ -43,29 +47,35 @@ class TxnID(NamedTuple):
 
     @property
     def tcid(self) -> int:
+        """The id of the coordinator that issued this TxnID."""
         return self.most_bits >> 48
 
     @property
     def incarnation(self) -> int:
+        """The incarnation of the coordinator's store."""
         return self.most_bits & INCARNATION_MAX
 
     @property
     def counter(self) -> int:
+        """The number of the transaction in its incarnation."""
         return self.least_bits
 
     def to_bytes(self) -> bytes:
-        """16 bytes, big-endian: sorts as the id does."""
+        """Return 16 bytes, big-endian: they sort as the ids do."""
         return _TXN_ID_BYTES.pack(self.most_bits, self.least_bits)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
+        """Read the 16 bytes that to_bytes() returns."""
         return cls(*_TXN_ID_BYTES.unpack(data))
 
     def to_wire(self) -> pb.TxnId:
+        """Convert to the wire's message."""
         return pb.TxnId(most_bits=self.most_bits, least_bits=self.least_bits)
 
     @classmethod
     def from_wire(cls, wire: pb.TxnId) -> Self:
+        """Convert from the wire's message."""
         return cls(wire.most_bits, wire.least_bits)
 
     def __str__(self) -> str:
@@ -73,10 +83,10 @@ class TxnID(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what str() writes: "tcid:incarnation:counter".
+        """Parse the text that str() returns: "tcid:incarnation:counter".
 
         Raises:
-            ValueError: the text is not of that form, or a part does not fit.
+            ValueError: the text has another form, or a part does not fit its width.
         """
         match = _TXN_ID_TEXT.fullmatch(text.strip())
         if match is None:
@@ -85,17 +95,19 @@ class TxnID(NamedTuple):
 
 
 class PartitionName(NamedTuple):
-    """A partition of one incarnation of a topic; topic ids are never reused."""
+    """Name of a partition. The topic id, never reused, tells apart topics of the same name."""
 
     topic: str
     partition: int
     topic_id: int
 
     def to_wire(self) -> pb.Partition:
+        """Convert to the wire's message."""
         return pb.Partition(topic=self.topic, partition=self.partition, topic_id=self.topic_id)
 
     @classmethod
     def from_wire(cls, wire: pb.Partition) -> Self:
+        """Convert from the wire's message."""
         return cls(wire.topic, wire.partition, wire.topic_id)
 
     def __str__(self) -> str:
@@ -103,7 +115,7 @@ class PartitionName(NamedTuple):
 
 
 class SubscriptionName(NamedTuple):
-    """A subscription's cursor on one partition."""
+    """Name of a subscription's cursor on a partition."""
 
     topic: str
     partition: int
@@ -112,9 +124,11 @@ class SubscriptionName(NamedTuple):
 
     @property
     def partition_name(self) -> PartitionName:
+        """The name of the partition."""
         return PartitionName(self.topic, self.partition, self.topic_id)
 
     def to_wire(self) -> pb.Subscription:
+        """Convert to the wire's message."""
         return pb.Subscription(
             topic=self.topic,
             partition=self.partition,
@@ -124,6 +138,7 @@ class SubscriptionName(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: pb.Subscription) -> Self:
+        """Convert from the wire's message."""
         return cls(wire.topic, wire.partition, wire.topic_id, wire.subscription)
 
     def __str__(self) -> str:
@@ -131,24 +146,26 @@ class SubscriptionName(NamedTuple):
 
 
 class MemberName(NamedTuple):
-    """A group's member as it names itself, and when it got the partition of which it speaks."""
+    """Name of a group's member, and the generation in which it got the partition."""
 
     member_id: str
     instance_id: str = ""
     generation: int = 0
 
     def to_wire(self) -> pb.GroupMember:
+        """Convert to the wire's message."""
         return pb.GroupMember(
             member_id=self.member_id, instance_id=self.instance_id, generation=self.generation
         )
 
     @classmethod
     def from_wire(cls, wire: pb.GroupMember) -> Self:
+        """Convert from the wire's message."""
         return cls(wire.member_id, wire.instance_id, wire.generation)
 
 
 class MessageId(NamedTuple):
-    """A message's place: (ledger id, entry id, index); entry id + index is its dense offset.
+    """Position of a message: ledger id, entry id, index. Entry id + index is its offset.
 
     Source: PIP-31, Message ID (there the index counts from 1, here from 0).
     """
@@ -160,9 +177,11 @@ class MessageId(NamedTuple):
 
     @property
     def offset(self) -> int:
+        """The message's offset in its partition; offsets have no gaps."""
         return self.entry_id + self.index
 
     def to_wire(self) -> pb.MessageIdData:
+        """Convert to the wire's message."""
         return pb.MessageIdData(ledger_id=self.ledger_id, entry_id=self.entry_id, index=self.index)
 
     def __str__(self) -> str:

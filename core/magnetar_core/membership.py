@@ -1,8 +1,8 @@
-"""Who belongs to the cluster: a list with a version and a hash.
+"""Members of the cluster: a list with a version and a hash.
 
-The hash is stamped in data directories and exchanged in every handshake, so that members or clients
-that were given different lists refuse each other. It depends on the content alone, not on the order
-or form in which it was written.
+Data directories keep the hash, and each handshake exchanges it, so that members or clients with
+different lists refuse each other. The hash depends on the content alone, not on the order or form
+in which the list was written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EXAMPLE = "write it as NAME=HOST:PORT, several with commas between"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A server, by the address at which the others and the clients reach it.
+    """A server of the cluster, with the address at which other members and clients reach it.
 
     Attributes:
         external_address: where clients outside of the members' network reach it, through a
@@ -47,17 +47,17 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorMember(Member):
-    """A transaction coordinator; its TCID is part of every TxnID that it issues."""
+    """A transaction coordinator. Its TCID is part of every TxnID that it issues."""
 
     tcid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """The whole list; the first broker keeps the cluster's metadata.
+    """The list of members. The first broker keeps the cluster's metadata.
 
     Attributes:
-        version: raised by whoever changes the list.
+        version: the administrator raises it with each change of the list.
         stable_addresses: False where ports are chosen anew with each start: the hash then covers
             names only.
     """
@@ -96,7 +96,7 @@ class Membership:
 
     @property
     def hash(self) -> str:
-        """Stable over processes, machines and versions of Python.
+        """Hash of the list; the same in all processes, on all machines, in all versions of Python.
 
         External addresses are left out: servers do not use them, and they may change at any time.
         """
@@ -104,7 +104,7 @@ class Membership:
         content = {
             "cluster_id": self.cluster_id,
             "version": self.version,
-            # The first broker keeps the metadata, so which one is first is part of the content.
+            # The first broker keeps the metadata, so its name is part of the content.
             "metadata": self.brokers[0].name,
             "brokers": sorted(
                 [one.name, one.address if with_address else ""] for one in self.brokers
@@ -118,14 +118,18 @@ class Membership:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def broker(self, name: str) -> Member:
-        """Raises: InvalidConfig when no broker bears the name."""
+        """Return the broker of this name.
+
+        Raises:
+            InvalidConfig: no broker has the name.
+        """
         return _named(name, self.brokers, "broker")
 
     def serving_broker(self, name: str) -> Member:
-        """The broker that coordinators begin with, and that clients are sent to.
+        """Return the broker of this name, if coordinators and clients use it.
 
         Raises:
-            InvalidConfig: no broker bears the name, or nobody would ever come to that one.
+            InvalidConfig: no broker has the name, or no coordinator would ever connect to it.
         """
         member = self.broker(name)
         first = self.brokers[0]
@@ -138,15 +142,19 @@ class Membership:
         return member
 
     def coordinator(self, name: str) -> CoordinatorMember:
-        """Raises: InvalidConfig when no coordinator bears the name."""
+        """Return the coordinator of this name.
+
+        Raises:
+            InvalidConfig: no coordinator has the name.
+        """
         return _named(name, self.coordinators, "coordinator")
 
 
 def load(environ: Mapping[str, str], file: str | Path | None = None) -> Membership | None:
-    """Read the cluster file, or the variables; None when neither is given.
+    """Read the cluster file, or the environment variables; None when neither is given.
 
     Raises:
-        InvalidConfig: it cannot be read, or makes no sense.
+        InvalidConfig: the source cannot be read, or its content is wrong.
     """
     path = file or environ.get(FILE_VARIABLE)
     if path:
@@ -160,7 +168,7 @@ def from_file(path: str | Path) -> Membership:
     """Read a cluster file.
 
     Raises:
-        InvalidConfig: it cannot be read, or makes no sense.
+        InvalidConfig: the file cannot be read, or its content is wrong.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -173,7 +181,7 @@ def from_file(path: str | Path) -> Membership:
 
 
 def from_toml(text: str) -> Membership:
-    """Read a cluster file's text.
+    """Parse the text of a cluster file.
 
         cluster_id = "orders"
         version = 1
@@ -189,7 +197,7 @@ def from_toml(text: str) -> Membership:
         tcid = 0
 
     Raises:
-        InvalidConfig: it is not TOML, or something is missing, superfluous or of the wrong type.
+        InvalidConfig: not TOML, or a field is missing, unknown or of the wrong type.
     """
     try:
         document = tomllib.loads(text)
@@ -209,11 +217,12 @@ def from_toml(text: str) -> Membership:
 def from_environment(environ: Mapping[str, str]) -> Membership:
     """Read MAGNETAR_BROKERS and MAGNETAR_COORDINATORS, as NAME=HOST:PORT,NAME=HOST:PORT.
 
-    A coordinator's TCID is its place in the list, from 0: add new ones at the end.
+    A coordinator's TCID is its position in the list, from 0: add new coordinators at the end.
     MAGNETAR_EXTERNAL_ADDRESSES has the same form, for any of these members.
 
     Raises:
-        InvalidConfig: one of the first two is missing, or one of the three is malformed.
+        InvalidConfig: MAGNETAR_BROKERS or MAGNETAR_COORDINATORS is missing, or a variable is
+            malformed.
     """
     version = environ.get(VERSION_VARIABLE, "1")
     if not version.isascii() or not version.isdigit():
@@ -245,7 +254,7 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
 
 
 def to_environment(membership: Membership) -> dict[str, str]:
-    """The variables from which `from_environment` makes the same; TCIDs must count from 0."""
+    """Return the variables from which `from_environment` reads the same list, with TCIDs from 0."""
     assert [one.tcid for one in membership.coordinators] == list(
         range(len(membership.coordinators))
     )

@@ -1,6 +1,6 @@
-"""Logs and metrics of a process. Neither ever holds a payload.
+"""Logs and metrics of a process. They never contain payloads.
 
-Sans-I/O modules stay silent; what they decide is logged and counted by whoever calls them.
+Sans-I/O modules neither log nor count; their callers log and count the decisions.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ _TEXT_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 _TEXT_TIME_FORMAT = "%H:%M:%S"
 
 
-# What a log call names in `extra`: a field of its own in JSON, so that logs can be searched by it.
+# Names that log calls give in `extra`. Each is a field of the JSON line, so that people can search
+# for it.
 CONTEXT_FIELDS = ("txn_id", "participant", "peer")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, for whatever collects logs."""
+    """Log formatter that writes a JSON object per line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line of JSON."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -49,10 +51,12 @@ class JsonLines(logging.Formatter):
 def set_up_logging(
     *, level: str = "info", log_format: LogFormat = "auto", stream: TextIO | None = None
 ) -> None:
-    """Send this process's log to a stream (standard error), in place of what was set up before.
+    """Send this process's log to a stream (standard error), and replace any earlier set-up.
 
     Args:
-        log_format: "auto" is for people on a terminal, and JSON lines otherwise.
+        level: the lowest level that is logged.
+        log_format: "auto" writes text on a terminal, and JSON lines otherwise.
+        stream: None: standard error.
     Raises:
         InvalidConfig: no such level or format.
     """
@@ -75,7 +79,7 @@ def set_up_logging(
 
 
 class MetricsEndpoint:
-    """A Prometheus endpoint on a thread of its own.
+    """Prometheus endpoint on a thread of its own.
 
     Raises:
         InvalidConfig: the port is taken.
@@ -94,6 +98,7 @@ class MetricsEndpoint:
         self.address = join_address(host, self._server.server_port)
 
     def close(self) -> None:
+        """Stop the endpoint, and wait for its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,7 +1,7 @@
-"""Frames on their way out of one end of a conversation: queued, gathered, bounded.
+"""Queue of serialized frames on their way out of a conversation, with a limit.
 
-Frames are serialized when they are put here, so that sizes are exact and a payload is copied once.
-Serialized frames may be joined end to end: to protobuf that is one frame with all their commands.
+Frames are serialized before they are queued, so that sizes are exact and a payload is copied once.
+Serialized frames may be joined end to end: protobuf reads them as a single frame with all commands.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ JOIN_BYTES_MAX = 256 << 10
 
 
 class Outbox:
-    """A queue between whoever writes frames, never waiting, and one task that sends them.
+    """Queue between code that writes frames without waiting, and a task that sends them.
 
     Args:
-        bytes_high: `drain` waits above this.
-        on_size: told how much is queued, whenever that changes.
+        bytes_high: `drain` waits while more than this is queued.
+        on_size: called with the queued bytes whenever they change.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Outbox:
         self._closed = False
         self._sender: asyncio.Future[None] | None = None
         self._drainers: list[asyncio.Future[None]] = []
-        # What is queued, and what the sender has taken and not yet sent.
+        # Bytes that are queued, or that the sender has taken and not yet sent.
         self.byte_count = 0
         self._taken_bytes = 0
 
@@ -45,9 +45,9 @@ class Outbox:
         _wake(self._sender)
 
     async def take(self) -> bytes | None:
-        """Wait for what to send next; None when the outbox is finished. For one task only.
+        """Wait for bytes to send; None when the outbox is finished. A single task may call this.
 
-        Taking again says that what was taken before has been sent.
+        The next call tells the outbox that the bytes of the last call are sent.
         """
         if self._taken_bytes:
             self.byte_count -= self._taken_bytes
@@ -78,13 +78,13 @@ class Outbox:
         await drainer
 
     def finish(self) -> None:
-        """Take no more frames; `take` returns None after what is queued."""
+        """Accept no more frames; `take` returns None after the queued frames."""
         self._closed = True
         _wake(self._sender)
         self._release()
 
     def close(self) -> None:
-        """Finish, and forget what is queued."""
+        """Finish, and drop the queued frames."""
         self._frames.clear()
         self.byte_count = self._taken_bytes = 0
         self.finish()

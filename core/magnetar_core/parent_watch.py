@@ -1,4 +1,4 @@
-"""How a process hears that the one that started it has gone."""
+"""Notice that the process which started this process has gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 STOP_S_MAX = 20.0
 
 
-# sysexits.h, EX_TEMPFAIL; nobody is there to see it.
+# EX_TEMPFAIL of sysexits.h. The parent that could see it has gone.
 EXIT_ABANDONED = 75
 
 
@@ -23,11 +23,13 @@ def watch_parent(stop: Callable[[], None]) -> None:
 def on_parent_gone(
     act: Callable[[], object], *, on_word: Callable[[], object] = lambda: None
 ) -> None:
-    """Call back, in a thread, when standard input ends: whoever held its other end has gone.
+    """Call back, in a thread, when standard input ends: the parent process has gone.
 
-    Nobody is left then to kill a process that does not stop, so it ends itself after a while.
+    Nobody is left then to kill a process that does not stop, so this process ends itself after a
+    while.
 
     Args:
+        act: called when standard input ends.
         on_word: called for each byte that comes before the end.
     """
 

@@ -1,11 +1,12 @@
-"""Copies of commands that take effect once: a copy gets the first one's answer, and does nothing.
+"""Commands that take effect once: a copy gets the first copy's answer, and does nothing.
 
-A client repeats a call whose link broke, and the first copy of it may arrive after the call was
-answered, and after others have acted upon that: a late copy of a deletion would delete what was
-made anew. So such commands bear a random `call_token`, the same in all copies of a call.
+A client repeats a call when its link breaks. The first copy may then arrive after the call was
+answered, and after others have acted upon the answer: a late copy of a deletion would delete a
+topic that was created anew. So such commands carry a random `call_token`, which is the same in all
+copies of a call.
 
-Tokens are kept in memory. A copy travels on a link to this process, and does not outlive it; what
-was asked again after a restart has had no answer yet.
+Tokens are kept in memory. A copy travels on a link to this process and does not outlive it; a call
+that a client repeats after a restart has had no answer yet.
 Source: docs/design/0001-protocol.md, Late copies.
 """
 
@@ -18,7 +19,7 @@ from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import from_wire
 from magnetar_core.wire import common_pb2
 
-# Answers that are kept, the latest ones; they are small.
+# How many answers are kept; they are small.
 ANSWERS_MAX = 10_000
 ANSWERS_BYTES_MAX = 16 << 20
 
@@ -26,23 +27,23 @@ Key = tuple[type, int]
 
 
 class Repeats:
-    """The calls that one server has answered lately, or is about to answer."""
+    """Calls that a server has answered lately, or is about to answer."""
 
     def __init__(
         self, *, answers_max: int = ANSWERS_MAX, bytes_max: int = ANSWERS_BYTES_MAX
     ) -> None:
         self._answers_max = answers_max
         self._bytes_max = bytes_max
-        # In the order in which they left.
+        # Answers in the order in which they left.
         self._answers: dict[Key, Any] = {}
         self._bytes = 0
         # Copies that came before the answer left.
         self._waiting: dict[Key, list[Reply]] = {}
 
     def once(self, handler: Handler) -> Handler:
-        """A handler of a command with a call_token that is called once a call.
+        """Wrap the handler of a command with a call_token, so that it runs once per call.
 
-        A refusal that asks to be asked again is forgotten: the next copy is a new attempt.
+        A retriable refusal is forgotten: the next copy of the call is a new attempt.
         """
 
         def handle(command: Any, reply: Reply) -> None:

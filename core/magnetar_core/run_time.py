@@ -1,8 +1,8 @@
-"""Accumulated run time: how long a server has been running, over all its lives.
+"""Accumulated run time: how long a server has been running, in all its lives.
 
-Ages that decide something are measured by it. Downtime does not count, so a client whose
+Ages that decide something are measured by run time. Downtime does not count, so a client whose
 coordinator was away loses nothing of its timeout; and no step of the wall clock expires a
-transaction, or forgets who is active.
+transaction, or forgets an active member.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from magnetar_core.clock import Clock
 
 
 class RunTime:
-    """Counts on from what was persisted, by the monotonic clock.
+    """Run time that continues from a stored value, measured by the monotonic clock.
 
     Args:
-        start_ms: run time of earlier lives.
-        jump_ms_min: a smaller difference between the clocks is drift, or a clock being corrected.
+        start_ms: run time of earlier lives, in milliseconds.
+        jump_ms_min: a smaller difference between the clocks counts as drift, or as a correction.
     """
 
     def __init__(self, clock: Clock, *, start_ms: int, jump_ms_min: int) -> None:
@@ -26,7 +26,7 @@ class RunTime:
         self._offset_ms = clock.wall_ms() - self._began_monotonic_ms
 
     def resume(self, start_ms: int) -> None:
-        """Earlier lives have run for so long, as is found out now."""
+        """Set the run time of earlier lives, once it is known."""
         self._start_ms = max(self._start_ms, start_ms)
 
     def now_ms(self) -> int:
@@ -34,9 +34,9 @@ class RunTime:
         return self._start_ms + int(self._clock.monotonic_ms() - self._began_monotonic_ms)
 
     def wall_jump_ms(self) -> int:
-        """How far the wall clock has jumped against the monotonic one since the last call; 0: not.
+        """Milliseconds that the wall clock jumped against the monotonic clock since the last call.
 
-        It is for reporting: nothing is decided by it.
+        0 means no jump. The value is for reports: no decision uses it.
         """
         offset_ms = self._clock.wall_ms() - self._clock.monotonic_ms()
         jump_ms = int(offset_ms - self._offset_ms)

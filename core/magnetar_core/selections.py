@@ -1,4 +1,4 @@
-"""Selections of writers, compared without being kept. Pure."""
+"""Selections of writers, compared by their digest so that nobody has to keep them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def digest_of_selection(selection: Iterable[int] | None) -> bytes:
-    """As participants keep it; empty when everybody counts."""
+    """Return the digest that participants keep; empty when the selection is None (all writers)."""
     if selection is None:
         return b""
     text = ",".join(str(writer_id) for writer_id in sorted(selection))

@@ -1,8 +1,8 @@
-"""Where settings come from: flags, else the environment, else a TOML file, else defaults.
+"""Sources of settings: flags, else the environment, else a TOML file, else defaults.
 
-A component's settings are a frozen dataclass: its fields are the names, types and defaults, and it
-checks their relations when it is made. A field is read from MAGNETAR_ and its name in capitals, and
-from the component's section of the file.
+A component's settings are a frozen dataclass. Its fields give names, types and defaults, and it
+checks relations between settings when it is created. A field is read from the variable MAGNETAR_
+plus its name in capitals, and from the component's section of the file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _SCALARS = (str, bool, int, float)
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What was found outside of the code.
+    """Settings that were found in the environment and in the file.
 
     Attributes:
-        sections: of the TOML file, each a table of settings.
-        file_name: as errors call the file.
+        environ: the environment's variables.
+        sections: the TOML file's sections, each a table of settings.
+        file_name: the name that errors give to the file.
     """
 
     environ: Mapping[str, str]
@@ -47,9 +48,11 @@ class Sources:
         """Read the file that is given, or that MAGNETAR_CONFIG_FILE names, if any.
 
         Args:
-            sections: those that the file may have.
+            environ: the environment's variables.
+            sections: names of the sections that the file may have.
+            file: the file's path; None: as the environment says.
         Raises:
-            InvalidConfig: it cannot be read, or has another section.
+            InvalidConfig: the file cannot be read, or has an unknown section.
         """
         path = file or environ.get(FILE_VARIABLE)
         if not path:
@@ -72,7 +75,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Resolved(Generic[SettingsT]):
-    """Settings, and where each comes from: "flag", "environment", "file" or "default"."""
+    """Settings, and the source of each: "flag", "environment", "file" or "default"."""
 
     settings: SettingsT
     origins: Mapping[str, str]
@@ -87,13 +90,17 @@ def resolve(
     beside: Iterable[type[Any]] = (),
     **flags: object,
 ) -> Resolved[SettingsT]:
-    """Make settings; a flag counts unless it is None.
+    """Create settings from flags and sources. A flag counts unless it is None.
 
     Args:
+        kind: the class of the settings.
+        section: name of their section in the file.
+        sources: the environment and the file.
         beside: other settings that share the section.
+        flags: values from the command line.
     Raises:
-        InvalidConfig: a name that does not exist, a value of another type, or values that the
-            settings refuse together.
+        InvalidConfig: an unknown name, a value of the wrong type, or values that the settings
+            refuse together.
     """
     table = sources.sections.get(section, {})
     known = [name for one in (kind, *beside) for name in names_of(one)]
@@ -126,14 +133,14 @@ def resolve(
 
 
 def names_of(kind: type[Any]) -> list[str]:
-    """The settings that can be read from text: scalars, and those or None."""
+    """Return the names of settings that text can express: scalars, and optional scalars."""
     annotations = typing.get_type_hints(kind)
     names = (field.name for field in dataclasses.fields(kind))
     return [name for name in names if _is_scalar(annotations[name])]
 
 
 def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) -> list[str]:
-    """MAGNETAR_ variables that resemble a setting and are none, with what they may have meant."""
+    """Return MAGNETAR_ variables that resemble a setting without being one, with suggestions."""
     known = [PREFIX + name.upper() for kind in kinds for name in names_of(kind)]
     return [
         f"{variable} is no setting{_suggestion(variable, known)}"

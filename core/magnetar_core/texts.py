@@ -1,7 +1,7 @@
-"""The texts in a command: names, ids and the like, none of which is long.
+"""Limit of the texts in a command: names, ids and the like, all of them short.
 
-A server keeps them, repeats them in errors and looks them up. What is too long is refused before
-any of that.
+A server keeps texts, repeats them in errors and looks them up. It refuses long texts before any of
+that.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from magnetar_core.wire.broker_pb2 import CommandSend
 # Each kind of name has a limit of its own, which is lower.
 TEXT_CHARACTERS_MAX = 1_000
 
-# Checks one message; None: there is no text in its kind.
+# A function that checks a message; None: messages of this type have no texts.
 _Check = Callable[[Any], None]
 
 
 def check_texts(body: Any) -> None:
-    """Raises: InvalidArgument, when a text of a command is too long to be any name."""
+    """Check that no text of a command is too long to be a name.
+
+    Raises:
+        InvalidArgument: a text exceeds TEXT_CHARACTERS_MAX.
+    """
     if type(body) is CommandSend:
-        # To ask for its size would copy what it carries.
+        # Asking for the size of its other fields would copy the payload.
         _check_length("topic", body.partition.topic)
         return
     if body.ByteSize() <= TEXT_CHARACTERS_MAX:
@@ -55,7 +59,7 @@ def _checks_of_fields(descriptor: Descriptor) -> Iterator[_Check]:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield _check_of_repeated_text(field) if field.is_repeated else _check_of_text(field)
         elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            # A map is what the user keeps with a message: it is bounded by the message's size.
+            # Maps hold the user's properties of a message: the message's size bounds them.
             inner = _check_of(field.message_type)
             if inner is not None:
                 yield _check_inside(field, inner)

@@ -1,4 +1,4 @@
-"""The step of a state machine whose transitions stand in a table. Pure."""
+"""Step of a state machine whose transitions stand in a table. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ def step(
     name: str,
     **details: object,
 ) -> State:
-    """Where an event leads.
+    """Return the state to which an event leads.
 
     Args:
-        name: of what is in this state, for people: "an end".
-        details: facts for programs, which the error has as well.
+        transitions: the table.
+        state: the present state.
+        event: the event.
+        name: what is in this state, in words for people: "a transaction".
+        details: facts for programs, which the error carries.
     Raises:
-        InvalidTxnState: nowhere from this state. No effect.
+        InvalidTxnState: the event is not possible in this state. No effect.
     """
     target = transitions.get((state, event))
     if target is None:

@@ -1,8 +1,8 @@
-"""The seam between the programs and whatever carries their frames.
+"""Interface between programs and the transport that carries their frames.
 
-A link is one ordered conversation with a server. Frames arrive whole, in order, until the link
-breaks; then a tail of them, in either direction, is lost, and nobody knows how long that tail is.
-The gRPC transport implements this for processes, the simulator for virtual ones.
+A link is an ordered conversation with a server. Frames arrive whole and in order until the link
+breaks. Then the last frames in either direction are lost, and nobody knows how many. The gRPC
+transport implements this interface for processes, the simulator for virtual processes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from magnetar_core.wire import service_pb2 as pb
 
 
 class LinkClosed(ConnectionError):
-    """The conversation is over; what was under way may or may not have arrived."""
+    """The conversation is over; commands under way may or may not have arrived."""
 
 
 class Link(Protocol):
-    """The client's end of a conversation."""
+    """Client's end of a conversation."""
 
     def write(self, frame: pb.Frame) -> None:
-        """Queue a frame. Does nothing when the link is broken: the reader is told."""
+        """Queue a frame. Does nothing when the link is broken; on_closed reports that."""
         ...
 
     async def drain(self) -> None:
@@ -36,7 +36,7 @@ class Link(Protocol):
 
 
 class Transport(Protocol):
-    """How a client reaches servers."""
+    """Way of a client to its servers."""
 
     async def connect(
         self,
@@ -48,25 +48,27 @@ class Transport(Protocol):
         """Open a conversation with the server at an address.
 
         Args:
+            address: "host:port".
             service: "Broker" or "TransactionCoordinator".
             on_frame: called on the event loop with each frame, or its parts, in order.
             on_closed: called once, after the last frame.
         Raises:
-            LinkClosed: nobody answers there.
+            LinkClosed: no server answers there.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """End all conversations."""
 
 
 class Session(Protocol):
-    """The server's end of a conversation.
+    """Server's end of a conversation. The transport sets its attributes.
 
-    Attributes: set by the transport.
-        frame_bytes_max: to be told to the client.
-        push_bytes_max: with more to be sent, nothing is pushed until there is room again.
-        answers: how much the client may leave unread.
-        origin: the machine at the other end.
+    Attributes:
+        frame_bytes_max: limit of a frame, which the client is told.
+        push_bytes_max: with more bytes to send, pushes pause until there is room again.
+        answers: budget of the answers that the client may leave unread.
+        origin: the client's machine.
     """
 
     frame_bytes_max: int
@@ -75,27 +77,29 @@ class Session(Protocol):
     origin: str
 
     def on_frame(self, frame: Carried) -> None:
-        """Handle all of its commands, whatever their answers take."""
+        """Handle all commands of a frame, whatever size their answers have."""
         ...
 
     def handle(self, requests: Sequence[pb.Command], start: int = 0) -> int:
-        """Handle commands from the start-th on.
+        """Handle commands, beginning with index start.
 
         Returns:
-            Where it stopped: at one whose answer there is no room for, or at the end.
+            Index of the first command that was not handled because its answer has no room, or the
+            number of commands.
         """
         ...
 
     def on_writable(self, writable: bool) -> None:
-        """Much is queued for the client, or there is room again. At first there is."""
+        """Note that the client's queue is long (False), or has room again (True)."""
         ...
 
-    def on_closed(self) -> None: ...
+    def on_closed(self) -> None:
+        """Note that the conversation has ended."""
 
 
 class Acceptor(Protocol):
-    """What a server is to its transport: something that answers conversations."""
+    """Server as its transport sees it: it accepts conversations."""
 
     def accept(self, write: Callable[[pb.Frame], None]) -> Session:
-        """A conversation begins; `write` sends frames to its client, and never blocks."""
+        """Begin a conversation; `write` sends frames to its client and never blocks."""
         ...

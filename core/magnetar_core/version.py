@@ -1,3 +1,3 @@
-"""The version of Magnetar: of its packages, its servers and its command line."""
+"""Version of Magnetar's packages, servers and command line."""
 
 VERSION = "0.1.0"

@@ -1,0 +1,1 @@
+"""Generated code of the wire protocol; `make proto` writes it."""
