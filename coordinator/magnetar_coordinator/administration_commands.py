@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from magnetar_coordinator.decision import OutcomeMissing, repeat_accept_loss
 from magnetar_coordinator.descriptions import describe, describe_outcome
 from magnetar_coordinator.records import TxnEnded
 from magnetar_coordinator.requests import partitions_of, txn_id_of
@@ -40,39 +39,21 @@ class AdministrationCommands:
     def _describe_txn(self, request: pb.CommandDescribeTxn, reply: Reply) -> None:
         runtime = self._runtime
         txn_id = txn_id_of(request)
-        try:
-            found = runtime.shard.find(txn_id)
-        except OutcomeMissing:
-            runtime.answer_from_outcome(txn_id, reply, self._described_outcome)
-            return
+        found = runtime.shard.find(txn_id)
+        run_time_ms = runtime.run_time_ms()
         if isinstance(found, TxnEnded):
-            runtime.answer(reply, self._described_outcome(found))
-            return
-        named = runtime.names.of_txn(txn_id)
-        description = describe(found, named, run_time_ms=runtime.run_time_ms())
+            description = describe_outcome(found, run_time_ms=run_time_ms)
+        else:
+            named = runtime.names.of_txn(txn_id)
+            description = describe(found, named, run_time_ms=run_time_ms)
         runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
-
-    def _described_outcome(self, outcome: TxnEnded) -> pb.CommandDescribeTxnResponse:
-        description = describe_outcome(outcome, run_time_ms=self._runtime.run_time_ms())
-        return pb.CommandDescribeTxnResponse(transaction=description)
 
     def _accept_txn_loss(self, request: pb.CommandAcceptTxnLoss, reply: Reply) -> None:
         runtime = self._runtime
         txn_id = txn_id_of(request)
-        body = pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id)
-        try:
-            decision = runtime.shard.accept_loss(txn_id, time_ms=runtime.time_ms())
-        except OutcomeMissing:
-
-            def repeat(outcome: TxnEnded) -> Any:
-                repeat_accept_loss(txn_id, outcome.status)
-                return body
-
-            runtime.answer_from_outcome(txn_id, reply, repeat)
-            return
-        runtime.carry_out(decision)
+        runtime.carry_out(runtime.shard.accept_loss(txn_id, time_ms=runtime.time_ms()))
         runtime.when_durable(partial(runtime.finisher.retry, txn_id))
-        runtime.answer(reply, body)
+        runtime.answer(reply, pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id))
 
     def _abort_hanging_txn(self, request: pb.CommandAbortHangingTxn, reply: Reply) -> None:
         """KIP-664, an administrative abort: this coordinator does not hold it open, or not yet.

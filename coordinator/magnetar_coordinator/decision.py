@@ -20,8 +20,11 @@ from magnetar_core.ids import TxnID
 
 
 class OutcomeMissing(Exception):
-    """The transaction has ended, and its outcome is no longer in memory: look it up, or it is
-    forgotten. Not an error of the client's."""
+    """The transaction has ended, and its outcome is no longer in memory.
+
+    Not an error of the client's: the service looks the outcome up and gives the command again.
+    Nothing may have changed when it is raised.
+    """
 
     def __init__(self, txn_id: TxnID) -> None:
         super().__init__(txn_id)
@@ -48,6 +51,8 @@ class End(NamedTuple):
         counts: None: omitted, not to be checked.
         selection: None: omitted; everybody counts in a first end, nothing is compared in a repeat.
         fingerprint: of a named sequence's content; empty: none. Not compared in a repeat.
+        identity_shown: whether it may be a transactional producer's transaction: whoever asks has
+            shown its identity, or this coordinator itself ends it.
     """
 
     txn_id: TxnID
@@ -55,6 +60,7 @@ class End(NamedTuple):
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
     fingerprint: str = ""
+    identity_shown: bool = True
 
 
 def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:
@@ -62,11 +68,6 @@ def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:
     return InvalidTxnState(
         f"transaction {txn_id} is {status.name}, not OPEN", txn_id=txn_id, status=status.name
     )
-
-
-def refuse_to_add(txn_id: TxnID, status: TxnStatus, _: bytes) -> Decision:
-    """Answer who adds participants to what has ended. Raises: InvalidTxnState."""
-    raise not_open(txn_id, status)
 
 
 def forgotten(txn_id: TxnID) -> TxnForgotten:

@@ -15,7 +15,8 @@ from magnetar_coordinator import named_sequences as name_rules
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.identity import Epochs, Identity, IdentityState, InitCall
 from magnetar_coordinator.named_sequences import Name, NamedSequence
-from magnetar_coordinator.transaction import TxnAction
+from magnetar_coordinator.records import StatusChanged
+from magnetar_coordinator.transaction import ACTION_OF
 from magnetar_core.errors import (
     InvalidArgument,
     QuotaExceeded,
@@ -128,10 +129,11 @@ class Identities:
     def raise_epoch(self, identity: Identity, *, run_time_ms: int) -> Identity:
         return self._set(rules.raise_epoch(identity, self._epochs, run_time_ms=run_time_ms))
 
-    def fixed(self, txn_id: TxnID, action: TxnAction, *, run_time_ms: int) -> None:
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """The outcome of a transaction is fixed, whosever it is."""
-        identity = self.of_txn(txn_id)
+        identity = self.of_txn(record.txn_id)
         if identity is not None:
+            action = ACTION_OF[record.new]
             self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
 
     def completed(self, txn_id: TxnID) -> None:
@@ -218,10 +220,11 @@ class Names:
         if changed is not name:
             self._set(changed)
 
-    def fixed(self, txn_id: TxnID, action: TxnAction, fingerprint: str) -> None:
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """The outcome of a transaction is fixed, in whatever name it was."""
-        found = self._of_txn.pop(txn_id, None)
+        found = self._of_txn.pop(record.txn_id, None)
         if found is not None:
+            action, fingerprint = ACTION_OF[record.new], record.fingerprint
             self._set(name_rules.fixed(self._by_name[found], action, fingerprint))
 
     def of_txn(self, txn_id: TxnID) -> NamedSequence | None:

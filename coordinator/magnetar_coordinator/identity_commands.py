@@ -15,7 +15,13 @@ from magnetar_coordinator import identity as rules
 from magnetar_coordinator import named_sequences as name_rules
 from magnetar_coordinator.decision import End
 from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState
-from magnetar_coordinator.requests import init_call_of, named_sequence_of, pair_of
+from magnetar_coordinator.requests import (
+    action_of,
+    end_of,
+    init_call_of,
+    named_sequence_of,
+    pair_of,
+)
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction
 from magnetar_core.commands import Handler, Reply
@@ -209,32 +215,30 @@ class IdentityCommands:
                 f"{txn_id} is of {transaction.owner.transactional_id!r}: name the identity"
             )
 
-    def judge_end(self, request: pb.CommandEndTxn, action: TxnAction, reply: Reply) -> TxnID | None:
-        """Whose end it is, and what to do about it.
+    def end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
+        """CommandEndTxn of a transactional producer.
 
-        Returns:
-            The transaction to end, or whose end to repeat; None: it is answered.
         Raises:
             ProducerFenced, InvalidTxnState, ConcurrentTransactions: as identity.judge_end.
         """
         runtime = self._runtime
         identity = runtime.identities.get(request.identity.transactional_id)
-        verdict = rules.judge_end(identity, pair_of(request.identity), action)
+        verdict = rules.judge_end(identity, pair_of(request.identity), action_of(request))
         if verdict is EndVerdict.RAISE:
             raised = runtime.identities.raise_epoch(identity, run_time_ms=runtime.run_time_ms())
             runtime.answer(reply, answers.ended_before(raised))
-            return None
+            return
         txn_id = identity.txn_id
         if txn_id is None or (verdict is EndVerdict.REPEAT and txn_id not in runtime.shard.live):
             runtime.answer(reply, answers.ended_before(identity))
-            return None
+            return
         if request.HasField("txn_id") and TxnID.from_wire(request.txn_id) != txn_id:
             raise InvalidTxnState(
                 f"{TxnID.from_wire(request.txn_id)} is not the transaction of"
                 f" {identity.transactional_id!r}, which is {txn_id}",
                 txn_id=txn_id,
             )
-        return txn_id
+        runtime.end(end_of(request, txn_id), reply, until_ended=request.wait_finished)
 
     # Administration.
 

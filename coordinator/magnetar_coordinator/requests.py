@@ -50,15 +50,17 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
 def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> End:
     """
     Args:
-        txn_id: which one to end, whatever the request says; None: which it names.
+        txn_id: which one to end, whatever the request says: that of the identity that it shows.
+            None: the one that it names.
     """
+    identity_shown = txn_id is not None
     action = action_of(request)
     if txn_id is None:
         txn_id = txn_id_of(request)
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
     _check_fingerprint(request.fingerprint)
-    return End(txn_id, action, counts, selection, request.fingerprint)
+    return End(txn_id, action, counts, selection, request.fingerprint, identity_shown)
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:

@@ -12,12 +12,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from magnetar_coordinator import answers
 from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, OutcomeMissing, forgotten
+from magnetar_coordinator.decision import Decision, End, forgotten
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
@@ -25,7 +25,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
-from magnetar_coordinator.transaction import ACTION_OF, Owner, Participant, Transaction, TxnStatus
+from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply, internal_failure
 from magnetar_core.errors import DataLoss, MagnetarError
@@ -52,6 +52,12 @@ class Recovered(NamedTuple):
     run_time: RunTime
 
 
+class OutcomeFollower(Protocol):
+    """What changes with a transaction's outcome, in the group that fixes it."""
+
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None: ...
+
+
 class Runtime:
     """The inside of one coordinator.
 
@@ -66,6 +72,7 @@ class Runtime:
     identities: Identities
     names: Names
     run_time: RunTime
+    _followers: tuple[OutcomeFollower, ...]
 
     def __init__(
         self,
@@ -99,6 +106,7 @@ class Runtime:
     def serve(self, recovered: Recovered) -> None:
         """The store is read: take commands."""
         self.metadata, self.shard, self.identities, self.names, self.run_time = recovered
+        self._followers = (self.session_quota, self.identities, self.names)
         self.is_serving = True
 
     def stop(self) -> None:
@@ -122,41 +130,22 @@ class Runtime:
 
     # Deciding.
 
-    def decide(
-        self,
-        txn_id: TxnID,
-        reply: Reply,
-        rule: Callable[[], Decision],
-        *,
-        answer: Callable[[TxnStatus], Any],
-        repeat: Callable[[TxnStatus, bytes], Decision],
-        until_ended: bool = False,
-    ) -> None:
-        """Decide on a command about a transaction, carry it out, and answer when it is durable.
+    def end(self, end: End, reply: Reply, *, until_ended: bool) -> None:
+        """Fix a transaction's outcome, and answer when that is durable.
 
         Args:
-            answer: made of the status that was decided.
-            repeat: decides when the transaction has ended, and its outcome had to be looked up:
-                upon its status, and the digest of the selection.
             until_ended: answer only when every participant has ended it.
-        Raises: what the rule raises. No effect.
+        Raises:
+            As Shard.end. No effect.
         """
-        try:
-            decision = rule()
-        except OutcomeMissing:
-
-            def again(outcome: TxnEnded) -> Any:
-                return answer(repeat(outcome.status, outcome.selection_digest).status)
-
-            self.answer_from_outcome(txn_id, reply, again)
-            return
+        decision = self.shard.end(end, time_ms=self.time_ms())
         # Before it is carried out: without participants it ends on the spot.
-        if until_ended and txn_id in self.shard.live:
-            self._answer_when_ended(txn_id, reply)
+        if until_ended and end.txn_id in self.shard.live:
+            self._answer_when_ended(end.txn_id, reply)
             self.carry_out(decision)
         else:
             self.carry_out(decision)
-            self.answer(reply, answer(decision.status))
+            self.answer(reply, self.ended(end.txn_id, decision.status))
 
     def carry_out(self, decision: Decision) -> None:
         """Append and apply what was decided; participants hear of it when it is durable."""
@@ -167,7 +156,9 @@ class Runtime:
                 self.metadata.append(record, 0 if before is None else before.record_count)
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
-                    self._on_fixed(record)
+                    run_time_ms = self.run_time_ms()
+                    for follower in self._followers:
+                        follower.fixed(record, run_time_ms=run_time_ms)
                 elif type(record) is TxnOpened:
                     self.announcements.tell_issued_soon()
                 elif type(record) is TxnEnded:
@@ -184,12 +175,6 @@ class Runtime:
         # Not before: what was decided may be about one of these.
         if self._finished:
             self._conclude()
-
-    def _on_fixed(self, record: StatusChanged) -> None:
-        txn_id, action = record.txn_id, ACTION_OF[record.new]
-        self.session_quota.fixed(txn_id)
-        self.identities.fixed(txn_id, action, run_time_ms=self.run_time_ms())
-        self.names.fixed(txn_id, action, record.fingerprint)
 
     def open(
         self,
@@ -252,26 +237,32 @@ class Runtime:
         self.metrics.opened.inc()
         reply.send(body)
 
-    def answer_from_outcome(
-        self, txn_id: TxnID, reply: Reply, answer: Callable[[TxnEnded], Any]
-    ) -> None:
-        """Look up how a transaction ended, and answer accordingly, with TxnForgotten if need be."""
+    def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
+        """Look up how a transaction ended, and give the command again with that at hand.
 
-        async def work() -> Any:
+        Answers TxnForgotten when nobody knows any more.
+        """
+
+        async def work() -> None:
             outcome = await self.metadata.outcome(txn_id)
             if outcome is None:
                 raise forgotten(txn_id)
-            return answer(outcome)
+            with self.shard.recalling(outcome):
+                again()
 
-        self.answer_later(reply, work())
+        self.spawn(self._or_refuse(reply, work()))
 
     def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
         """Answer with what `work` returns, or with the error that it raises."""
-        self.spawn(self._answer_later(reply, work))
 
-    async def _answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
-        try:
+        async def answer() -> None:
             self.answer(reply, await work)
+
+        self.spawn(self._or_refuse(reply, answer()))
+
+    async def _or_refuse(self, reply: Reply, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
         except StoreFailed as error:
             self.fail(error)
         except RowsUnreadable as error:

@@ -6,10 +6,12 @@ Source: PIP-31, Wire Protocol Changes, New Commands.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from magnetar_coordinator.administration_commands import AdministrationCommands
 from magnetar_coordinator.broker_link import PROTOCOL_VERSION
+from magnetar_coordinator.decision import OutcomeMissing
 from magnetar_coordinator.identity_commands import IdentityCommands
 from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.runtime import Runtime
@@ -66,11 +68,14 @@ class CoordinatorServer:
         runtime = self._runtime
 
         def handle(request: Any, reply: Reply) -> None:
-            if runtime.is_serving:
-                handler(request, reply)
-            else:
+            if not runtime.is_serving:
                 # At once: when writing has failed, nothing becomes durable any more.
                 reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
+                return
+            try:
+                handler(request, reply)
+            except OutcomeMissing as missing:
+                runtime.look_up(missing.txn_id, reply, partial(handle, request, reply))
 
         return handle
 

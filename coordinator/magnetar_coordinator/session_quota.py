@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from magnetar_coordinator.records import StatusChanged
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
@@ -75,11 +76,11 @@ class SessionQuota:
             for txn_id in begun.txn_ids:
                 self._counted[txn_id] = left
 
-    def fixed(self, txn_id: TxnID) -> None:
-        """Its outcome is fixed: it is OPEN no more."""
-        begun = self._counted.pop(txn_id, None)
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
+        """The outcome of a transaction is fixed: it is OPEN no more."""
+        begun = self._counted.pop(record.txn_id, None)
         if begun is not None:
-            del begun.txn_ids[txn_id]
+            del begun.txn_ids[record.txn_id]
             if begun.is_left and not begun.txn_ids:
                 del self._left[begun.origin]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from magnetar_coordinator.decision import (
     Decision,
     End,
+    OutcomeMissing,
     not_open,
     repeat_accept_loss,
     repeat_end,
@@ -26,6 +27,7 @@ from magnetar_coordinator.records import (
 )
 from magnetar_coordinator.transaction import (
     REQUESTED,
+    TRANSITIONS,
     Counts,
     Owner,
     Participant,
@@ -33,17 +35,36 @@ from magnetar_coordinator.transaction import (
     TxnAction,
     TxnEvent,
     TxnStatus,
-    next_status,
     selection_digest,
 )
 from magnetar_coordinator.transaction_table import TransactionTable
-from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded, TxnNotFound
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
+from magnetar_core.transitions import step
 
 
 class Shard(TransactionTable):
     """The transactions of one TCID, and what may become of them."""
+
+    def find(self, txn_id: TxnID) -> Transaction | TxnEnded:
+        """A live transaction, or the outcome of one that has ended.
+
+        Raises:
+            TxnNotFound: never issued here. No effect.
+            OutcomeMissing: ended, and not in memory.
+        """
+        transaction = self.live.get(txn_id)
+        if transaction is not None:
+            return transaction
+        ended = self._recent.get(txn_id)
+        if ended is not None:
+            return ended
+        if self._recalled is not None and self._recalled.txn_id == txn_id:
+            return self._recalled
+        if not self.is_issued(txn_id):
+            raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
+        raise OutcomeMissing(txn_id)
 
     def new_txn(
         self,
@@ -95,7 +116,7 @@ class Shard(TransactionTable):
             TxnNotFound: never opened. No effect.
             InvalidTxnState: not OPEN. No effect.
             QuotaExceeded: more participants than a transaction may have. No effect.
-            OutcomeMissing: ended before; InvalidTxnState or TxnForgotten, as its outcome tells.
+            OutcomeMissing: ended before, and not in memory.
         Source: PIP-31, CommandAddPartitionToTxn and CommandAddSubscriptionToTxn.
         """
         transaction = self.find(txn_id)
@@ -113,14 +134,21 @@ class Shard(TransactionTable):
 
         Raises:
             TxnNotFound: never opened. No effect.
-            InvalidTxnState: the opposite outcome, or another selection, is fixed. No effect.
+            InvalidTxnState: the opposite outcome, or another selection, is fixed; or it is of a
+                transactional producer whose identity was not shown. No effect.
             InvalidArgument: something is counted at what is no participant. No effect.
-            OutcomeMissing: ended before; `repeat_end` answers, once its outcome is at hand.
+            OutcomeMissing: ended before, and not in memory.
         Source: PIP-31, CommandEndTxn.
         """
         found = self.find(end.txn_id)
         if isinstance(found, TxnEnded):
             return repeat_end(end, found.status, found.selection_digest)
+        if not end.identity_shown and found.owner is not None:
+            raise InvalidTxnState(
+                f"{end.txn_id} is of {found.owner.transactional_id!r}: end it with that identity,"
+                " or force-terminate it",
+                transactional_id=found.owner.transactional_id,
+            )
         if found.status is not TxnStatus.OPEN:
             return repeat_end(end, found.status, selection_digest(found.selection))
         self._check_past_commit(end)
@@ -162,7 +190,7 @@ class Shard(TransactionTable):
         Raises:
             TxnNotFound: never opened. No effect.
             InvalidTxnState: it is not being committed. No effect.
-            OutcomeMissing: ended before; `repeat_accept_loss` answers.
+            OutcomeMissing: ended before, and not in memory.
         """
         found = self.find(txn_id)
         if self.past_commits.pop(txn_id, None) is not None:
@@ -199,6 +227,15 @@ class Shard(TransactionTable):
                 f"a transaction may have {self._config.participants_max} participants at most",
                 participants_max=self._config.participants_max,
             )
+
+
+def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
+    """Where an event leads.
+
+    Raises:
+        InvalidTxnState: nowhere from this status. No effect.
+    """
+    return step(TRANSITIONS, status, event, "the transaction", status=status.name)
 
 
 def _check_counts(transaction: Transaction, counts: Counts) -> None:

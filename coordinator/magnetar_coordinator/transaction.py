@@ -3,7 +3,7 @@
     OPEN --COMMIT_REQUESTED--> COMMITTING --PARTICIPANTS_ENDED--> COMMITTED
       \\--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
 
-Only `next_status` reads the table, and only `Shard.apply` stores what it says. Pure.
+Only `shard.next_status` reads it, and only `TransactionTable.apply` stores what it says. Pure.
 Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.
 """
 
@@ -17,7 +17,6 @@ from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
 
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transitions import step
 
 
 class TxnStatus(IntEnum):
@@ -72,15 +71,6 @@ Participant: TypeAlias = PartitionName | SubscriptionName
 # How much each writer had confirmed: (writer id, count) pairs per participant.
 WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
 Counts: TypeAlias = Mapping[Participant, WriterCounts]
-
-
-def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
-    """Where an event leads.
-
-    Raises:
-        InvalidTxnState: nowhere from this status. No effect.
-    """
-    return step(TRANSITIONS, status, event, "the transaction", status=status.name)
 
 
 def selection_digest(selection: Iterable[int] | None) -> bytes:

@@ -6,23 +6,14 @@ Source: PIP-31, TC Request Processing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from magnetar_coordinator import answers
-from magnetar_coordinator.decision import refuse_to_add, repeat_end
 from magnetar_coordinator.identity_commands import IdentityCommands
-from magnetar_coordinator.requests import (
-    action_of,
-    end_of,
-    partitions_of,
-    subscriptions_of,
-    txn_id_of,
-)
+from magnetar_coordinator.requests import end_of, partitions_of, subscriptions_of, txn_id_of
 from magnetar_coordinator.runtime import Runtime
-from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_coordinator.transaction import Participant
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidTxnState
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -75,42 +66,14 @@ class TransactionCommands:
         self, txn_id: TxnID, participants: Iterable[Participant], reply: Reply, body: Any
     ) -> None:
         runtime = self._runtime
-        runtime.decide(
-            txn_id,
-            reply,
-            partial(
-                runtime.shard.add_participants, txn_id, participants, time_ms=runtime.time_ms()
-            ),
-            repeat=partial(refuse_to_add, txn_id),
-            answer=lambda _: body,
+        runtime.carry_out(
+            runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
         )
+        runtime.answer(reply, body)
 
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """PIP-31, CommandEndTxn."""
-        runtime = self._runtime
         if request.HasField("identity"):
-            txn_id = self._identity_commands.judge_end(request, action_of(request), reply)
-            if txn_id is None:
-                return
-            end = end_of(request, txn_id)
+            self._identity_commands.end_txn(request, reply)
         else:
-            end = end_of(request)
-            _require_unowned(runtime.shard.live.get(end.txn_id))
-        runtime.decide(
-            end.txn_id,
-            reply,
-            partial(runtime.shard.end, end, time_ms=runtime.time_ms()),
-            repeat=partial(repeat_end, end),
-            answer=partial(runtime.ended, end.txn_id),
-            until_ended=request.wait_finished,
-        )
-
-
-def _require_unowned(transaction: Transaction | None) -> None:
-    """Whoever ends a transactional producer's transaction has to know its pair."""
-    if transaction is not None and transaction.owner is not None:
-        raise InvalidTxnState(
-            f"{transaction.txn_id} is of {transaction.owner.transactional_id!r}: end it with that"
-            " identity, or force-terminate it",
-            transactional_id=transaction.owner.transactional_id,
-        )
+            self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)

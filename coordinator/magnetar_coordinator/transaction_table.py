@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import OutcomeMissing
 from magnetar_coordinator.expiry import ExpiryQueue
 from magnetar_coordinator.records import (
     LossAccepted,
@@ -58,8 +58,10 @@ class TransactionTable:
         )
         # The latest outcomes; those not yet durable are always among them.
         self._recent: dict[TxnID, TxnEnded] = {}
-        # Of those, oldest first. To find a dictionary's first key is slow when many before it have
-        # been deleted.
+        # Looked up in the store, for the command that is being given again.
+        self._recalled: TxnEnded | None = None
+        # Of the recent ones, the oldest first. To find a dictionary's first key is slow when many
+        # before it have been deleted.
         self._recent_durable: deque[TxnID] = deque()
 
     @property
@@ -79,23 +81,6 @@ class TransactionTable:
         if txn_id.incarnation == self._incarnation:
             return txn_id.counter < self.next_counter
         return txn_id.incarnation > 0
-
-    def find(self, txn_id: TxnID) -> Transaction | TxnEnded:
-        """A live transaction, or a recent one's outcome.
-
-        Raises:
-            TxnNotFound: never issued here. No effect.
-            OutcomeMissing: ended, and not in memory.
-        """
-        transaction = self.live.get(txn_id)
-        if transaction is not None:
-            return transaction
-        ended = self._recent.get(txn_id)
-        if ended is not None:
-            return ended
-        if not self.is_issued(txn_id):
-            raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
-        raise OutcomeMissing(txn_id)
 
     def require_fenced(self, txn_id: TxnID) -> None:
         """Whether a participant may be told to abort a transaction that it holds open.
@@ -135,6 +120,15 @@ class TransactionTable:
     def select(self, statuses: frozenset[TxnStatus]) -> Iterator[Transaction]:
         """Live transactions in these states, oldest first."""
         return (one for one in self.live.values() if one.status in statuses)
+
+    @contextmanager
+    def recalling(self, outcome: TxnEnded) -> Iterator[None]:
+        """Have an outcome that was looked up at hand, while a command is given again."""
+        self._recalled = outcome
+        try:
+            yield
+        finally:
+            self._recalled = None
 
     def recent_outcomes(self) -> list[TxnEnded]:
         """The latest ones; all that are not durable yet are among them."""

@@ -24,11 +24,11 @@ from magnetar.transactions.transaction_state import (
     Event,
     Phase,
 )
-from magnetar_coordinator import end_state, transaction
+from magnetar_coordinator import end_state, shard, transaction
 from magnetar_core.errors import InvalidTxnState
 
 NEXT: dict[Any, Callable[[Any, Any], Any]] = {
-    transaction: transaction.next_status,
+    transaction: shard.next_status,
     end_state: end_state.next_state,
     transaction_state: lambda state, event: transaction_state.next_phase(state, event, "it"),
     producer_state: lambda state, event: producer_state.next_state(state, event, "it"),
