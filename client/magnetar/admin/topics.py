@@ -54,7 +54,7 @@ class TopicAdministration:
                 retain_unconsumed=topic_pb2.YES if retain_unconsumed else topic_pb2.NO,
             )
         )
-        return int(reply.topic_id)
+        return reply.topic_id
 
     async def list_topics(self) -> list[TopicSummary]:
         reply = await self._cluster.bootstrap.request(topic_pb2.CommandListTopics())
@@ -84,7 +84,7 @@ class TopicAdministration:
             TopicNotFound: no such topic or partition.
             Gone: the topic of that name has another id.
         """
-        reply: broker_pb2.CommandListOffsetsResponse = await self._cluster.bootstrap.request(
+        reply = await self._cluster.bootstrap.request(
             broker_pb2.CommandListOffsets(
                 topic=topic,
                 topic_id=topic_id,
@@ -141,9 +141,7 @@ class TopicAdministration:
         damaged: list[tuple[int, int]] = []
         next_offset = 0
         while True:
-            reply: broker_pb2.CommandSkipDamagedResponse = await route.connection(
-                partition
-            ).request(
+            reply = await route.connection(partition).request(
                 broker_pb2.CommandSkipDamaged(
                     partition=route.partition_name(partition).to_wire(),
                     start_offset=next_offset,
@@ -176,7 +174,7 @@ class TopicAdministration:
         Source: PIP-31, READ_UNCOMMITTED.
         """
         route = await self._cluster.route(topic)
-        reply: broker_pb2.CommandPeekResponse = await route.connection(partition).request(
+        reply = await route.connection(partition).request(
             broker_pb2.CommandPeek(
                 partition=route.partition_name(partition).to_wire(),
                 uncommitted=True,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from magnetar.admin.transaction_descriptions import TransactionDescription
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.link.cluster import Cluster
 from magnetar.link.connection import Connection
+from magnetar.link.session import ResponseT
 from magnetar_core.errors import (
     LogUnavailable,
     MagnetarError,
@@ -18,6 +18,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.requests import Request
 from magnetar_core.wire import transaction_pb2
 
 # About single transactions, that are on their way at the same time.
@@ -72,13 +73,13 @@ class TransactionAdministration:
 
     async def _ask_coordinators(
         self,
-        command: Any,
+        command: Request[ResponseT],
         tcid: int | None,
         on_unanswered: Callable[[int, MagnetarError], None] | None,
-    ) -> list[Any]:
+    ) -> list[ResponseT]:
         """The same of all coordinators at once, or of one."""
 
-        async def ask(tcid: int, coordinator: Connection) -> Any:
+        async def ask(tcid: int, coordinator: Connection) -> ResponseT | None:
             try:
                 return await coordinator.request(command)
             except (LogUnavailable, OutcomeUnknown) as error:

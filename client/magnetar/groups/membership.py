@@ -11,13 +11,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from magnetar.groups.member_state import Command, Instruction, MemberState, Phase
 from magnetar.link.connection import Connection
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession
+from magnetar.link.session import LinkSession, Push
 from magnetar_core.errors import (
     DiskFull,
     FencedInstance,
@@ -199,10 +198,10 @@ class GroupMembership:
         """Send it, and do what the answer wants."""
         if command is Command.JOIN:
             self._join.join_epoch += 1
-            answer = await self._connection.request(self._join)
+            joined = await self._connection.request(self._join)
             self._watch_link()
             instructions = self.member.joined(
-                *self._read(answer.state), now_ms=self._runtime.now_ms()
+                *self._read(joined.state), now_ms=self._runtime.now_ms()
             )
             self._has_joined_once = True
             self._follow(instructions)
@@ -252,7 +251,7 @@ class GroupMembership:
             self._session = session
             session.on_close(self._announced)
 
-    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+    def _on_push(self, session: LinkSession, body: Push) -> None:
         self._announced()
 
     def _announced(self) -> None:

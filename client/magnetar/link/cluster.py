@@ -55,7 +55,7 @@ class Cluster:
 
     async def info(self) -> ClusterInfo:
         """Ask who belongs to the cluster, and remember the coordinators."""
-        reply: topic_pb2.CommandGetClusterInfoResponse = await self.bootstrap.request(
+        reply = await self.bootstrap.request(
             topic_pb2.CommandGetClusterInfo(reached_at=self.bootstrap.address)
         )
         self._coordinators = tuple(
@@ -124,10 +124,9 @@ class Cluster:
         return TopicRoute(self, topic, reply.topic_id, tuple(reply.broker_addresses))
 
     async def _lookup(self, topic: str) -> topic_pb2.CommandLookupResponse:
-        reply: topic_pb2.CommandLookupResponse = await self.bootstrap.request(
+        return await self.bootstrap.request(
             topic_pb2.CommandLookup(topic=topic, reached_at=self.bootstrap.address)
         )
-        return reply
 
     def close(self) -> None:
         for connection in self._connections.values():

@@ -6,27 +6,25 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+
+from google.protobuf.message import Message
 
 from magnetar.errors import ClientClosed
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession, OnReply, Result
+from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.requests import Request
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import transaction_pb2
+from magnetar_core.wire import group_pb2, transaction_pb2
 
 log = logging.getLogger("magnetar")
 
+# What request_soon() tells.
+OnResult = Callable[[MagnetarError | ResponseT], None]
 OnSession = Callable[[LinkSession | MagnetarError], None]
-# Pushes for one consumer's partition: the session it came on, the command's name, its message.
-OnPush = Callable[[LinkSession, str, Any], None]
-# Whom a push is for: a consumer's partition, or a member of a group.
-_ADDRESSEES: dict[str, Callable[[Any], tuple[object, object]]] = {
-    "deliver": lambda body: (body.consumer_id, body.partition),
-    "consumer_change": lambda body: (body.consumer_id, body.partition),
-    "group_change": lambda body: (body.group, body.member_id),
-}
+# Pushes for one consumer's partition, or for a member of a group, and the session they came on.
+OnPush = Callable[[LinkSession, Push], None]
 # What takes effect once, however often it is repeated: docs/design/0001-protocol.md, Late copies.
 # CommandNewTxn has a token only where it is of a named sequence.
 TOKEN_BODIES = frozenset(
@@ -135,8 +133,12 @@ class Connection:
             self.forget(number)
 
     async def request(
-        self, body: Any, *, timeout_ms: float | None = None, patient: bool = False
-    ) -> Any:
+        self,
+        body: Request[ResponseT],
+        *,
+        timeout_ms: float | None = None,
+        patient: bool = False,
+    ) -> ResponseT:
         """Ask until there is an answer. Every command may be repeated.
 
         Args:
@@ -151,7 +153,7 @@ class Connection:
             timeout_ms = self._runtime.config.operation_timeout_ms
         if type(body) in TOKEN_BODIES:
             # A call anew, also where its message is not: its repeats, and they alone, bear it.
-            body.call_token = self._runtime.new_id()
+            body.call_token = self._runtime.new_id()  # type: ignore[attr-defined]
         session = self.live_session
         if session is None:
             return await self._insist(body, timeout_ms, timeout_ms, patient, None)
@@ -172,12 +174,12 @@ class Connection:
 
     async def _insist(
         self,
-        body: Any,
+        body: Request[ResponseT],
         timeout_ms: float,
         remaining_ms: float,
         patient: bool,
         last: Exception | None,
-    ) -> Any:
+    ) -> ResponseT:
         """The course of a request that did not succeed at once.
 
         Args:
@@ -212,13 +214,13 @@ class Connection:
                 f" {body.DESCRIPTOR.name} was not sent"
             ) from last
 
-    def _no_answer(self, body: Any, timeout_ms: float) -> OutcomeUnknown:
+    def _no_answer(self, body: Message, timeout_ms: float) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"no answer to {body.DESCRIPTOR.name} from {self.address} within {timeout_ms:.0f} ms;"
             " it may have happened, ask again to know"
         )
 
-    def request_soon(self, body: Any, on_result: OnReply) -> None:
+    def request_soon(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
         """As request, for who does not wait: calls back with the reply or the MagnetarError.
 
         While all goes well, without a task.
@@ -229,15 +231,22 @@ class Connection:
         else:
             session.request(body, partial(self._on_soon, body, on_result))
 
-    def _on_soon(self, body: Any, on_result: OnReply, result: Result) -> None:
-        interrupted = isinstance(result, LinkClosed)
-        if interrupted or (isinstance(result, MagnetarError) and result.retriable):
+    def _on_soon(
+        self,
+        body: Request[ResponseT],
+        on_result: OnResult[ResponseT],
+        result: Result[ResponseT],
+    ) -> None:
+        if isinstance(result, LinkClosed) or (
+            isinstance(result, MagnetarError) and result.retriable
+        ):
             self._spawn_request(body, on_result)
         else:
             on_result(result)
 
-    def _spawn_request(self, body: Any, on_result: OnReply) -> None:
+    def _spawn_request(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
         async def tell() -> None:
+            result: ResponseT | MagnetarError
             try:
                 result = await self.request(body)
             except MagnetarError as error:
@@ -311,11 +320,15 @@ class Connection:
         for on_session in waiters.values():
             on_session(result)
 
-    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
-        addressee = _ADDRESSEES.get(name)
-        if session is not self._session or addressee is None:
+    def _on_push(self, session: LinkSession, body: Push) -> None:
+        if session is not self._session:
             return
         session.useful = True
-        on_push = self._addressees.get(addressee(body))
+        addressee: tuple[object, object]
+        if isinstance(body, group_pb2.CommandGroupChange):
+            addressee = (body.group, body.member_id)
+        else:
+            addressee = (body.consumer_id, body.partition)
+        on_push = self._addressees.get(addressee)
         if on_push is not None:
-            on_push(session, name, body)
+            on_push(session, body)

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from magnetar.link.backoff import Backoff
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession, Result
+from magnetar.link.session import LinkSession, ResponseT, Result
 from magnetar_core.errors import (
     ChecksumMismatch,
     LogUnavailable,
@@ -26,13 +26,14 @@ from magnetar_core.errors import (
     PartitionMoved,
     SequenceGap,
 )
+from magnetar_core.requests import Request
 from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
 FRAME_OVERHEAD_BYTES = 1024
 
 
-class Item:
+class Item(Generic[ResponseT]):
     """Something on its way. Subclasses say what."""
 
     __slots__ = (
@@ -55,7 +56,7 @@ class Item:
         self.attempts = 0
         self.in_flight = False
         self.finished = False
-        self.reply: Any = None
+        self.reply: ResponseT | None = None
         self.deadline_ms = 0.0
 
     def renew(self) -> None:
@@ -65,21 +66,21 @@ class Item:
         self.reply = None
 
 
-ItemT = TypeVar("ItemT", bound=Item)
+ItemT = TypeVar("ItemT", bound=Item[Any])
 
 
-class Owner(Protocol[ItemT]):
+class Owner(Protocol[ItemT, ResponseT]):
     """Whose items they are."""
 
     def connection(self) -> Connection:
         """To the server that has the partition now."""
         ...
 
-    def build(self, item: ItemT) -> Any:
+    def build(self, item: ItemT) -> Request[ResponseT]:
         """The command of an item; called at each attempt."""
         ...
 
-    def confirmed(self, item: ItemT, reply: Any) -> None:
+    def confirmed(self, item: ItemT, reply: ResponseT) -> None:
         """Called in order, once per item."""
         ...
 
@@ -92,7 +93,7 @@ class Owner(Protocol[ItemT]):
         ...
 
 
-class InFlightCommands(Generic[ItemT]):
+class InFlightCommands(Generic[ItemT, ResponseT]):
     """An ordered queue of unconfirmed items; a prefix of it is written on the present link."""
 
     __slots__ = (
@@ -116,7 +117,7 @@ class InFlightCommands(Generic[ItemT]):
     def __init__(
         self,
         runtime: Runtime,
-        owner: Owner[ItemT],
+        owner: Owner[ItemT, ResponseT],
         *,
         in_flight_max: int,
         open_gate: bool = True,
@@ -262,7 +263,12 @@ class InFlightCommands(Generic[ItemT]):
         self._pump()
 
     def _on_reply(
-        self, session: LinkSession, item: ItemT, attempt: int, lane: int, result: Result
+        self,
+        session: LinkSession,
+        item: ItemT,
+        attempt: int,
+        lane: int,
+        result: Result[ResponseT],
     ) -> None:
         if item.finished or item.lane != lane:
             return
@@ -311,11 +317,11 @@ class InFlightCommands(Generic[ItemT]):
 
     def _pop_confirmed(self) -> None:
         items = self._items
-        while items and items[0].reply is not None:
+        while items and (reply := items[0].reply) is not None:
             item = items.popleft()
             item.finished = True
             self._written = max(0, self._written - 1)
-            self._owner.confirmed(item, item.reply)
+            self._owner.confirmed(item, reply)
         self._wake_drained()
         self._pump()
 

@@ -10,26 +10,39 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from google.protobuf.message import Message
 
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.requests import RESPONSE_FIELDS, Request
 from magnetar_core.transport import Link, LinkClosed
-from magnetar_core.wire import common_pb2, service_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")
 
 PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX_DEFAULT = 8 << 20
 
-# A reply's message, a MagnetarError, or LinkClosed.
-Result = Any
-OnReply = Callable[[Result], None]
+ResponseT = TypeVar("ResponseT", bound=Message)
+# What becomes of a request.
+Result: TypeAlias = MagnetarError | LinkClosed | ResponseT
+OnReply: TypeAlias = Callable[[Result[ResponseT]], None]
+# What a server sends unasked.
+Push = broker_pb2.CommandDeliver | broker_pb2.CommandConsumerChange | group_pb2.CommandGroupChange
+PUSHES = (
+    broker_pb2.CommandDeliver,
+    broker_pb2.CommandConsumerChange,
+    group_pb2.CommandGroupChange,
+)
 
 
 class _Waiting(NamedTuple):
-    on_reply: OnReply
+    # Each has its own type of response, and response_field says which.
+    on_reply: OnReply[Any]
+    response_field: str
     written_at_ms: float
     # The server may park this one for long: its silence alone condemns no link.
     patient: bool
@@ -39,7 +52,7 @@ class LinkSession:
     """The client's end of one conversation."""
 
     def __init__(
-        self, address: str, runtime: Runtime, on_push: Callable[[LinkSession, str, Any], None]
+        self, address: str, runtime: Runtime, on_push: Callable[[LinkSession, Push], None]
     ) -> None:
         self.address = address
         self.closed = False
@@ -81,7 +94,9 @@ class LinkSession:
             self._runtime.cluster_hash = reply.cluster_hash
         self.useful = False
 
-    def request(self, body: Any, on_reply: OnReply, *, patient: bool = False) -> None:
+    def request(
+        self, body: Request[ResponseT], on_reply: OnReply[ResponseT], *, patient: bool = False
+    ) -> None:
         """Write a request. `on_reply` is called exactly once, never from in here."""
         if self.closed or self._writer is None:
             error = LinkClosed(f"the link to {self.address} is closed")
@@ -89,12 +104,14 @@ class LinkSession:
             return
         self._request_count += 1
         request_id = self._request_count
-        self._waiting[request_id] = _Waiting(on_reply, self._runtime.now_ms(), patient)
+        self._waiting[request_id] = _Waiting(
+            on_reply, RESPONSE_FIELDS[type(body)], self._runtime.now_ms(), patient
+        )
         self._writer.send(body, request_id)
 
     async def call(
-        self, body: Any, *, patient: bool = False, timeout_ms: float | None = None
-    ) -> Any:
+        self, body: Request[ResponseT], *, patient: bool = False, timeout_ms: float | None = None
+    ) -> ResponseT:
         """Write a request and wait for its reply.
 
         Raises:
@@ -102,8 +119,8 @@ class LinkSession:
             LinkClosed: the link broke first; the request may or may not have arrived.
             MagnetarError: what the server answered.
         """
-        future: asyncio.Future[Any] = self._runtime.loop.create_future()
-        on_reply = partial(_settle, future)
+        future: asyncio.Future[ResponseT] = self._runtime.loop.create_future()
+        on_reply: Callable[[ResponseT | Exception], None] = partial(_settle, future)
         self.request(body, on_reply, patient=patient)
         if timeout_ms is None:
             return await future
@@ -114,7 +131,7 @@ class LinkSession:
         finally:
             deadlines.forget(number)
 
-    def post(self, body: Any) -> None:
+    def post(self, body: Message) -> None:
         """Write something that has no reply."""
         if not self.closed and self._writer is not None:
             self._writer.send(body)
@@ -165,20 +182,26 @@ class LinkSession:
         if waiting is None:
             return
         self.useful = True
-        result: Result
-        if name is None:
-            result = InternalError("the server answered in a way that this version does not know")
+        result: Result[Message]
+        if name == waiting.response_field:
+            result = getattr(one, name)
         elif name == "error":
             result = from_wire(one.error)
+        elif name is None:
+            result = InternalError("the server answered in a way that this version does not know")
         else:
-            result = getattr(one, name)
+            result = InternalError(
+                f"{self.address} answered with {name} where {waiting.response_field} belongs"
+            )
         _guarded(waiting.on_reply, result)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":
             log.warning("%s reports: %s", self.address, one.error.message)
         elif name is not None:
-            self._on_push(self, name, getattr(one, name))
+            body = getattr(one, name)
+            if isinstance(body, PUSHES):
+                self._on_push(self, body)
 
     def _hello(self) -> common_pb2.CommandHello:
         return common_pb2.CommandHello(
@@ -216,13 +239,13 @@ class LinkSession:
             self.request(self._hello(), self._on_probe)
         self._watch_later()
 
-    def _on_probe(self, result: Result) -> None:
+    def _on_probe(self, result: Result[common_pb2.CommandHelloResponse]) -> None:
         self._probe_waits = False
         if isinstance(result, MagnetarError):
             self.close(f"{self.address} refuses: {result}")
 
 
-def _settle(future: asyncio.Future[Any], result: Result) -> None:
+def _settle(future: asyncio.Future[ResponseT], result: ResponseT | Exception) -> None:
     if future.done():
         return
     if isinstance(result, Exception):
@@ -231,7 +254,7 @@ def _settle(future: asyncio.Future[Any], result: Result) -> None:
         future.set_result(result)
 
 
-def _guarded(on_reply: OnReply, result: Result) -> None:
+def _guarded(on_reply: OnReply[ResponseT], result: Result[ResponseT]) -> None:
     # One handler's bug must not take the others' replies with it.
     try:
         on_reply(result)

@@ -180,7 +180,7 @@ class PlainAcks:
         )
 
 
-class AckCommand(Item):
+class AckCommand(Item[broker_pb2.CommandAckResponse]):
     """One numbered ack of a transaction."""
 
     __slots__ = ("command", "ranges", "receipt")
@@ -244,8 +244,8 @@ class TransactionAcks:
         self._receipt: Receipt | None = None
         self._scheduled: asyncio.Handle | None = None
         self._next_sequence = 0
-        self._in_flight: InFlightCommands[AckCommand] = InFlightCommands(
-            runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False
+        self._in_flight: InFlightCommands[AckCommand, broker_pb2.CommandAckResponse] = (
+            InFlightCommands(runtime, self, in_flight_max=IN_FLIGHT_ACKS_MAX, open_gate=False)
         )
 
     def begin(

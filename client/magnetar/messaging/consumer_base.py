@@ -255,8 +255,7 @@ class ConsumerBase:
         # The broker tells its consumers too; on a link that broke, it could not.
         if receiver.resets == resets:
             receiver.reset()
-        new_offset: int = reply.offset
-        return new_offset
+        return reply.offset
 
     async def _ack_in_transaction(
         self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: Transaction

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
@@ -16,7 +16,7 @@ from magnetar.errors import ClientClosed
 from magnetar.link.cluster import TopicRoute
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession, Result
+from magnetar.link.session import LinkSession, Push, Result
 from magnetar.messaging.acks import (
     RANGES_PER_COMMAND_MAX,
     PlainAcks,
@@ -37,7 +37,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import TxnID
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import broker_pb2, common_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 if TYPE_CHECKING:
     from magnetar.transactions.transaction import Transaction
@@ -329,7 +329,7 @@ class PartitionReceiver:
         reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         # At once, and not when the task runs again: a push may follow the reply in its frame.
-        def on_reply(result: Result) -> None:
+        def on_reply(result: Result[broker_pb2.CommandSubscribeResponse]) -> None:
             if isinstance(result, Exception):
                 if not reply.done():
                     reply.set_exception(result)
@@ -389,11 +389,13 @@ class PartitionReceiver:
             self._connection = connection
             connection.register(self._consumer_id, self.name.partition, self._on_push)
 
-    def _on_push(self, session: LinkSession, name: str, body: Any) -> None:
+    def _on_push(self, session: LinkSession, body: Push) -> None:
         if session is not self._attached:
             return
-        if name == "deliver":
+        if isinstance(body, broker_pb2.CommandDeliver):
             self._on_deliver(body)
+        elif isinstance(body, group_pb2.CommandGroupChange):
+            pass  # For members of groups.
         elif body.HasField("error"):
             self._closed_by = from_wire(body.error)
             self._detach()
@@ -496,7 +498,7 @@ class PartitionReceiver:
             return
         ranges, rest = ranges[:RANGES_PER_COMMAND_MAX], ranges[RANGES_PER_COMMAND_MAX:]
 
-        def on_reply(result: Result) -> None:
+        def on_reply(result: Result[broker_pb2.CommandNackResponse]) -> None:
             if isinstance(result, MagnetarError):
                 if result.retriable and session is self._attached:
                     delay_s = self._runtime.config.backoff_ms_max / 1000

@@ -46,7 +46,7 @@ PART_BYTES_MAX = 1 << 20
 FOLLOWED_MAX = 100
 
 
-class ClosedBatch(Item):
+class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
     """An encoded batch with its sequence; it never changes, however often it is sent."""
 
     __slots__ = (
@@ -143,8 +143,10 @@ class PartitionSender:
         self._open = self._new_open()
         self._linger: asyncio.Handle | None = None
         self._route = route
-        self._in_flight: InFlightCommands[ClosedBatch] = InFlightCommands(
-            runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=plain is None
+        self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
+            InFlightCommands(
+                runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=plain is None
+            )
         )
 
     def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:

@@ -82,9 +82,7 @@ class RangeReader:
     async def ask(self, *, messages_max: int, bytes_max: int) -> broker_pb2.CommandReadResponse:
         """Ask for what comes next. Raises: OutOfRange, and what the link raises."""
         offset, end = self.next_offset, self._end
-        reply: broker_pb2.CommandReadResponse = await self._route.connection(
-            self._partition
-        ).request(
+        reply = await self._route.connection(self._partition).request(
             broker_pb2.CommandRead(
                 partition=self._route.partition_name(self._partition).to_wire(),
                 start_offset=offset,

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+
+from google.protobuf.message import Message
 
 from magnetar.link.connection import Connection
-from magnetar.link.session import Result
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -129,11 +129,15 @@ class Enrollment:
             )
             self._ask(add_subscriptions)
 
-    def _ask(self, command: Any) -> None:
+    def _ask(
+        self,
+        command: transaction_pb2.CommandAddPartitionToTxn
+        | transaction_pb2.CommandAddSubscriptionToTxn,
+    ) -> None:
         self._unanswered += 1
         self._coordinator.request_soon(command, self._on_result)
 
-    def _on_result(self, result: Result) -> None:
+    def _on_result(self, result: Message | MagnetarError) -> None:
         self._unanswered -= 1
         if self._sealed:
             return

@@ -137,7 +137,7 @@ class TransactionalProducer:
 
     async def _init(self, transactional_id: str, *, keep_prepared: bool) -> PreparedTxnState:
         self._coordinator = await self.client.coordinator_for(transactional_id)
-        reply: transaction_pb2.CommandInitProducerResponse = await self._coordinator.request(
+        reply = await self._coordinator.request(
             transaction_pb2.CommandInitProducer(
                 transactional_id=transactional_id,
                 txn_timeout_ms=int((self._timeout_s or 0) * 1000),

@@ -1,3 +1,4 @@
+from magnetar_core import requests as _requests
 from magnetar_core.wire import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -26,7 +27,7 @@ KEY_SHARED: SubscriptionType
 LATEST: InitialPosition
 EARLIEST: InitialPosition
 
-class CommandSend(_message.Message):
+class CommandSend(_requests.Request[CommandSendResponse]):
     __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -83,7 +84,7 @@ class Message(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandPublish(_message.Message):
+class CommandPublish(_requests.Request[CommandSendResponse]):
     __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -117,7 +118,7 @@ class DeliveredBatch(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, entry_id: _Optional[int] = ..., first_index: _Optional[int] = ..., num_messages: _Optional[int] = ..., batch: _Optional[bytes] = ..., excluded: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., redelivery_count: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandDescribeProducers(_message.Message):
+class CommandDescribeProducers(_requests.Request[CommandDescribeProducersResponse]):
     __slots__ = ("partition",)
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
@@ -151,7 +152,7 @@ class ProducerDescription(_message.Message):
     subscription: str
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., subscription: _Optional[str] = ...) -> None: ...
 
-class CommandRead(_message.Message):
+class CommandRead(_requests.Request[CommandReadResponse]):
     __slots__ = ("partition", "start_offset", "messages_max", "bytes_max")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -175,7 +176,7 @@ class CommandReadResponse(_message.Message):
     end_offset: int
     def __init__(self, ledger_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[DeliveredBatch, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
-class CommandListOffsets(_message.Message):
+class CommandListOffsets(_requests.Request[CommandListOffsetsResponse]):
     __slots__ = ("topic", "topic_id", "partitions", "append_time_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -209,7 +210,7 @@ class PartitionOffsets(_message.Message):
     time_offset: int
     def __init__(self, partition: _Optional[int] = ..., ledger_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., time_offset: _Optional[int] = ...) -> None: ...
 
-class CommandPeek(_message.Message):
+class CommandPeek(_requests.Request[CommandPeekResponse]):
     __slots__ = ("partition", "start_offset", "messages_max", "uncommitted", "txn_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -233,7 +234,7 @@ class CommandPeekResponse(_message.Message):
     end_offset: int
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
-class CommandSkipDamaged(_message.Message):
+class CommandSkipDamaged(_requests.Request[CommandSkipDamagedResponse]):
     __slots__ = ("partition", "start_offset", "dry_run", "call_token")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     START_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -255,7 +256,7 @@ class CommandSkipDamagedResponse(_message.Message):
     end_offset: int
     def __init__(self, damaged: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., next_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
-class CommandListStoredTxns(_message.Message):
+class CommandListStoredTxns(_requests.Request[CommandListStoredTxnsResponse]):
     __slots__ = ("partition", "first_txn_id", "limit", "txn_ids")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FIRST_TXN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -291,7 +292,7 @@ class StoredTxn(_message.Message):
     producer_epoch: int
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., open: _Optional[bool] = ..., start_offset: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
-class CommandSubscribe(_message.Message):
+class CommandSubscribe(_requests.Request[CommandSubscribeResponse]):
     __slots__ = ("subscription", "consumer_id", "type", "initial_position", "consumer_name", "attach_epoch", "member", "after_txn_ids", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -367,7 +368,7 @@ class CommandConsumerChange(_message.Message):
     waiting: bool
     def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
-class CommandAck(_message.Message):
+class CommandAck(_requests.Request[CommandAckResponse]):
     __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit", "attach_epoch")
     class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
@@ -409,7 +410,7 @@ class CommandAckResponse(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, consumer_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandNack(_message.Message):
+class CommandNack(_requests.Request[CommandNackResponse]):
     __slots__ = ("subscription", "consumer_id", "ranges")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -423,7 +424,7 @@ class CommandNackResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class CommandSeek(_message.Message):
+class CommandSeek(_requests.Request[CommandSeekResponse]):
     __slots__ = ("subscription", "offset", "append_time_ms", "position", "member", "dry_run", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -447,7 +448,7 @@ class CommandSeekResponse(_message.Message):
     offset: int
     def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
-class CommandCloseConsumer(_message.Message):
+class CommandCloseConsumer(_requests.Request[CommandCloseConsumerResponse]):
     __slots__ = ("subscription", "consumer_id")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -459,7 +460,7 @@ class CommandCloseConsumerResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class CommandUnsubscribe(_message.Message):
+class CommandUnsubscribe(_requests.Request[CommandUnsubscribeResponse]):
     __slots__ = ("subscription", "call_token")
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from magnetar_core import requests as _requests
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -193,7 +194,7 @@ class ServerError(_message.Message):
     details: _containers.ScalarMap[str, str]
     def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
-class CommandHello(_message.Message):
+class CommandHello(_requests.Request[CommandHelloResponse]):
     __slots__ = ("protocol_version", "client_name", "cluster_hash")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from magnetar_core import requests as _requests
 from magnetar_core.wire import broker_pb2 as _broker_pb2
 from magnetar_core.wire import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
@@ -18,7 +19,7 @@ GROUP_EMPTY: GroupState
 GROUP_STABLE: GroupState
 GROUP_REBALANCING: GroupState
 
-class CommandJoinGroup(_message.Message):
+class CommandJoinGroup(_requests.Request[CommandJoinGroupResponse]):
     __slots__ = ("group", "member_id", "instance_id", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms", "initial_position", "client_name", "allow_two_phase_commit", "join_epoch")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -54,7 +55,7 @@ class CommandJoinGroupResponse(_message.Message):
     state: CommandGroupHeartbeatResponse
     def __init__(self, session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., state: _Optional[_Union[CommandGroupHeartbeatResponse, _Mapping]] = ...) -> None: ...
 
-class CommandGroupHeartbeat(_message.Message):
+class CommandGroupHeartbeat(_requests.Request[CommandGroupHeartbeatResponse]):
     __slots__ = ("group", "member_id", "instance_id", "held", "heartbeat_number")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -88,7 +89,7 @@ class AssignedPartition(_message.Message):
     generation: int
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
 
-class CommandLeaveGroup(_message.Message):
+class CommandLeaveGroup(_requests.Request[CommandLeaveGroupResponse]):
     __slots__ = ("group", "member_id", "instance_id", "call_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -112,7 +113,7 @@ class CommandGroupChange(_message.Message):
     member_id: str
     def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ...) -> None: ...
 
-class CommandListGroups(_message.Message):
+class CommandListGroups(_requests.Request[CommandListGroupsResponse]):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -138,7 +139,7 @@ class GroupSummary(_message.Message):
     lag: int
     def __init__(self, group: _Optional[str] = ..., state: _Optional[_Union[GroupState, str]] = ..., generation: _Optional[int] = ..., members: _Optional[int] = ..., partitions: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
-class CommandDescribeGroup(_message.Message):
+class CommandDescribeGroup(_requests.Request[CommandDescribeGroupResponse]):
     __slots__ = ("group",)
     GROUP_FIELD_NUMBER: _ClassVar[int]
     group: str
@@ -202,7 +203,7 @@ class GroupPartitionDescription(_message.Message):
     awaited_txns: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., member_id: _Optional[str] = ..., generation: _Optional[int] = ..., next_member_id: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., lag: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., awaited_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
 
-class CommandDeleteGroup(_message.Message):
+class CommandDeleteGroup(_requests.Request[CommandDeleteGroupResponse]):
     __slots__ = ("group", "call_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from magnetar_core import requests as _requests
 from magnetar_core.wire import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -15,7 +16,7 @@ class RetainUnconsumed(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 YES: RetainUnconsumed
 NO: RetainUnconsumed
 
-class CommandCreateTopic(_message.Message):
+class CommandCreateTopic(_requests.Request[CommandCreateTopicResponse]):
     __slots__ = ("topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "call_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -37,7 +38,7 @@ class CommandCreateTopicResponse(_message.Message):
     topic_id: int
     def __init__(self, topic_id: _Optional[int] = ...) -> None: ...
 
-class CommandListTopics(_message.Message):
+class CommandListTopics(_requests.Request[CommandListTopicsResponse]):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -57,7 +58,7 @@ class TopicSummary(_message.Message):
     partitions: int
     def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
 
-class CommandDescribeTopic(_message.Message):
+class CommandDescribeTopic(_requests.Request[CommandDescribeTopicResponse]):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     topic: str
@@ -121,7 +122,7 @@ class SubscriptionDescription(_message.Message):
     pending_txn_count: int
     def __init__(self, subscription: _Optional[str] = ..., mark_delete_offset: _Optional[int] = ..., backlog: _Optional[int] = ..., pending_ack_count: _Optional[int] = ..., pending_txns: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., consumers: _Optional[_Iterable[str]] = ..., unacked_count: _Optional[int] = ..., pending_txn_count: _Optional[int] = ...) -> None: ...
 
-class CommandDeleteTopic(_message.Message):
+class CommandDeleteTopic(_requests.Request[CommandDeleteTopicResponse]):
     __slots__ = ("topic", "topic_id", "call_token")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -135,7 +136,7 @@ class CommandDeleteTopicResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class CommandLookup(_message.Message):
+class CommandLookup(_requests.Request[CommandLookupResponse]):
     __slots__ = ("topic", "reached_at")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     REACHED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -151,7 +152,7 @@ class CommandLookupResponse(_message.Message):
     broker_addresses: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, topic_id: _Optional[int] = ..., broker_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
 
-class CommandGetClusterInfo(_message.Message):
+class CommandGetClusterInfo(_requests.Request[CommandGetClusterInfoResponse]):
     __slots__ = ("reached_at",)
     REACHED_AT_FIELD_NUMBER: _ClassVar[int]
     reached_at: str
@@ -183,7 +184,7 @@ class Member(_message.Message):
     tcid: int
     def __init__(self, name: _Optional[str] = ..., address: _Optional[str] = ..., tcid: _Optional[int] = ...) -> None: ...
 
-class CommandTakeIncarnation(_message.Message):
+class CommandTakeIncarnation(_requests.Request[CommandTakeIncarnationResponse]):
     __slots__ = ("tcid", "store_token")
     TCID_FIELD_NUMBER: _ClassVar[int]
     STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]

@@ -1,3 +1,4 @@
+from magnetar_core import requests as _requests
 from magnetar_core.wire import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -23,7 +24,7 @@ PREPARE_ABORT: TransactionalState
 COMPLETE_COMMIT: TransactionalState
 COMPLETE_ABORT: TransactionalState
 
-class CommandInitProducer(_message.Message):
+class CommandInitProducer(_requests.Request[CommandInitProducerResponse]):
     __slots__ = ("transactional_id", "txn_timeout_ms", "enable_2pc", "keep_prepared", "producer_id", "producer_epoch", "call_token")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -67,7 +68,7 @@ class NamedSequence(_message.Message):
     fingerprint: str
     def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
-class CommandNewTxn(_message.Message):
+class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -91,7 +92,7 @@ class CommandNewTxnResponse(_message.Message):
     txn_timeout_ms: int
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_timeout_ms: _Optional[int] = ...) -> None: ...
 
-class CommandAddPartitionToTxn(_message.Message):
+class CommandAddPartitionToTxn(_requests.Request[CommandAddPartitionToTxnResponse]):
     __slots__ = ("txn_id", "partitions", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
@@ -107,7 +108,7 @@ class CommandAddPartitionToTxnResponse(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandAddSubscriptionToTxn(_message.Message):
+class CommandAddSubscriptionToTxn(_requests.Request[CommandAddSubscriptionToTxnResponse]):
     __slots__ = ("txn_id", "subscriptions", "identity")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -147,7 +148,7 @@ class SubscriptionCounts(_message.Message):
     consumers: _containers.RepeatedCompositeFieldContainer[WriterCount]
     def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[WriterCount, _Mapping]]] = ...) -> None: ...
 
-class CommandEndTxn(_message.Message):
+class CommandEndTxn(_requests.Request[CommandEndTxnResponse]):
     __slots__ = ("txn_id", "txn_action", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "wait_finished", "identity", "fingerprint")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
@@ -181,7 +182,7 @@ class CommandEndTxnResponse(_message.Message):
     identity: _common_pb2.ProducerIdentity
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ...) -> None: ...
 
-class CommandDescribeTransactionalId(_message.Message):
+class CommandDescribeTransactionalId(_requests.Request[CommandDescribeTransactionalIdResponse]):
     __slots__ = ("transactional_id",)
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
@@ -193,7 +194,7 @@ class CommandDescribeTransactionalIdResponse(_message.Message):
     description: TransactionalIdDescription
     def __init__(self, description: _Optional[_Union[TransactionalIdDescription, _Mapping]] = ...) -> None: ...
 
-class CommandListTransactionalIds(_message.Message):
+class CommandListTransactionalIds(_requests.Request[CommandListTransactionalIdsResponse]):
     __slots__ = ("pattern", "limit")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
@@ -233,7 +234,7 @@ class TransactionalIdDescription(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, transactional_id: _Optional[str] = ..., state: _Optional[_Union[TransactionalState, str]] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., prev_producer_id: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., next_producer_epoch: _Optional[int] = ..., txn_timeout_ms: _Optional[int] = ..., two_phase_commit: _Optional[bool] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandRemoveName(_message.Message):
+class CommandRemoveName(_requests.Request[CommandRemoveNameResponse]):
     __slots__ = ("name", "call_token")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -245,7 +246,7 @@ class CommandRemoveNameResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
-class CommandDescribeName(_message.Message):
+class CommandDescribeName(_requests.Request[CommandDescribeNameResponse]):
     __slots__ = ("name",)
     NAME_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -265,7 +266,7 @@ class CommandDescribeNameResponse(_message.Message):
     committed_fingerprint: str
     def __init__(self, has_committed: _Optional[bool] = ..., committed_sequence: _Optional[int] = ..., open: _Optional[_Union[NamedSequence, _Mapping]] = ..., open_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., committed_fingerprint: _Optional[str] = ...) -> None: ...
 
-class CommandAbortHangingTxn(_message.Message):
+class CommandAbortHangingTxn(_requests.Request[CommandAbortHangingTxnResponse]):
     __slots__ = ("txn_id", "partition", "subscription", "start_offset", "producer_epoch")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -285,7 +286,7 @@ class CommandAbortHangingTxnResponse(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandDescribeTxn(_message.Message):
+class CommandDescribeTxn(_requests.Request[CommandDescribeTxnResponse]):
     __slots__ = ("txn_id",)
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
@@ -297,7 +298,7 @@ class CommandDescribeTxnResponse(_message.Message):
     transaction: TransactionDescription
     def __init__(self, transaction: _Optional[_Union[TransactionDescription, _Mapping]] = ...) -> None: ...
 
-class CommandListTxns(_message.Message):
+class CommandListTxns(_requests.Request[CommandListTxnsResponse]):
     __slots__ = ("statuses", "age_ms_min", "limit", "transactional_id_pattern", "producer_ids")
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -319,7 +320,7 @@ class CommandListTxnsResponse(_message.Message):
     truncated: bool
     def __init__(self, transactions: _Optional[_Iterable[_Union[TransactionDescription, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
-class CommandAcceptTxnLoss(_message.Message):
+class CommandAcceptTxnLoss(_requests.Request[CommandAcceptTxnLossResponse]):
     __slots__ = ("txn_id",)
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
@@ -369,7 +370,7 @@ class UnfinishedParticipant(_message.Message):
     last_error: str
     def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., subscription: _Optional[str] = ..., last_error: _Optional[str] = ...) -> None: ...
 
-class CommandEndTxnOnPartition(_message.Message):
+class CommandEndTxnOnPartition(_requests.Request[CommandEndTxnOnPartitionResponse]):
     __slots__ = ("txn_id", "partition", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -405,7 +406,7 @@ class CommandEndTxnOnPartitionResponse(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
-class CommandEndTxnOnSubscription(_message.Message):
+class CommandEndTxnOnSubscription(_requests.Request[CommandEndTxnOnSubscriptionResponse]):
     __slots__ = ("txn_id", "subscription", "txn_action", "counts_given", "counts", "selection_given", "selected_writer_ids", "loss_accepted", "hanging")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -441,7 +442,7 @@ class TxnRange(_message.Message):
     last: int
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
-class CommandLowWatermark(_message.Message):
+class CommandLowWatermark(_requests.Request[CommandLowWatermarkResponse]):
     __slots__ = ("tcid", "incarnation", "low_watermark", "live", "counter_bound", "known", "next_counter")
     TCID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -459,7 +460,7 @@ class CommandLowWatermark(_message.Message):
     next_counter: int
     def __init__(self, tcid: _Optional[int] = ..., incarnation: _Optional[int] = ..., low_watermark: _Optional[int] = ..., live: _Optional[_Iterable[_Union[TxnRange, _Mapping]]] = ..., counter_bound: _Optional[int] = ..., known: _Optional[_Iterable[_Union[OrphanedParticipant, _Mapping]]] = ..., next_counter: _Optional[int] = ...) -> None: ...
 
-class CommandDescribeEnds(_message.Message):
+class CommandDescribeEnds(_requests.Request[CommandDescribeEndsResponse]):
     __slots__ = ("txn_ids",)
     TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]

@@ -156,8 +156,8 @@ MUTANTS = (
     Mutant(
         name="old-link-delivers",
         file=_RECEIVER,
-        old="        if session is not self._attached:\n            return\n        if name",
-        new="        if self._attached is None:\n            return\n        if name",
+        old="        if session is not self._attached:\n            return\n        if isinst",
+        new="        if self._attached is None:\n            return\n        if isinst",
         mistake="What an old link still brings is taken for messages of the new attachment.",
         unseen_because=(
             "A session says nothing after its end, a connection has one at a time, and who moves to"

@@ -1,0 +1,51 @@
+"""Which answer belongs to which command, for the type checker and at run time.
+
+An `rpc` in service.proto names the answer of a command. The few commands that only the stream
+carries are answered by the message of their name with `Response` behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from magnetar_core.wire import service_pb2 as pb
+
+ResponseT_co = TypeVar("ResponseT_co", bound=Message, covariant=True)
+
+
+class Request(Message, Generic[ResponseT_co]):
+    """A command that is answered with a ResponseT_co.
+
+    Only the stubs of the generated messages derive from it (tools/generate_protobuf.py), so that
+    `request(CommandLookup(...))` has the type CommandLookupResponse. At run time a message has no
+    such base class: RESPONSE_FIELDS holds the same facts.
+    """
+
+
+def _response_fields() -> dict[type[Message], str]:
+    """The field of the answer in the envelope, by the class of the command."""
+    envelope = pb.Command()
+    bodies = {
+        field.name: type(getattr(envelope, field.name))
+        for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
+    }
+    field_of = {body.DESCRIPTOR.name: field for field, body in bodies.items()}
+    response_of = {
+        name: f"{name}Response" for name in field_of if f"{name}Response" in field_of
+    } | {
+        method.input_type.name: method.output_type.name
+        for service in pb.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if method.input_type.name in field_of
+    }
+    return {
+        body: field_of[response_of[body.DESCRIPTOR.name]]
+        for body in bodies.values()
+        if body.DESCRIPTOR.name in response_of
+    }
+
+
+# What an answer's field in the envelope is, by the command's class.
+RESPONSE_FIELDS = _response_fields()
