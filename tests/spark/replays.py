@@ -1,6 +1,6 @@
 """Ways in which Spark comes again with a batch: what is done to a checkpoint, and to a driver.
 
-docs/spark.md, What a replay does, has a row for each.
+docs/spark.md, What happens when Spark repeats a batch, has a row for each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""docs/spark.md, What a replay does: functions of foreachBatch on a checkpoint that is too old.
+"""docs/spark.md, What happens when Spark repeats a batch, for functions of foreachBatch.
+
+The checkpoint of each query here is too old.
 
 One query of six batches is all that each arrangement of writes needs: a replay that ends as it
 should writes nothing, so that the next one, on another copy of the checkpoint, finds what was there

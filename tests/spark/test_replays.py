@@ -1,4 +1,4 @@
-"""docs/spark.md, What a replay does: exactly once or a refusal, never silence.
+"""docs/spark.md, What happens when Spark repeats a batch: exactly once or a refusal, never silence.
 
 In `make test` what has gone wrong once; all the rest in the soak. What is done to a checkpoint is
 in tests/spark/replays.py, drivers that are killed in test_drivers.py, and functions of foreachBatch
