@@ -1,103 +1,52 @@
-"""One producer's batches to one partition: plain ones, or those of one transaction.
+"""One producer's messages to one partition, gathered into batches: plain ones, or a transaction's.
 
-Sequences count messages from 0 without gaps, per (producer, partition) for plain sends and per
-(TxnID, producer, partition) for transactional ones, and are given when a batch is closed.
+What becomes of a batch once it is closed, `batch_delivery` says.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from magnetar.config import Batching, ProducerConfig
 from magnetar.link.cluster import TopicRoute
-from magnetar.link.connection import Connection
-from magnetar.link.in_flight import InFlightCommands, Item, copy_error
+from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.batch_delivery import BatchDelivery
 from magnetar.messaging.batching import (
     MESSAGE_OVERHEAD_BYTES,
     OpenBatch,
     OpenBatchesByKey,
     Properties,
     cut,
-    size_of,
 )
+from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt
+from magnetar.messaging.message_sizes import as_bytes, check_size
 from magnetar_core.batch import split
-from magnetar_core.errors import (
-    InvalidArgument,
-    MagnetarError,
-    MessageTooLarge,
-    SequenceGap,
-)
+from magnetar_core.errors import InvalidArgument, MagnetarError, MessageTooLarge
 from magnetar_core.ids import PartitionName, TxnID
-from magnetar_core.wire import broker_pb2, common_pb2
-
-log = logging.getLogger("magnetar")
-
-Receipt = asyncio.Future[common_pb2.MessageIdData]
 
 # What header, offsets and checksum may add to a batch of one message.
 BATCH_OVERHEAD_BYTES = 1024
 # Larger pieces are stored slower, smaller ones cost more commands.
 PART_BYTES_MAX = 1 << 20
-# What one send can come after, as brokers have it. Older ones are left out.
-FOLLOWED_MAX = 100
-
-
-class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
-    """An encoded batch with its sequence; it never changes, however often it is sent."""
-
-    __slots__ = (
-        "awaited",
-        "count",
-        "follows",
-        "payload",
-        "producer_id",
-        "receipt",
-        "sequence_id",
-        "size",
-    )
-
-    def __init__(
-        self, payload: bytes, count: int, size: int, receipt: Receipt | None, awaited: int
-    ) -> None:
-        super().__init__()
-        self.payload = payload
-        self.count = count
-        self.size = size
-        self.receipt = receipt
-        # How many of its messages have a caller that waits for the receipt.
-        self.awaited = awaited
-        self.producer_id = 0
-        self.sequence_id = 0
-        self.follows: tuple[TxnID, ...] = ()
 
 
 class PartitionSender:
-    """Gathers messages into batches and brings them to the broker in order."""
+    """Gathers messages into batches, and has them delivered in order."""
 
     __slots__ = (
-        "_budget",
         "_config",
-        "_in_flight",
-        "_lane",
+        "_delivery",
         "_linger",
-        "_next_sequence",
         "_on_batch_closed",
         "_on_failed",
         "_open",
-        "_producer_epoch",
-        "_route",
         "_runtime",
-        "confirmed_count",
         "failure",
-        "follows",
         "name",
         "plain",
-        "producer_id",
-        "txn_id",
     )
 
     def __init__(
@@ -123,31 +72,39 @@ class PartitionSender:
                 of transactions. A transaction's sender sends nothing until begin() is called.
         """
         self.name: PartitionName = route.partition_name(partition) if plain is None else plain.name
-        self.txn_id: TxnID | None = None
         self.plain = plain
-        self.producer_id = producer_id
-        # Messages that the broker has confirmed. Counted by CommandEndTxn.
-        self.confirmed_count = 0
-        # Transactions of this producer here that ended while none of them followed another; their
-        # ends may be under way (order, k). The newest is the last one.
-        self.follows: tuple[TxnID, ...] = plain.follows if plain is not None else ()
         self.failure: MagnetarError | None = None
         self._runtime = runtime
         self._config = config
-        self._budget = budget
         self._on_failed = on_failed
         self._on_batch_closed = on_batch_closed
-        self._producer_epoch: int | None = None
-        self._next_sequence = 0
-        self._lane = 0
         self._open = self._new_open()
         self._linger: asyncio.Handle | None = None
-        self._route = route
-        self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
-            InFlightCommands(
-                runtime, self, in_flight_max=config.in_flight_batches_max, open_gate=plain is None
-            )
+        self._delivery: BatchDelivery = BatchDelivery(
+            runtime,
+            route,
+            self.name,
+            producer_id,
+            budget,
+            in_flight_max=config.in_flight_batches_max,
+            on_refused=self._fail,
+            plain=None if plain is None else plain._delivery,
         )
+
+    @property
+    def producer_id(self) -> int:
+        """The id under which batches leave now."""
+        return self._delivery.producer_id
+
+    @property
+    def confirmed_count(self) -> int:
+        """Messages that the broker has confirmed."""
+        return self._delivery.confirmed_count
+
+    @property
+    def follows(self) -> tuple[TxnID, ...]:
+        """The transactions whose messages come before (order, k)."""
+        return self._delivery.follows
 
     def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
         """The transaction has its id: batches may leave.
@@ -155,9 +112,7 @@ class PartitionSender:
         Args:
             producer_epoch: of the transactional producer whose transaction it is.
         """
-        self.txn_id = txn_id
-        self._producer_epoch = producer_epoch
-        self._in_flight.open()
+        self._delivery.begin(txn_id, producer_epoch)
         if self._open.count and self._linger is None:
             self._linger_later()
 
@@ -172,11 +127,7 @@ class PartitionSender:
         Args:
             in_place_of: what it follows itself.
         """
-        self._follow_no_more((txn_id, *in_place_of))
-        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]
-
-    def _follow_no_more(self, txn_ids: Collection[TxnID]) -> None:
-        self.follows = tuple(one for one in self.follows if one not in txn_ids)
+        self._delivery.follow(txn_id, in_place_of=in_place_of)
 
     def add(
         self,
@@ -201,7 +152,7 @@ class PartitionSender:
             size += len(key)
         config = self._config
         if size > config.message_bytes_max or properties:
-            self._check_size(value, key, properties)
+            check_size(value, key, properties, message_bytes_max=config.message_bytes_max)
         batch = self._open
         if size + batch.size > config.batch_bytes_max:
             if self.needs_parts(value, key, properties):
@@ -271,7 +222,8 @@ class PartitionSender:
         )
         if max((size for _, _, size in pieces), default=0) > config.message_bytes_max:
             for place, value in enumerate(values):
-                self._check_size(value, None if keys is None else keys[place], None)
+                key = None if keys is None else keys[place]
+                check_size(value, key, None, message_bytes_max=config.message_bytes_max)
         last = len(pieces) - 1
         for number, (start, stop, size) in enumerate(pieces):
             if stop > start:
@@ -297,9 +249,8 @@ class PartitionSender:
         if self.failure is not None:
             raise copy_error(self.failure)
         batch = ClosedBatch(payload, count, size, None, 0)
-        self._number(batch)
         self._on_batch_closed(self.name.partition)
-        self._submit(batch, self._runtime.config.send_timeout_ms)
+        self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def close_batch(self) -> None:
         """Send what is gathered, without waiting for more."""
@@ -326,9 +277,8 @@ class PartitionSender:
             self._fail([batch], error)
             return
         batch = ClosedBatch(payload, open_batch.count, open_batch.size, receipt, awaited)
-        self._number(batch)
         self._on_batch_closed(self.name.partition)
-        self._submit(batch, self._runtime.config.send_timeout_ms)
+        self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def take_open_batch(self) -> OpenBatch:
         """What is gathered, to be sent in another way."""
@@ -352,41 +302,38 @@ class PartitionSender:
         payload = self._encode(open_batch)
         count = open_batch.count
         batch = ClosedBatch(payload, count, open_batch.size, receipt, count)
-        self._number(batch)
-        self._submit(batch, timeout_ms)
+        self._delivery.send(batch, timeout_ms=timeout_ms)
         return batch
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
         """Repeat what send_alone() sent, as what it was, when nobody knows whether it arrived."""
-        batch.renew()
         batch.receipt = self._new_receipt()
-        batch.lane = self._lane
-        self._submit(batch, timeout_ms)
+        self._delivery.send_again(batch, timeout_ms=timeout_ms)
 
     def drain(self) -> Awaitable[None]:
         """Wait until all that is closed is confirmed or has failed."""
-        return self._in_flight.drain()
+        return self._delivery.drain()
 
     def abandon(self, error: MagnetarError) -> None:
         """Fail and drop what is buffered; answers that are under way are still counted."""
         if self.failure is None:
             self.failure = error
         self.close_batch()
-        self._in_flight.abandon(error)
+        self._delivery.abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
         """Fail everything that is not confirmed, now."""
         if self.failure is None:
             self.failure = error
         self.close_batch()
-        self._in_flight.refuse_all(error)
+        self._delivery.give_up(error)
 
     def retire(self) -> None:
         """The transaction has ended."""
-        self._in_flight.retire()
+        self._delivery.retire()
 
     def _linger_later(self) -> None:
-        if self.plain is not None and self.txn_id is None:
+        if self.plain is not None and self._delivery.txn_id is None:
             # It may turn out that all of the transaction fits this batch.
             if len(self._open.batches) > 1:
                 self._on_batch_closed(self.name.partition)
@@ -406,25 +353,15 @@ class PartitionSender:
         """
         if type(value) is not bytes:
             value = as_bytes(value, "a value")
-        size = self._check_size(value, key, properties)
-        return size > self._config.batch_bytes_max and size > self._whole_bytes_max
-
-    def _check_size(self, value: bytes, key: bytes | None, properties: Properties | None) -> int:
-        """A message's bytes. Raises: MessageTooLarge."""
-        size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
-        limit = self._config.message_bytes_max
-        if size > limit:
-            raise MessageTooLarge(
-                f"a message of {size} bytes exceeds message_bytes_max, {limit}",
-                message_bytes_max=limit,
-            )
-        return size
+        config = self._config
+        size = check_size(value, key, properties, message_bytes_max=config.message_bytes_max)
+        return size > config.batch_bytes_max and size > self._whole_bytes_max
 
     @property
     def _whole_bytes_max(self) -> int:
         """Of the columns of a batch with one message."""
         limit = self._config.whole_bytes_max
-        session = self.connection().live_session
+        session = self._delivery.connection().live_session
         if session is not None:
             limit = min(limit, session.batch_bytes_max - BATCH_OVERHEAD_BYTES)
         return limit
@@ -459,16 +396,12 @@ class PartitionSender:
             is_last = number == len(parts) - 1
             awaited = int(is_last and receipt is not None)
             batch = ClosedBatch(part, 1, len(part), receipt if is_last else None, awaited)
-            self._number(batch)
-            self._submit(batch, self._runtime.config.send_timeout_ms)
+            self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
         self._on_batch_closed(self.name.partition)
         return len(parts)
 
     def _new_receipt(self) -> Receipt:
-        receipt: Receipt = self._runtime.loop.create_future()
-        # Whoever waits may have gone when it fails; flush() tells then.
-        receipt.add_done_callback(_retrieve)
-        return receipt
+        return new_receipt(self._runtime.loop)
 
     def _encode(self, open_batch: OpenBatch) -> bytes:
         try:
@@ -477,71 +410,6 @@ class PartitionSender:
             raise InvalidArgument(
                 f"a batch of {open_batch.count} messages cannot be encoded"
             ) from cause
-
-    def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
-        self._budget.take(batch.size, batch.count)
-        self._in_flight.submit(batch, timeout_ms=timeout_ms)
-
-    def _number(self, batch: ClosedBatch) -> None:
-        batch.lane = self._lane
-        batch.producer_id = self.producer_id
-        batch.sequence_id = self._next_sequence
-        self._next_sequence += batch.count
-
-    # What the queue in flight asks for, and tells.
-
-    def connection(self) -> Connection:
-        return self._route.connection(self.name.partition)
-
-    def moved(self) -> None:
-        self._route.refresh_soon()
-
-    def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
-        batch.follows = self.follows
-        # A broker of an earlier version knows of one only.
-        latest = batch.follows[-1] if batch.follows else None
-        batch.patient = latest is not None
-        return broker_pb2.CommandSend(
-            partition=self.name.to_wire(),
-            producer_id=batch.producer_id,
-            sequence_id=batch.sequence_id,
-            num_messages=batch.count,
-            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            follows_txn_id=None if latest is None else latest.to_wire(),
-            also_follows_txn_ids=[one.to_wire() for one in batch.follows[:-1]],
-            batch=batch.payload,
-            producer_epoch=self._producer_epoch,
-        )
-
-    def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
-        self.confirmed_count += batch.count
-        if self.plain is None:
-            if batch.follows:
-                self._follow_no_more(batch.follows)
-        elif reply.settled_txn_ids:
-            self.plain._follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])
-        self._budget.give_back(batch.size, batch.count)
-        if batch.receipt is not None and not batch.receipt.done():
-            batch.receipt.set_result(reply.message_id)
-
-    def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
-        if self.plain is None:
-            # From here on another producer id counts from 0: the broker never saw the numbers that
-            # are lost, and would wait for them.
-            self._lane += 1
-            self.producer_id = self._runtime.new_id()
-            self._next_sequence = 0
-            if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and tail[0].sequence_id:
-                # The broker has forgotten this producer, for instance after a long silence. It
-                # never had these batches, so sending them under the new id repeats nothing.
-                log.warning("%s: the broker forgot a producer; it continues as another", self.name)
-                for batch in tail:
-                    self._number(batch)
-                self._in_flight.resubmit(tail)
-                return
-        for batch in tail:
-            self._budget.give_back(batch.size, batch.count)
-        self._fail(tail, error)
 
     def _fail(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
         if self.plain is not None and self.failure is None:
@@ -555,21 +423,3 @@ class PartitionSender:
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_exception(copy_error(error))
         self._on_failed(error, batch.count - batch.awaited)
-
-
-def as_bytes(value: object, what: str) -> bytes:
-    """Accept bytes-like values.
-
-    Raises:
-        InvalidArgument: not bytes, bytearray or memoryview.
-    """
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    raise InvalidArgument(f"{what} must be bytes, not {type(value).__name__}")
-
-
-def _retrieve(receipt: Receipt) -> None:
-    if not receipt.cancelled():
-        receipt.exception()

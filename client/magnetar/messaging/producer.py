@@ -15,7 +15,8 @@ from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.batching import Properties, partition_of_key
-from magnetar.messaging.partition_sender import PartitionSender, as_bytes
+from magnetar.messaging.message_sizes import as_bytes
+from magnetar.messaging.partition_sender import PartitionSender
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import InvalidArgument, MagnetarError, OutcomeUnknown, QuotaExceeded
 from magnetar_core.ids import MessageId

@@ -24,13 +24,12 @@ class WholeBatch(Protocol):
 
 
 class Writer(Protocol):
-    """Brings the commands of one transaction to one partition or subscription.
+    """Brings the commands of one transaction to one partition or subscription."""
 
-    Attributes:
-        confirmed_count: of messages or ack commands; the commit names it.
-    """
-
-    confirmed_count: int
+    @property
+    def confirmed_count(self) -> int:
+        """Confirmed messages or ack commands; the commit names it."""
+        ...
 
     def drain(self) -> Awaitable[None]:
         """Wait until all that has left is confirmed or has failed."""
@@ -81,7 +80,9 @@ class Sender(Writer, Protocol):
     """
 
     name: PartitionName
-    producer_id: int
+
+    @property
+    def producer_id(self) -> int: ...
 
     @property
     def plain(self) -> PlainSender | None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.client.fakes import FakeCluster, run
 
 from magnetar import Client
-from magnetar.messaging.partition_sender import FOLLOWED_MAX
+from magnetar.messaging.batch_delivery import FOLLOWED_MAX
 from magnetar_core.ids import TxnID
 
 

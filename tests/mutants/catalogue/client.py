@@ -9,6 +9,7 @@ _TRANSACTION = "client/magnetar/transactions/transaction.py"
 _REQUESTS = "client/magnetar/transactions/end_requests.py"
 _WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
+_DELIVERY = "client/magnetar/messaging/batch_delivery.py"
 _PIPELINE = "client/magnetar/link/in_flight.py"
 _PRODUCER = "client/magnetar/transactions/transactional_producer.py"
 
@@ -60,42 +61,42 @@ MUTANTS = (
     ),
     Mutant(
         name="follow-dropped-by-any-confirmation",
-        file=_SENDER,
-        old="                self._follow_no_more(batch.follows)\n",
+        file=_DELIVERY,
+        old="                self.follow_no_more(batch.follows)\n",
         new="                self.follows = ()\n",
         mistake="Any confirmation drops whom plain sends follow, also one of an earlier send.",
     ),
     Mutant(
         name="newest-leads-alone",
-        file=_SENDER,
+        file=_DELIVERY,
         old="        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]",
         new="        self.follows = (txn_id,)",
         mistake="Of transactions that overlapped, what comes after them names the last one only.",
     ),
     Mutant(
         name="unsettled-followed-no-more",
-        file=_SENDER,
-        old="self.plain._follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])",
-        new="self.plain._follow_no_more(batch.follows)",
+        file=_DELIVERY,
+        old="self._plain.follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])",
+        new="self._plain.follow_no_more(batch.follows)",
         mistake="Who has named several that it follows makes later ones name none of them.",
     ),
     Mutant(
         name="transaction-follows-nobody",
-        file=_SENDER,
-        old="plain.follows if plain is not None else ()\n        self.failure",
-        new="()\n        self.failure",
+        file=_DELIVERY,
+        old="plain.follows if plain is not None else ()\n        self._name",
+        new="()\n        self._name",
         mistake="The next transaction of a producer does not name the one that it follows.",
     ),
     Mutant(
         name="repeat-names-no-leader",
-        file=_SENDER,
+        file=_DELIVERY,
         old="        batch.follows = self.follows\n",
         new="        batch.follows = self.follows if not batch.attempts else ()\n",
         mistake="A send that is repeated names nobody whom it follows.",
     ),
     Mutant(
         name="resent-after-gap",
-        file=_SENDER,
+        file=_DELIVERY,
         old=(
             "            if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and "
             "tail[0].sequence_id:"
@@ -105,14 +106,14 @@ MUTANTS = (
     ),
     Mutant(
         name="resent-after-any-refusal",
-        file=_SENDER,
+        file=_DELIVERY,
         old="            self._next_sequence = 0\n            if",
         new="            self._next_sequence = sum(batch.count for batch in tail)\n            if",
         mistake="After a refusal the new producer id does not begin with 0.",
     ),
     Mutant(
         name="id-kept-after-refusal",
-        file=_SENDER,
+        file=_DELIVERY,
         old=(
             "            self.producer_id = self._runtime.new_id()\n"
             "            self._next_sequence = 0"
@@ -122,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         name="confirmed-counts-batches",
-        file=_SENDER,
+        file=_DELIVERY,
         old="        self.confirmed_count += batch.count",
         new="        self.confirmed_count += 1",
         mistake="A commit counts batches where the broker counts messages.",
@@ -144,13 +145,13 @@ MUTANTS = (
     ),
     Mutant(
         name="budget-not-given-back",
-        file=_SENDER,
+        file=_DELIVERY,
         old=(
             "        for batch in tail:\n"
             "            self._budget.give_back(batch.size, batch.count)\n"
-            "        self._fail"
+            "        self._on_refused"
         ),
-        new="        self._fail",
+        new="        self._on_refused",
         mistake="What fails stays in the budget: in the end nothing can be sent.",
     ),
     Mutant(
@@ -273,7 +274,7 @@ MUTANTS = (
         ),
         new=(
             "            elif self._batch.finished:\n"
-            "                self._batch.sequence_id = plain._next_sequence\n"
+            "                self._batch.sequence_id = plain._delivery._next_sequence\n"
             "                plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         mistake="A lazy transaction that is committed again sends its batch as a new one.",

@@ -1,0 +1,203 @@
+"""Brings one producer's batches to the broker of one partition: numbered, in order, counted.
+
+Sequences count messages from 0 without gaps, per (producer, partition) for plain sends and per
+(TxnID, producer, partition) for transactional ones, and are given when a batch is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from magnetar.link.cluster import TopicRoute
+from magnetar.link.connection import Connection
+from magnetar.link.in_flight import InFlightCommands
+from magnetar.link.runtime import Runtime
+from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.closed_batch import ClosedBatch
+from magnetar_core.errors import MagnetarError, SequenceGap
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.wire import broker_pb2
+
+log = logging.getLogger("magnetar")
+
+# What one send can come after, as brokers have it. Older ones are left out.
+FOLLOWED_MAX = 100
+
+
+class BatchDelivery:
+    """The batches of plain sends, or those of one transaction."""
+
+    __slots__ = (
+        "_budget",
+        "_in_flight",
+        "_lane",
+        "_name",
+        "_next_sequence",
+        "_on_refused",
+        "_plain",
+        "_producer_epoch",
+        "_route",
+        "_runtime",
+        "confirmed_count",
+        "follows",
+        "producer_id",
+        "txn_id",
+    )
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        route: TopicRoute,
+        name: PartitionName,
+        producer_id: int,
+        budget: PendingBudget,
+        *,
+        in_flight_max: int,
+        on_refused: Callable[[list[ClosedBatch], MagnetarError], None],
+        plain: BatchDelivery | None = None,
+    ) -> None:
+        """The delivery of batches that are not closed yet.
+
+        Args:
+            on_refused: these batches have failed for good.
+            plain: of a transaction's batches: that of the producer's plain ones to the same
+                partition. Nothing leaves until begin() is called.
+        """
+        self.producer_id = producer_id
+        self.txn_id: TxnID | None = None
+        # Messages that the broker has confirmed. Counted by CommandEndTxn.
+        self.confirmed_count = 0
+        # Transactions of this producer here that ended while none of them followed another; their
+        # ends may be under way (order, k). The newest is the last one.
+        self.follows: tuple[TxnID, ...] = plain.follows if plain is not None else ()
+        self._name = name
+        self._runtime = runtime
+        self._route = route
+        self._budget = budget
+        self._on_refused = on_refused
+        self._plain = plain
+        self._producer_epoch: int | None = None
+        self._next_sequence = 0
+        self._lane = 0
+        self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
+            InFlightCommands(runtime, self, in_flight_max=in_flight_max, open_gate=plain is None)
+        )
+
+    def begin(self, txn_id: TxnID, producer_epoch: int | None) -> None:
+        """Let batches leave: the transaction has its id."""
+        self.txn_id = txn_id
+        self._producer_epoch = producer_epoch
+        self._in_flight.open()
+
+    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
+        """Name this transaction in sends until one that does is acknowledged (order, k).
+
+        Args:
+            in_place_of: what it follows itself.
+        """
+        self.follow_no_more((txn_id, *in_place_of))
+        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]
+
+    def follow_no_more(self, txn_ids: Collection[TxnID]) -> None:
+        """Their ends are known to have reached the broker."""
+        self.follows = tuple(one for one in self.follows if one not in txn_ids)
+
+    def send(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
+        """Give a batch its numbers, and send it after all that was sent before."""
+        self._number(batch)
+        self._submit(batch, timeout_ms)
+
+    def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
+        """Repeat a batch under its own numbers, when nobody knows whether it arrived."""
+        batch.renew()
+        batch.lane = self._lane
+        self._submit(batch, timeout_ms)
+
+    def _number(self, batch: ClosedBatch) -> None:
+        batch.lane = self._lane
+        batch.producer_id = self.producer_id
+        batch.sequence_id = self._next_sequence
+        self._next_sequence += batch.count
+
+    def _submit(self, batch: ClosedBatch, timeout_ms: float) -> None:
+        self._budget.take(batch.size, batch.count)
+        self._in_flight.submit(batch, timeout_ms=timeout_ms)
+
+    def drain(self) -> Awaitable[None]:
+        """Wait until all that was sent is confirmed or has failed."""
+        return self._in_flight.drain()
+
+    def abandon(self, error: MagnetarError) -> None:
+        """Fail what was not written; answers that are under way are still counted."""
+        self._in_flight.abandon(error)
+
+    def give_up(self, error: MagnetarError) -> None:
+        """Fail everything that is not confirmed, now."""
+        self._in_flight.refuse_all(error)
+
+    def retire(self) -> None:
+        """The transaction has ended: let go of each other, so that reference counts free all."""
+        if not len(self._in_flight):
+            self._in_flight.retire()
+            del self._on_refused
+
+    # What the queue in flight asks for, and tells.
+
+    def connection(self) -> Connection:
+        """To the broker that has the partition now."""
+        return self._route.connection(self._name.partition)
+
+    def moved(self) -> None:
+        """The partition is elsewhere."""
+        self._route.refresh_soon()
+
+    def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
+        """The command of a batch; called at each attempt."""
+        batch.follows = self.follows
+        # A broker of an earlier version knows of one only.
+        latest = batch.follows[-1] if batch.follows else None
+        batch.patient = latest is not None
+        return broker_pb2.CommandSend(
+            partition=self._name.to_wire(),
+            producer_id=batch.producer_id,
+            sequence_id=batch.sequence_id,
+            num_messages=batch.count,
+            txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
+            follows_txn_id=None if latest is None else latest.to_wire(),
+            also_follows_txn_ids=[one.to_wire() for one in batch.follows[:-1]],
+            batch=batch.payload,
+            producer_epoch=self._producer_epoch,
+        )
+
+    def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
+        """The broker holds it."""
+        self.confirmed_count += batch.count
+        if self._plain is None:
+            if batch.follows:
+                self.follow_no_more(batch.follows)
+        elif reply.settled_txn_ids:
+            self._plain.follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])
+        self._budget.give_back(batch.size, batch.count)
+        if batch.receipt is not None and not batch.receipt.done():
+            batch.receipt.set_result(reply.message_id)
+
+    def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
+        """A batch and all behind it left the queue because of this error."""
+        if self._plain is None:
+            # From here on another producer id counts from 0: the broker never saw the numbers that
+            # are lost, and would wait for them.
+            self._lane += 1
+            self.producer_id = self._runtime.new_id()
+            self._next_sequence = 0
+            if isinstance(error, SequenceGap) and tail[0].attempts <= 1 and tail[0].sequence_id:
+                # The broker has forgotten this producer, for instance after a long silence. It
+                # never had these batches, so sending them under the new id repeats nothing.
+                log.warning("%s: the broker forgot a producer; it continues as another", self._name)
+                for batch in tail:
+                    self._number(batch)
+                self._in_flight.resubmit(tail)
+                return
+        for batch in tail:
+            self._budget.give_back(batch.size, batch.count)
+        self._on_refused(tail, error)

@@ -1,0 +1,53 @@
+"""Batches that have their messages, and whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from magnetar.link.in_flight import Item
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2, common_pb2
+
+Receipt = asyncio.Future[common_pb2.MessageIdData]
+
+
+class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
+    """An encoded batch with its sequence; it never changes, however often it is sent."""
+
+    __slots__ = (
+        "awaited",
+        "count",
+        "follows",
+        "payload",
+        "producer_id",
+        "receipt",
+        "sequence_id",
+        "size",
+    )
+
+    def __init__(
+        self, payload: bytes, count: int, size: int, receipt: Receipt | None, awaited: int
+    ) -> None:
+        super().__init__()
+        self.payload = payload
+        self.count = count
+        self.size = size
+        self.receipt = receipt
+        # How many of its messages have a caller that waits for the receipt.
+        self.awaited = awaited
+        self.producer_id = 0
+        self.sequence_id = 0
+        self.follows: tuple[TxnID, ...] = ()
+
+
+def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
+    """A future for what becomes of a batch."""
+    receipt: Receipt = loop.create_future()
+    # Whoever waits may have gone when it fails; flush() tells then.
+    receipt.add_done_callback(_retrieve)
+    return receipt
+
+
+def _retrieve(receipt: Receipt) -> None:
+    if not receipt.cancelled():
+        receipt.exception()
