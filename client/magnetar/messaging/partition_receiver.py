@@ -17,14 +17,11 @@ from magnetar.link.cluster import TopicRoute
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, Result
-from magnetar.messaging.acks import (
-    RANGES_PER_COMMAND_MAX,
-    PlainAcks,
-    TransactionAcks,
-    ranges_to_wire,
-)
+from magnetar.messaging.acks import PlainAcks
+from magnetar.messaging.acks_in_transactions import AcksInTransactions
 from magnetar.messaging.delayed_nacks import DelayedNacks
 from magnetar.messaging.interval_set import Range
+from magnetar.messaging.nack_requests import NackRequests
 from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
@@ -35,7 +32,6 @@ from magnetar_core.errors import (
     PartitionMoved,
     from_wire,
 )
-from magnetar_core.ids import TxnID
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
@@ -43,9 +39,6 @@ if TYPE_CHECKING:
     from magnetar.transactions.transaction import Transaction
 
 log = logging.getLogger("magnetar")
-
-# Transactions that do not count, and whose ends may not have reached the broker.
-AFTER_NOTED_MAX = 100
 
 
 class PartitionReceiver:
@@ -106,7 +99,8 @@ class PartitionReceiver:
         self._last_refusal: MagnetarError | None = None
         self._started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._started.add_done_callback(_retrieve)
-        self._nacks = DelayedNacks(runtime, config, self.unacked, self._ask_again)
+        requests = NackRequests(runtime, self.name, consumer_id, lambda: self._attached)
+        self._nacks = DelayedNacks(runtime, config, self.unacked, requests.ask)
         self._closing = False
         self.acks = PlainAcks(
             runtime,
@@ -120,10 +114,19 @@ class PartitionReceiver:
             on_confirmed=self._on_acked,
             on_failed=self._on_ack_failed,
         )
-        # By the transaction's number.
-        self._transactional: dict[int, TransactionAcks] = {}
-        # Nothing is wanted before these have ended at the broker.
-        self._after: dict[TxnID, None] = {}
+        self._acks_in_transactions = AcksInTransactions(
+            runtime,
+            route,
+            self.name,
+            consumer_id,
+            subscription_type,
+            self.member,
+            self.unacked,
+            ask_again=requests.ask,
+            attach_again=self._detach,
+            on_ended=self._tell_settled,
+            on_refused=self._tell_lost,
+        )
         self._connection = route.connection(partition)
         self._connection.register(consumer_id, partition, self._on_push)
         self._task = runtime.spawn(self._run(), f"receive {self.name}")
@@ -186,11 +189,9 @@ class PartitionReceiver:
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
         """
-        txn.require_open()
-        acks = self._transactional.get(txn.number)
-        if acks is None:
-            acks = self._enroll(txn)
-        receipt = acks.add(ranges, cumulative=cumulative, ledger_id=self.ledger_id)
+        receipt = self._acks_in_transactions.add(
+            ranges, txn, cumulative=cumulative, ledger_id=self.ledger_id
+        )
         self.queue.claim(ranges)
         self.unacked.ack_in_transaction(txn.number, ranges)
         return receipt
@@ -210,10 +211,7 @@ class PartitionReceiver:
         """
         self.resets += 1
         if self._ownership is not None:
-            for number, acks in self._transactional.items():
-                # What is delivered after its end is no copy.
-                self.unacked.forget_transaction(number)
-                self._note_after(acks)
+            self._acks_in_transactions.reset()
         self.unacked.reset()
         self._nacks.clear()
         self.queue.given_end = None
@@ -222,7 +220,7 @@ class PartitionReceiver:
     @property
     def settling(self) -> Settling:
         """What of this partition is in the application's hands."""
-        return Settling(not self.unacked.is_settled, bool(self._transactional))
+        return Settling(not self.unacked.is_settled, bool(self._acks_in_transactions))
 
     def stop(self) -> None:
         """Take nothing more: what was not handed out goes to whoever comes next."""
@@ -347,7 +345,7 @@ class PartitionReceiver:
                 consumer_name=self._consumer_name,
                 attach_epoch=self._attach_epoch,
                 member=self.member,
-                after_txn_ids=[txn_id.to_wire() for txn_id in self._after],
+                after_txn_ids=[txn_id.to_wire() for txn_id in self._acks_in_transactions.after],
             ),
             on_reply,
         )
@@ -417,9 +415,7 @@ class PartitionReceiver:
             return
         if cut:
             self.acks.add(cut)
-        for number in self.unacked.take_doubted():
-            if number in self._transactional:
-                self._transactional[number].on_doubted()
+        self._acks_in_transactions.doubt(self.unacked.take_doubted())
         if self.queue.ready:
             self._on_change()
 
@@ -434,55 +430,6 @@ class PartitionReceiver:
                 )
             )
 
-    def _enroll(self, txn: Transaction) -> TransactionAcks:
-        number = txn.number
-        acks = TransactionAcks(
-            self._runtime,
-            self._route,
-            self.name,
-            self._consumer_id,
-            member=self.member,
-            on_confirmed=lambda ranges: self.unacked.ack_in_transaction_confirmed(number, ranges),
-            on_failed=txn.doom,
-            on_refused=self._tell_lost,
-            on_ended=lambda committed: self._on_transaction_ended(number, committed),
-            on_doubted=txn.doubt,
-        )
-        self._transactional[number] = acks
-        txn.add_acks(acks)
-        return acks
-
-    def _on_transaction_ended(self, number: int, committed: bool) -> None:
-        acks = self._transactional.pop(number, None)
-        wanted = self.unacked.end_transaction(number, committed=committed)
-        if acks is not None and not committed and self._comes_in_order(acks, wanted):
-            # What it acknowledged comes before what lies behind it.
-            if self._type is SubscriptionType.EXCLUSIVE:
-                self._note_after(acks)
-            self._detach()
-        else:
-            self._ask_again(wanted)
-        self._tell_settled()
-
-    def _comes_in_order(self, acks: TransactionAcks, wanted: list[Range]) -> bool:
-        """Whether it takes another attachment for what came back of a transaction to be in order.
-
-        What has to be asked for comes behind the rest, which came by itself or is on its way.
-        """
-        if self._ownership is not None:
-            return acks.txn_id not in self._after
-        return bool(wanted) and self._type is not SubscriptionType.SHARED
-
-    def _note_after(self, acks: TransactionAcks) -> None:
-        """Whatever is delivered from now on comes after the end of this transaction.
-
-        Only for who has the partition alone.
-        """
-        if acks.txn_id is not None:
-            self._after[acks.txn_id] = None
-            while len(self._after) > AFTER_NOTED_MAX:
-                del self._after[next(iter(self._after))]
-
     def _on_acked(self, ranges: Sequence[Range]) -> None:
         self.unacked.ack_confirmed(ranges)
         self._tell_settled()
@@ -490,31 +437,6 @@ class PartitionReceiver:
     def _on_ack_failed(self, ranges: Sequence[Range], error: MagnetarError) -> None:
         self.unacked.ack_failed(ranges)
         self._tell_lost(error)
-
-    def _ask_again(self, ranges: list[Range]) -> None:
-        """Nack, if attached: another attachment brings all that is unacknowledged by itself."""
-        session = self._attached
-        if session is None or not ranges:
-            return
-        ranges, rest = ranges[:RANGES_PER_COMMAND_MAX], ranges[RANGES_PER_COMMAND_MAX:]
-
-        def on_reply(result: Result[broker_pb2.CommandNackResponse]) -> None:
-            if isinstance(result, MagnetarError):
-                if result.retriable and session is self._attached:
-                    delay_s = self._runtime.config.backoff_ms_max / 1000
-                    asyncio.get_running_loop().call_later(delay_s, self._ask_again, ranges)
-                else:
-                    log.info("%s: a nack failed: %s", self.name, result)
-
-        session.request(
-            broker_pb2.CommandNack(
-                subscription=self.name.to_wire(),
-                consumer_id=self._consumer_id,
-                ranges=ranges_to_wire(ranges),
-            ),
-            on_reply,
-        )
-        self._ask_again(rest)
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _RECEIVER = "client/magnetar/messaging/partition_receiver.py"
+_NACKS = "client/magnetar/messaging/nack_requests.py"
 _HOLDINGS = "client/magnetar/messaging/unacked_tracker.py"
 _ACKS = "client/magnetar/messaging/acks.py"
 _DEAD = "client/magnetar/messaging/dead_letters.py"
@@ -181,15 +182,15 @@ MUTANTS = (
     Mutant(
         name="after-forgotten",
         file=_RECEIVER,
-        old="                after_txn_ids=[txn_id.to_wire() for txn_id in self._after],",
-        new="                after_txn_ids=[],",
+        old="[txn_id.to_wire() for txn_id in self._acks_in_transactions.after]",
+        new="[]",
         mistake="Who attaches again gets what lies behind its undecided acks before these.",
     ),
     Mutant(
         name="refused-nack-lost",
-        file=_RECEIVER,
-        old="                if result.retriable and session is self._attached:",
-        new="                if result.retriable and session is not self._attached:",
+        file=_NACKS,
+        old="                if result.retriable and session is self._attached():",
+        new="                if result.retriable and session is not self._attached():",
         mistake="A nack that is refused for a moment is not tried again.",
     ),
     # Groups

@@ -66,7 +66,7 @@ CONSTANTS: dict[tuple[str, ...], tuple[Any, ...]] = {
     ("magnetar.messaging.acks:IN_FLIGHT_ACKS_MAX",): (1, 2),
     ("magnetar.messaging.acks:RANGES_PER_COMMAND_MAX",): (1, 2, 5),
     ("magnetar.messaging.receive_queue:ASSEMBLED_NOTED_MAX",): (1, 4),
-    ("magnetar.messaging.partition_receiver:AFTER_NOTED_MAX",): (1, 3),
+    ("magnetar.messaging.acks_in_transactions:AFTER_NOTED_MAX",): (1, 3),
     ("magnetar.messaging.partition_sender:PART_BYTES_MAX",): (64, 256),
     ("magnetar.link.deadlines:FORGOTTEN_MAX",): (1, 8),
     ("magnetar.messaging.dead_letters:MOVES_MAX",): (1, 2),
