@@ -20,7 +20,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, KeysView
 
-from magnetar_broker.transaction_index import EndPlan, OpenTransaction, TransactionIndex
+from magnetar_broker.transaction_index import End, EndPlan, OpenTransaction, TransactionIndex
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
 
@@ -123,21 +123,24 @@ class Order:
         assert self.is_unsettled(txn_id)
         self._parked.setdefault(txn_id, []).append(call)
 
-    def ended(self, txn_id: TxnID, transaction: OpenTransaction | None) -> tuple[TxnID, ...]:
-        """A transaction has ended here, as the index says. Calls nobody: that is run()'s part.
+    def ended(self, end: End, transaction: OpenTransaction | None) -> tuple[TxnID, ...]:
+        """A transaction ends here. Calls nobody: that is run()'s part.
 
         Returns:
             What it passes on: its row says so, for a broker that restarts.
         """
         writers = transaction.writers.values() if transaction is not None else ()
+        if end.is_unissued:
+            # Who made it up has passed nothing on.
+            writers = ()
         followed = dict.fromkeys(
             itertools.chain.from_iterable(writer.follows for writer in writers)
         )
         unsettled = tuple(one for one in followed if self.is_unsettled(one))
         if unsettled:
-            self._pass_on(txn_id, unsettled)
+            self._pass_on(end.txn_id, unsettled)
         else:
-            self._settle(txn_id)
+            self._settle(end.txn_id)
         return unsettled
 
     def restore(self) -> None:

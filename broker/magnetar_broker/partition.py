@@ -24,7 +24,6 @@ from magnetar_broker.transaction_index import (
     End,
     EndPlan,
     KeptWriter,
-    Outcome,
     TransactionIndex,
     Writer,
 )
@@ -197,19 +196,28 @@ class Partition:
         if plan.already_ended:
             asked.done()
             return
-        awaited = self.order.awaited(plan) if end.outcome is Outcome.COMMITTED else None
+        awaited = self.order.awaited(plan)
         if awaited is not None:
             if self.waiting_ends.add(asked):
                 self.order.park(awaited, partial(self._end_again, end.txn_id))
             return
-        if end.outcome is Outcome.COMMITTED:
-            self._commit(end, plan)
-        else:
-            self._abort(end, plan)
+        # All of it in one batch: no window between the marker and COMMITTED.
+        rows = self._environment.commits.batch
+        marker = self._marker(end, plan) if plan.total else None
+        if marker is not None:
+            self._append(marker)
+        for one in plan.writers:
+            self._delete_batches(rows, end.txn_id, one.writer, from_index=one.kept)
+            self._environment.open_bytes.give_back(one.writer.account, one.writer.stored_bytes)
         if plan.transaction is not None:
             self._environment.metrics.open_txns.dec()
-            for writer in plan.transaction.writers.values():
-                self._environment.open_bytes.give_back(writer.account, writer.stored_bytes)
+        index_rows.put_ended(
+            rows,
+            self._index_key(end.txn_id),
+            self.index.record_end(end, self.order.ended(end, plan.transaction)),
+            plan.transaction,
+            marker_entry_id=marker.entry_id if marker is not None else None,
+        )
         asked.done()
         self.order.run()
 
@@ -221,45 +229,16 @@ class Partition:
             except Exception as error:
                 asked.failed(error)
 
-    def _commit(self, end: End, plan: EndPlan) -> None:
-        """The marker and COMMITTED, in one batch: no window between them."""
-        batch = self._environment.commits.batch
-        marker: MarkerEntry | None = None
-        if plan.total:
-            kept = [one for one in plan.writers if one.kept]
-            marker = MarkerEntry(
-                self.log.end_offset,
-                plan.total,
-                self._environment.clock.wall_ms(),
-                end.txn_id,
-                tuple(_marker_writer(one) for one in kept),
-                sum(one.writer.stored_bytes for one in kept),
-            )
-        for one in plan.writers:
-            self._delete_batches(batch, end.txn_id, one.writer, from_index=one.kept)
-        self._record_end(end, plan, marker)
-        if marker is not None:
-            self._append(marker)
-
-    def _abort(self, end: End, plan: EndPlan) -> None:
-        batch = self._environment.commits.batch
-        for one in plan.writers:
-            self._delete_batches(batch, end.txn_id, one.writer, from_index=0)
-        self._record_end(end, plan, None)
-
-    def _record_end(self, end: End, plan: EndPlan, marker: MarkerEntry | None) -> None:
-        self.index.record_end(end)
-        if end.is_unissued:
-            # Who made it up has passed nothing on.
-            self.order.ended(end.txn_id, None)
-        else:
-            self.index.note_followed(end.txn_id, self.order.ended(end.txn_id, plan.transaction))
-        index_rows.put_ended(
-            self._environment.commits.batch,
-            self._index_key(end.txn_id),
-            self.index.ended.get(end.txn_id),
-            plan.transaction,
-            marker_entry_id=marker.entry_id if marker is not None else None,
+    def _marker(self, end: End, plan: EndPlan) -> MarkerEntry:
+        """The log's next entry: the messages that a commit keeps."""
+        kept = [one for one in plan.writers if one.kept]
+        return MarkerEntry(
+            self.log.end_offset,
+            plan.total,
+            self._environment.clock.wall_ms(),
+            end.txn_id,
+            tuple(_marker_writer(one) for one in kept),
+            sum(one.writer.stored_bytes for one in kept),
         )
 
     def _delete_batches(

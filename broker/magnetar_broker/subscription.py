@@ -191,11 +191,10 @@ class Subscription:
             # Retention did not wait for what pended; what it removed counts as DELETED.
             released.discard(0, removed_end - 1)
             self.cursor.skip_to(removed_end)
-        self.index.record_end(end)
         index_rows.put_ended(
             batch,
             self._index_key(end.txn_id),
-            self.index.ended.get(end.txn_id),
+            self.index.record_end(end),
             plan.transaction,
             marker_entry_id=None,
         )

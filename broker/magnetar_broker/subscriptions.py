@@ -193,11 +193,10 @@ class Subscriptions:
             self._put_record(name, absent.subscription_id, absent=True)
         if end.txn_id in absent.index.ended:
             return
-        absent.index.record_end(end)
         index_rows.put_ended(
             self._environment.commits.batch,
             self._index_key(end.txn_id, absent.subscription_id),
-            absent.index.ended[end.txn_id],
+            absent.index.record_end(end),
             None,
             marker_entry_id=None,
         )

@@ -15,7 +15,7 @@ h.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from magnetar_broker.open_bytes import Account
@@ -250,17 +250,21 @@ class TransactionIndex:
         kept = tuple(KeptWriter(writer, _kept(end, writer)) for writer in writers.values())
         return EndPlan(False, transaction, kept)
 
-    def record_end(self, end: End) -> None:
-        """The transaction has ended as planned."""
+    def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
+        """The transaction has ended as planned.
+
+        Args:
+            follows: what it passes on (rule k).
+        Returns:
+            What is remembered of it; None: nothing.
+        """
         if self.open.pop(end.txn_id, None) is not None:
             self._on_closed(end.txn_id)
         if end.is_unissued:
-            return
-        self.ended[end.txn_id] = EndedTransaction(end.outcome, end.selection_digest)
-
-    def note_followed(self, txn_id: TxnID, follows: tuple[TxnID, ...]) -> None:
-        """An ended transaction passes on what it followed."""
-        self.ended[txn_id] = replace(self.ended[txn_id], follows=follows)
+            return None
+        ended = EndedTransaction(end.outcome, end.selection_digest, follows)
+        self.ended[end.txn_id] = ended
+        return ended
 
     def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
         """Drop what the watermark covers; returns what was dropped."""

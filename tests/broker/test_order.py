@@ -390,12 +390,12 @@ def test_a_parked_command_that_fails_by_a_bug_is_answered() -> None:
             client.begin(send(b"other", follows=T0, producer=2)),
         ]
         good, world.partition().send = world.partition().send, fail  # type: ignore[method-assign]
-        world.partition()._commit, commit = fail, world.partition()._commit  # type: ignore[method-assign]
+        world.partition()._marker, marker = fail, world.partition()._marker  # type: ignore[method-assign]
         await client.ask(end(T0, common.ABORT))
         for one in parked:
             with pytest.raises(InternalError):
                 one.result()
-        world.partition().send, world.partition()._commit = good, commit  # type: ignore[method-assign]
+        world.partition().send, world.partition()._marker = good, marker  # type: ignore[method-assign]
         await client.ask(end(T1))
         assert await world.read() == [b"1"]
 
@@ -430,8 +430,8 @@ def test_what_waited_is_called_in_turns_and_each_for_itself() -> None:
         order.park(T0, partial(call, number))
     ending = End(txn_id=T0, outcome=Outcome.COMMITTED)
     plan = index.plan_end(ending)
+    assert order.ended(ending, plan.transaction) == ()
     index.record_end(ending)
-    assert order.ended(T0, plan.transaction) == ()
     assert called == []
     order.run()
     assert called == list(range(CALLS_IN_A_TURN_MAX))

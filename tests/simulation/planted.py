@@ -258,8 +258,8 @@ def nothing_passed_on() -> AbstractContextManager[None]:
     """An ended transaction lets its followers go, although what it followed is open (rule k)."""
     original = Order.ended
 
-    def ended(self: Order, txn_id: TxnID, _: OpenTransaction | None) -> tuple[TxnID, ...]:
-        return original(self, txn_id, None)
+    def ended(self: Order, end: End, _: OpenTransaction | None) -> tuple[TxnID, ...]:
+        return original(self, end, None)
 
     return replaced(Order, "ended", ended)
 

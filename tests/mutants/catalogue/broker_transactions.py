@@ -252,8 +252,8 @@ MUTANTS = (
     Mutant(
         name="marker-of-nothing",
         file=_PARTITION,
-        old="        if plan.total:\n",
-        new="        if plan.writers:\n",
+        old="        marker = self._marker(end, plan) if plan.total else None",
+        new="        marker = self._marker(end, plan) if plan.writers else None",
         mistake="A commit of which nothing counts writes a marker (rule h).",
     ),
     Mutant(
@@ -266,19 +266,19 @@ MUTANTS = (
     Mutant(
         name="aborted-messages-stay",
         file=_PARTITION,
-        old="end.txn_id, one.writer, from_index=0)",
-        new="end.txn_id, one.writer, from_index=1)",
+        old="end.txn_id, one.writer, from_index=one.kept)",
+        new="end.txn_id, one.writer, from_index=one.kept or 1)",
         mistake="An abort leaves the first batch of each writer in the store.",
     ),
     Mutant(
         name="kept-writers-misplaced",
         file=_PARTITION,
-        old="            kept = [one for one in plan.writers if one.kept]\n",
+        old="        kept = [one for one in plan.writers if one.kept]\n",
         new=(
-            "            kept = sorted(\n"
-            "                (one for one in plan.writers if one.kept),\n"
-            "                key=lambda one: one.writer.writer_id,\n"
-            "            )\n"
+            "        kept = sorted(\n"
+            "            (one for one in plan.writers if one.kept),\n"
+            "            key=lambda one: one.writer.writer_id,\n"
+            "        )\n"
         ),
         mistake="A marker lists its writers by id, and not in the order of their first messages.",
     ),
