@@ -35,14 +35,14 @@ class OutcomeInquiry:
         timeout_ms: int,
         *,
         on_ended: Callable[[TransactionStatus], None],
-        on_forgotten: Callable[[], None],
+        on_forgotten: Callable[[TxnNotFound | TxnForgotten], None],
     ) -> None:
         """An inquiry that begins when the transaction's time is up, or when it is told to.
 
         Args:
             timeout_ms: of the transaction; 0: it never expires.
             on_ended: told the outcome, which is not OPEN.
-            on_forgotten: it ended long ago, nobody knows how.
+            on_forgotten: told what the coordinator says when it ended long ago, nobody knows how.
         """
         self._runtime = runtime
         self._txn_id = txn_id
@@ -112,8 +112,9 @@ class OutcomeInquiry:
             reply = await self._coordinator.request(
                 transaction_pb2.CommandDescribeTxn(txn_id=self._txn_id.to_wire())
             )
-        except (TxnNotFound, TxnForgotten):
-            self._on_forgotten()
+        except (TxnNotFound, TxnForgotten) as error:
+            if not self._is_over:
+                self._on_forgotten(error)
         except MagnetarError as error:
             log.info("cannot find out about %s: %s", self._txn_id, error)
             return False

@@ -75,6 +75,8 @@ class Transaction:
         self._on_ended = on_ended
         self._phase = Phase.OPEN
         self._failure: MagnetarError | None = None
+        # What its coordinator says of one that it knows no more.
+        self._forgotten: TxnNotFound | TxnForgotten | None = None
         # The messages of a lazy one that never began.
         self._whole = WholeBatchCommit()
         self._participants = Participants()
@@ -216,12 +218,14 @@ class Transaction:
             CommitRefused: a send or an ack had failed; it was aborted.
             InvalidTxnState: it was aborted, by its timeout, by an administrator, or by abort().
             OutcomeUnknown: no answer in time. It may be committed.
+            TxnForgotten, TxnNotFound: it has ended, and nobody knows any more how.
         Source: PIP-31, Transaction#commit.
         """
         async with self._ending:
             if self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT:
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
             self._require_not_left()
+            self._require_remembered()
             if self._phase is Phase.COMMITTED:
                 return
             if self._phase is Phase.COMMITTING and not wait_finished:
@@ -276,6 +280,7 @@ class Transaction:
         Raises:
             InvalidTxnState: it is committed. No effect.
             OutcomeUnknown: no answer in time; the coordinator aborts it at its timeout.
+            TxnForgotten, TxnNotFound: it has ended, and nobody knows any more how.
         Source: PIP-31, Transaction#abort.
         """
         async with self._ending:
@@ -298,7 +303,7 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            if self._phase is Phase.OPEN:
+            if self._phase in (Phase.OPEN, Phase.FORGOTTEN):
                 try:
                     await self.commit()
                 except BaseException as commit_error:
@@ -342,6 +347,7 @@ class Transaction:
             if not self._settled:
                 self._move(Event.FLUSH_CANCELLED)
             raise
+        self._require_remembered()
         if self._settled:
             raise InvalidTxnState(
                 f"{self._name} was ended meanwhile, by its timeout or by an administrator:"
@@ -417,6 +423,7 @@ class Transaction:
         if self._phase in DECIDED_COMMIT:
             raise InvalidTxnState(f"{self._name} is committed")
         self._require_not_left()
+        self._require_remembered()
         if self._whole.was_sent:
             raise OutcomeUnknown(f"{self._name} may be committed: commit it again to know")
         commit_was_asked = self._phase is Phase.COMMIT_ASKED
@@ -485,6 +492,14 @@ class Transaction:
         if self._inquiry is not None:
             self._inquiry.doubt()
 
-    def _on_forgotten(self) -> None:
+    def _on_forgotten(self, error: TxnNotFound | TxnForgotten) -> None:
+        self._forgotten = error
+        self._move(Event.HEARD_FORGOTTEN)
         # If it was committed, the broker ignores nacks of its acks.
         self._release(committed=False)
+
+    def _require_remembered(self) -> None:
+        """Raises: TxnNotFound, TxnForgotten: nobody can say any more how it has ended."""
+        if self._phase is Phase.FORGOTTEN:
+            assert self._forgotten is not None
+            raise self._forgotten

@@ -29,6 +29,7 @@ class Phase(Enum):
     ABORTING = "the abort is decided; participants carry it out"
     ABORTED = "every participant has carried the abort out"
     LEFT = "somebody else decides"
+    FORGOTTEN = "it has ended, and its coordinator does not know how any more"
 
 
 @unique
@@ -45,6 +46,7 @@ class Event(Enum):
     HEARD_COMMITTED = "the coordinator says COMMITTED"
     HEARD_ABORTING = "the coordinator says ABORTING"
     HEARD_ABORTED = "the coordinator says ABORTED"
+    HEARD_FORGOTTEN = "the coordinator knows nothing of it any more"
 
 
 HEARD: Final[Mapping[TransactionStatus, Event]] = {
@@ -66,6 +68,7 @@ STATUS_OF: Final[Mapping[Phase, TransactionStatus]] = {
     Phase.ABORTING: TransactionStatus.ABORTING,
     Phase.ABORTED: TransactionStatus.ABORTED,
     Phase.LEFT: TransactionStatus.OPEN,
+    Phase.FORGOTTEN: TransactionStatus.OPEN,
 }
 
 # Nobody here has asked for an end.
@@ -119,6 +122,16 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
     (Phase.ABORT_ASKED, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTING, Event.HEARD_ABORTED): Phase.ABORTED,
     (Phase.ABORTED, Event.HEARD_ABORTED): Phase.ABORTED,
+    # Whoever inquired has heard less than who asked for the end, whose answer may still come.
+    (Phase.OPEN, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.FLUSHING, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.PREPARED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.COMMIT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.ABORT_ASKED, Event.HEARD_FORGOTTEN): Phase.FORGOTTEN,
+    (Phase.FORGOTTEN, Event.HEARD_COMMITTING): Phase.COMMITTING,
+    (Phase.FORGOTTEN, Event.HEARD_COMMITTED): Phase.COMMITTED,
+    (Phase.FORGOTTEN, Event.HEARD_ABORTING): Phase.ABORTING,
+    (Phase.FORGOTTEN, Event.HEARD_ABORTED): Phase.ABORTED,
 }
 
 

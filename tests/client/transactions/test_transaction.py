@@ -24,7 +24,7 @@ from magnetar import (
     TxnID,
 )
 from magnetar.client import CLOSING_ABORTS_MAX
-from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar_core.errors import LogUnavailable, MagnetarError, TxnForgotten, TxnNotFound
 from magnetar_core.wire import common_pb2
 
 
@@ -656,5 +656,82 @@ def test_what_failed_for_a_moment_is_not_committed_either(error: MagnetarError) 
         with pytest.raises(CommitRefused):
             await txn.commit()
         assert txn.status in (TransactionStatus.ABORTING, TransactionStatus.ABORTED)
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [TxnForgotten("long ago"), TxnNotFound("lost")])
+@pytest.mark.parametrize("while_flushing", [False, True])
+def test_what_nobody_remembers_is_neither_committed_nor_aborted(
+    error: MagnetarError, while_flushing: bool
+) -> None:
+    """Whoever asks again hears the same, and not that this client is at a loss."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=60_000)
+        txn = await client.begin_transaction()
+        await producer.enqueue(b"x", txn=txn)
+
+        def script(name: str, body: Any) -> Any:
+            if name in ("describe_txn", "end_txn"):
+                return error
+            return HOLD if name == "send" else None
+
+        cluster.script = script
+        committing = asyncio.ensure_future(txn.commit()) if while_flushing else None
+        if committing is not None:
+            await until(lambda: cluster.commands("send"))
+        txn.doubt()
+        await until(lambda: cluster.commands("describe_txn"))
+        await until(lambda: txn._settled)
+        if committing is not None:
+            cluster.release()
+            with pytest.raises(type(error)):
+                await committing
+        for _ in range(2):
+            with pytest.raises(type(error)):
+                await txn.commit()
+            with pytest.raises(type(error)):
+                await txn.abort()
+        with pytest.raises(InvalidTxnState):
+            txn.require_open()
+        assert txn.status is TransactionStatus.OPEN
+
+    run(test)
+
+
+def test_leaving_the_block_of_one_that_nobody_remembers_raises() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        async def program() -> None:
+            async with client.transaction() as txn:
+                cluster.script = lambda name, body: (
+                    TxnForgotten("long ago") if name == "describe_txn" else None
+                )
+                txn.doubt()
+                await until(lambda: txn._settled)
+
+        with pytest.raises(TxnForgotten):
+            await program()
+        assert not cluster.commands("end_txn")
+
+    run(test)
+
+
+def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        txn = await client.begin_transaction()
+        cluster.script = lambda name, body: {
+            "end_txn": HOLD,
+            "describe_txn": TxnNotFound("asked of an older copy"),
+        }.get(name)
+        committing = asyncio.ensure_future(txn.commit())
+        await until(lambda: cluster.held)
+        txn.doubt()
+        await until(lambda: txn._settled)
+        cluster.release()
+        await committing
+        assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
 
     run(test)
