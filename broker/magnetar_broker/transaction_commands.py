@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from magnetar_broker import keys
@@ -22,6 +23,10 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 
 # Looked for at every participant.
 ENDS_ASKED_MAX = 10_000
+# Of them, so many are taken on at once, and so many times one is looked for at a participant: about
+# a millisecond, in which nobody else is served.
+ENDS_IN_A_TURN = 500
+LOOKED_UP_IN_A_TURN = 5_000
 
 
 class TransactionCommands:
@@ -146,22 +151,44 @@ class TransactionCommands:
         """Rule n: what a coordinator that has lost something asks before it ends anything."""
         if len(command.txn_ids) > ENDS_ASKED_MAX:
             raise InvalidArgument(f"{ENDS_ASKED_MAX} transactions are described at once, at most")
-        found: dict[TxnID, EndedTransaction] = {}
-        wanted = [TxnID.from_wire(one) for one in command.txn_ids]
-        for partition in self._topics.partitions():
-            for index in (partition.index, *(one.index for one in partition.subscriptions)):
+        self._replies.answer_later(reply, self._described_ends(command))
+
+    async def _described_ends(
+        self, command: txn_wire.CommandDescribeEnds
+    ) -> txn_wire.CommandDescribeEndsResponse:
+        """Others have their turns while many are looked for, at many participants."""
+        response = txn_wire.CommandDescribeEndsResponse()
+        indexes = [
+            index
+            for partition in self._topics.partitions()
+            for index in (partition.index, *(one.index for one in partition.subscriptions))
+        ]
+        looked_up = 0
+        described: set[TxnID] = set()
+        for start in range(0, len(command.txn_ids), ENDS_IN_A_TURN):
+            asked = command.txn_ids[start : start + ENDS_IN_A_TURN]
+            wanted = [TxnID.from_wire(one) for one in asked]
+            found: dict[TxnID, EndedTransaction] = {}
+            for index in indexes:
+                if looked_up >= LOOKED_UP_IN_A_TURN:
+                    looked_up = 0
+                    await asyncio.sleep(0)
+                looked_up += len(wanted)
                 found.update(
                     (txn_id, index.ended[txn_id]) for txn_id in wanted if txn_id in index.ended
                 )
-        response = txn_wire.CommandDescribeEndsResponse()
-        for txn_id, ended in found.items():
-            committed = ended.outcome is Outcome.COMMITTED
-            response.ends.add(
-                txn_id=txn_id.to_wire(),
-                txn_action=common.COMMIT if committed else common.ABORT,
-                selection_digest=ended.selection_digest if committed else b"",
-            )
-        self._replies.answer(reply, response)
+            for txn_id, ended in found.items():
+                if txn_id in described:
+                    continue
+                described.add(txn_id)
+                committed = ended.outcome is Outcome.COMMITTED
+                response.ends.add(
+                    txn_id=txn_id.to_wire(),
+                    txn_action=common.COMMIT if committed else common.ABORT,
+                    selection_digest=ended.selection_digest if committed else b"",
+                )
+            await asyncio.sleep(0)
+        return response
 
 
 def _end_of(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.broker.harness import World, ack, end, run, send, subscribe, txn
 
-from magnetar_broker.transaction_commands import ENDS_ASKED_MAX
+from magnetar_broker.transaction_commands import (
+    ENDS_ASKED_MAX,
+    ENDS_IN_A_TURN,
+    LOOKED_UP_IN_A_TURN,
+)
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
 
@@ -57,5 +63,52 @@ def test_so_many_are_asked_about_and_no_more() -> None:
         await described(world, *[txn(1)] * ENDS_ASKED_MAX)
         with pytest.raises(InvalidArgument):
             await described(world, *[txn(1)] * (ENDS_ASKED_MAX + 1))
+
+    run(scenario)
+
+
+def test_others_are_served_while_many_ends_are_looked_for() -> None:
+    """Ten thousand transactions at every participant are no work for one turn of the loop."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(send(b"x", in_txn=txn(0)))
+        await world.client.ask(end(txn(0)))
+        many = [txn(0).to_wire()] * (ENDS_ASKED_MAX // 2)
+        many += [txn(1 + number).to_wire() for number in range(ENDS_ASKED_MAX // 2)]
+        asked = world.client.begin(txn_wire.CommandDescribeEnds(txn_ids=many))
+        await world.client.begin(topic_wire.CommandListTopics())
+        assert not asked.done()
+        answer: Any = await asked
+        assert [TxnID.from_wire(one.txn_id) for one in answer.ends] == [txn(0)]
+
+    run(scenario)
+
+
+async def turns_of(world: World, *txn_ids: TxnID) -> int:
+    """In how many turns of the loop the question is answered."""
+    loop = asyncio.get_running_loop()
+    command = txn_wire.CommandDescribeEnds(txn_ids=[one.to_wire() for one in txn_ids])
+    asked = world.client.begin(command)
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if not asked.done():
+            loop.call_soon(count)
+
+    loop.call_soon(count)
+    await asked
+    return turns
+
+
+def test_a_turn_looks_at_so_many_participants_and_no_more() -> None:
+    async def scenario(world: World) -> None:
+        txn_ids = [txn(number) for number in range(ENDS_IN_A_TURN)]
+        few = await turns_of(world, *txn_ids)
+        for number in range(4 * LOOKED_UP_IN_A_TURN // ENDS_IN_A_TURN):
+            await world.client.ask(subscribe(f"s{number}", consumer=number))
+        assert await turns_of(world, *txn_ids) >= few + 3
+        assert await turns_of(world, *txn_ids[:1]) == few
 
     run(scenario)
