@@ -20,18 +20,18 @@ from magnetar_broker.accepted_losses import INCARNATION_BITS, go_on_without
 from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.empty_store_guard import EmptyStoreGuard
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
-from magnetar_broker.held import Held
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
-from magnetar_broker.newcomer import Newcomer
 from magnetar_broker.open_bytes import OpenBytes
+from magnetar_broker.orphan_candidates import OrphanCandidates
+from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
-from magnetar_broker.settling import Settling
 from magnetar_broker.tails import Tails
 from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
@@ -40,7 +40,7 @@ from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
 from magnetar_core.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
-from magnetar_storage import identity
+from magnetar_storage import store_identity
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.read_metrics import CountedReads
@@ -102,7 +102,7 @@ class Broker:
             clock=clock,
             watermarks=watermarks,
             issued=issued,
-            held=Held(),
+            orphan_candidates=OrphanCandidates(),
             metrics=self.metrics,
             spawn=self._spawn,
             deferred_rows={},
@@ -118,17 +118,17 @@ class Broker:
         self.topics = Topics(self.environment)
         self.incarnations = Incarnations(self.environment)
         self.coordinators = CoordinatorSessions()
-        self._settling = Settling(self.environment, self.topics)
+        self._orphan_resolver = OrphanResolver(self.environment, self.topics)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
-        self._newcomer = Newcomer(config, self.incarnations)
+        self._empty_store_guard = EmptyStoreGuard(config, self.incarnations)
         self.server = BrokerServer(
             self.environment,
             self.topics,
             self.groups,
             self.incarnations,
             self.coordinators,
-            self._settling,
-            self._newcomer,
+            self._orphan_resolver,
+            self._empty_store_guard,
             random,
         )
 
@@ -147,13 +147,13 @@ class Broker:
             raise cannot_recover(error) from error
         self._show()
         await self.environment.commits.start()
-        self._settling.recovered()
+        self._orphan_resolver.recovered()
         self.groups.start()
         self._schedule_retention()
 
     async def _recover(self) -> None:
         config = self.environment.config
-        row = await identity.check_identity(
+        row = await store_identity.check_store_identity(
             self._store,
             keys.META,
             kind="broker",
@@ -162,7 +162,7 @@ class Broker:
             cluster_hash=config.cluster_hash,
         )
         if row is not None:
-            self.environment.commits.batch.put(keys.META, identity.KEY, row)
+            self.environment.commits.batch.put(keys.META, store_identity.KEY, row)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         environment = self.environment
@@ -175,14 +175,14 @@ class Broker:
             environment.run_time,
             environment.ages,
         )
-        losses = await identity.accepted_losses(self._store, keys.META)
+        losses = await store_identity.accepted_losses(self._store, keys.META)
         self.topics.ledger_id = 1 + losses
         self.incarnations.raise_floor(losses << INCARNATION_BITS)
         await recovery.run()
         await self.incarnations.recover()
         await go_on_without(environment, self.topics, losses)
         is_new = not self.topics.all() and self.topics.next_topic_id == 1
-        self._newcomer.recovered(is_empty=is_new and not losses)
+        self._empty_store_guard.recovered(is_empty=is_new and not losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
 
     async def close(self) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from magnetar_broker.ages import Ages
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.held import Held, Participant
 from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
+from magnetar_broker.orphan_candidates import OrphanCandidates, Participant
 from magnetar_broker.tails import Tails
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
@@ -40,7 +40,7 @@ class Environment:
     clock: Clock
     watermarks: Watermarks
     issued: Issued
-    held: Held
+    orphan_candidates: OrphanCandidates
     metrics: BrokerMetrics
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     deferred_rows: dict[Any, None]
@@ -51,14 +51,14 @@ class Environment:
 
     def new_index(self, participant: Participant) -> TransactionIndex:
         def on_opened(txn_id: TxnID) -> None:
-            self.held.opened(txn_id, participant, self.clock.monotonic_ms())
+            self.orphan_candidates.opened(txn_id, participant, self.clock.monotonic_ms())
 
         return TransactionIndex(
             self.watermarks.covers,
             self.watermarks.is_superseded,
             self.issued.check,
             on_opened=on_opened,
-            on_closed=lambda txn_id: self.held.known(txn_id, participant),
+            on_closed=lambda txn_id: self.orphan_candidates.known(txn_id, participant),
         )
 
     def when_durable(self, callback: Callable[[], None]) -> None:

@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.empty_store_guard import EmptyStoreGuard
 from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.member_addresses import broker_address, coordinator_address
-from magnetar_broker.newcomer import Newcomer
+from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
 from magnetar_broker.send_commands import SendCommands
-from magnetar_broker.settling import Settling
 from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
@@ -56,11 +56,11 @@ class BrokerServer:
         groups: Groups,
         incarnations: Incarnations,
         coordinators: CoordinatorSessions,
-        settling: Settling,
-        newcomer: Newcomer,
+        orphan_resolver: OrphanResolver,
+        empty_store_guard: EmptyStoreGuard,
         random: Random,
     ) -> None:
-        self._newcomer = newcomer
+        self._empty_store_guard = empty_store_guard
         self._environment = environment
         self._topics = topics
         self._groups = groups
@@ -80,7 +80,7 @@ class BrokerServer:
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
             **TransactionCommands(
-                environment, topics, coordinators, settling, self._replies
+                environment, topics, coordinators, orphan_resolver, self._replies
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
         }
@@ -90,8 +90,8 @@ class BrokerServer:
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        if self._newcomer.is_waiting:
-            return self._newcomer.guarded(self._handlers)
+        if self._empty_store_guard.is_waiting:
+            return self._empty_store_guard.guarded(self._handlers)
         return self._handlers
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:

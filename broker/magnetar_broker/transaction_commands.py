@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
+from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.replies import Replies
-from magnetar_broker.settling import Settling
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.waiting_ends import AskedEnd
@@ -37,13 +37,13 @@ class TransactionCommands:
         environment: Environment,
         topics: Topics,
         coordinators: CoordinatorSessions,
-        settling: Settling,
+        orphan_resolver: OrphanResolver,
         replies: Replies,
     ) -> None:
         self._environment = environment
         self._coordinators = coordinators
         self._topics = topics
-        self._settling = settling
+        self._orphan_resolver = orphan_resolver
         self._replies = replies
         # As its row says, since this life began.
         self._stored: dict[int, Watermark] = {}
@@ -120,8 +120,8 @@ class TransactionCommands:
         if advanced.coverage != known.coverage:
             for partition in self._topics.partitions():
                 partition.forget_covered()
-        self._settling.heard(command.tcid, command.known)
-        answer = self._settling.answer(command.tcid)
+        self._orphan_resolver.heard(command.tcid, command.known)
+        answer = self._orphan_resolver.answer(command.tcid)
         if self._stored.get(command.tcid) != advanced:
             self._stored[command.tcid] = advanced
             passing = _passing_of(self._topics, command.tcid, advanced)
@@ -130,7 +130,7 @@ class TransactionCommands:
                 low_watermark=advanced.low_watermark,
                 live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
                 # What a recovery reads besides, although it is covered.
-                orphans=sorted(self._settling.covered(command.tcid) | passing),
+                orphans=sorted(self._orphan_resolver.covered(command.tcid) | passing),
                 next_counter=advanced.next_counter,
                 counter_bound=advanced.counter_bound,
             )

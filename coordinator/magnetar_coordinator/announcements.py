@@ -12,8 +12,8 @@ from functools import partial
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.held import Verdict, judge
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
+from magnetar_coordinator.orphans import OrphanVerdict, judge
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import Participant
 from magnetar_core.ids import TxnID
@@ -94,7 +94,7 @@ class Announcements:
         )
         self._finisher.tell_issued(issued, self._durable_bound)
 
-    def judge_held(self, txn_id: TxnID, participant: Participant) -> Verdict:
+    def judge_orphan(self, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
         """What becomes of what a broker holds open."""
         self.pass_over(txn_id)
         return judge(self._shard, txn_id, participant)

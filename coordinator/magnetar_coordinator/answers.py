@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from magnetar_coordinator import identity as rules
-from magnetar_coordinator.identity import Identity
-from magnetar_coordinator.named_sequences import Name
+from magnetar_coordinator import transactional_id as rules
+from magnetar_coordinator.named_sequences import NamedSequenceState
 from magnetar_coordinator.records import WIRE_STATE, WIRE_STATUS
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
+from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_coordinator.wire import put_identity, put_name, put_txn_id
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
@@ -31,7 +31,7 @@ def subscriptions_added(txn_id: TxnID) -> pb.CommandAddSubscriptionToTxnResponse
 
 
 def ended(
-    txn_id: TxnID | None, status: TxnStatus, identity: Identity | None
+    txn_id: TxnID | None, status: TxnStatus, identity: TransactionalIdMetadata | None
 ) -> pb.CommandEndTxnResponse:
     """What is told of an end: with an identity, the pair for what comes next.
 
@@ -46,14 +46,14 @@ def ended(
     return response
 
 
-def ended_before(identity: Identity) -> pb.CommandEndTxnResponse:
+def ended_before(identity: TransactionalIdMetadata) -> pb.CommandEndTxnResponse:
     """What is told of an end of what is complete, or of nothing."""
     action = rules.ACTION_OF_STATE[identity.state]
     status = TxnStatus.COMMITTED if action is TxnAction.COMMIT else TxnStatus.ABORTED
     return ended(identity.txn_id, status, identity)
 
 
-def taken_over(identity: Identity) -> pb.CommandInitProducerResponse:
+def taken_over(identity: TransactionalIdMetadata) -> pb.CommandInitProducerResponse:
     producer_id, epoch = identity.current
     ongoing = identity.producer if identity.is_kept else rules.NO_PAIR
     response = pb.CommandInitProducerResponse(
@@ -67,7 +67,7 @@ def taken_over(identity: Identity) -> pb.CommandInitProducerResponse:
     return response
 
 
-def described_identity(identity: Identity) -> pb.TransactionalIdDescription:
+def described_identity(identity: TransactionalIdMetadata) -> pb.TransactionalIdDescription:
     """KIP-939's five fields, and what belongs to them."""
     description = pb.TransactionalIdDescription(
         transactional_id=identity.transactional_id,
@@ -85,7 +85,7 @@ def described_identity(identity: Identity) -> pb.TransactionalIdDescription:
     return description
 
 
-def described_name(name: Name) -> pb.CommandDescribeNameResponse:
+def described_name(name: NamedSequenceState) -> pb.CommandDescribeNameResponse:
     response = pb.CommandDescribeNameResponse()
     put_name(response, name)
     return response

@@ -12,12 +12,12 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from magnetar_coordinator.broker_ends import GONE_CODES, BrokerEnds, EndListener
 from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.end_command_sender import GONE_CODES, EndCommandSender, EndListener
 from magnetar_coordinator.end_commands import WIRE_ACTION
-from magnetar_coordinator.held import Verdict
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, TxnAction
 from magnetar_coordinator.watermark_sender import WatermarkSender
 from magnetar_core.clock import Clock
@@ -39,7 +39,7 @@ class PeerOwner(EndListener, Protocol):
 
     def issued_now(self) -> pb.CommandTxnsIssued | None: ...
 
-    def judge_held(self, txn_id: TxnID, participant: Participant, /) -> Verdict:
+    def judge_orphan(self, txn_id: TxnID, participant: Participant, /) -> OrphanVerdict:
         """What becomes of what the broker holds open."""
 
     def when_durable(self, call: Callable[[], None], /) -> None:
@@ -71,7 +71,7 @@ class BrokerPeer:
             on_answer=self._on_answer,
             on_down=self._on_down,
         )
-        self.ends = BrokerEnds(self.link, owner, config, clock, random, metrics)
+        self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics)
         self.watermarks = WatermarkSender(self.link, self._judge_all)
         self._orphan_ids: dict[int, None] = {}
         # What administrators ask for.
@@ -134,10 +134,10 @@ class BrokerPeer:
         known: list[pb.OrphanedParticipant] = []
         ended: list[pb.OrphanedParticipant] = []
         for one in held:
-            verdict = self._owner.judge_held(TxnID.from_wire(one.txn_id), _participant(one))
-            if verdict is Verdict.KNOWN:
+            verdict = self._owner.judge_orphan(TxnID.from_wire(one.txn_id), _participant(one))
+            if verdict is OrphanVerdict.KNOWN:
                 known.append(one)
-            elif verdict is Verdict.END:
+            elif verdict is OrphanVerdict.END:
                 ended.append(one)
         if known or ended:
             # What the verdicts rest on may not be durable yet.

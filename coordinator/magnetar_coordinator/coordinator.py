@@ -19,20 +19,21 @@ from magnetar_coordinator.broker_question import BrokerQuestion
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
 from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.held import Verdict
-from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.incarnation import take_incarnation
 from magnetar_coordinator.metadata_store import (
     TransactionMetadataStore,
     TransactionMetadataStoreProvider,
 )
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.named_sequence_table import NamedSequences
+from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.past_ends import PastEnds, open_before_loss, past_ends
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import Participant
+from magnetar_coordinator.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
@@ -99,7 +100,7 @@ class Coordinator:
             directory or SingleBroker(config.broker_address),
             self.metrics,
             on_finished=self._on_finished,
-            judge_held=self._judge_held,
+            judge_orphan=self._judge_orphan,
             when_durable=lambda call: self._commits.when_durable(self._commits.position(), call),
             on_expelled=self._on_expelled,
         )
@@ -129,7 +130,7 @@ class Coordinator:
         return self._runtime.shard
 
     @property
-    def identities(self) -> Identities:
+    def identities(self) -> TransactionalIds:
         return self._runtime.identities
 
     @property
@@ -182,13 +183,13 @@ class Coordinator:
             incarnation=metadata.incarnation,
             next_counter=metadata.counter_bound,
         )
-        identities = Identities(
+        identities = TransactionalIds(
             config,
             new_producer_id=self._new_producer_id,
             put=metadata.put_identity,
             delete=metadata.delete_identity,
         )
-        names = Names(config, put=metadata.put_name, delete=metadata.delete_name)
+        names = NamedSequences(config, put=metadata.put_name, delete=metadata.delete_name)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         async for identity in metadata.identities():
@@ -248,8 +249,8 @@ class Coordinator:
     def _on_finished(self, txn_id: TxnID) -> None:
         self._runtime.on_finished(txn_id)
 
-    def _judge_held(self, txn_id: TxnID, participant: Participant) -> Verdict:
-        return self._announcements.judge_held(txn_id, participant)
+    def _judge_orphan(self, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
+        return self._announcements.judge_orphan(txn_id, participant)
 
     def _on_expelled(self, txn_ids: list[TxnID]) -> None:
         self._upkeep.abort_expelled(txn_ids)

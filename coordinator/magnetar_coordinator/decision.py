@@ -44,7 +44,7 @@ class Decision(NamedTuple):
     fixed: bool = False
 
 
-class End(NamedTuple):
+class EndTxnRequest(NamedTuple):
     """What CommandEndTxn says.
 
     Attributes:
@@ -75,7 +75,7 @@ def forgotten(txn_id: TxnID) -> TxnForgotten:
     return TxnForgotten(f"transaction {txn_id} ended, and its outcome is forgotten", txn_id=txn_id)
 
 
-def repeat_end(end: End, status: TxnStatus, digest: bytes) -> Decision:
+def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision:
     """Answer an end of what is being ended, or has ended.
 
     Counts, and a selection that is omitted, are not compared: what was fixed stays as it is.

@@ -2,7 +2,7 @@
 
 It starts when the decision is durable, and the runtime is told when the last participant has
 answered. Nothing here is stored: after a restart all participants are asked again, which is
-harmless. What one broker is told, and when again, is in broker_ends.py.
+harmless. What one broker is told, and when again, is in end_command_sender.py.
 Source: PIP-31, TC Startup, committing and aborting;
 docs/design/0001-protocol.md, Ends at a participant.
 """
@@ -18,8 +18,8 @@ from magnetar_coordinator.broker_peer import BrokerPeer, OnAnswer
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
 from magnetar_coordinator.end_state import PendingEnd
-from magnetar_coordinator.held import Verdict
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, Transaction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.ids import SubscriptionName, TxnID
@@ -52,7 +52,7 @@ class Finisher:
 
     Args:
         on_finished: every participant of this transaction has answered.
-        judge_held: what becomes of what a broker holds open.
+        judge_orphan: what becomes of what a broker holds open.
         when_durable: calls back once all that was decided so far is durable.
         on_expelled: a broker asks to abort these; members that a group expelled took part in them.
     """
@@ -67,7 +67,7 @@ class Finisher:
         metrics: CoordinatorMetrics,
         *,
         on_finished: Callable[[TxnID], None],
-        judge_held: Callable[[TxnID, Participant], Verdict],
+        judge_orphan: Callable[[TxnID, Participant], OrphanVerdict],
         when_durable: Callable[[Callable[[], None]], None],
         on_expelled: Callable[[list[TxnID]], None],
     ) -> None:
@@ -78,7 +78,7 @@ class Finisher:
         self._directory = directory
         self._metrics = metrics
         self._on_finished = on_finished
-        self.judge_held = judge_held
+        self.judge_orphan = judge_orphan
         self.when_durable = when_durable
         self._on_expelled = on_expelled
         self._watermark: pb.CommandLowWatermark | None = None

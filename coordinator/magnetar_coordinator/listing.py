@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from magnetar_coordinator.descriptions import describe, describe_outcome
-from magnetar_coordinator.identities import matcher
 from magnetar_coordinator.records import TxnEnded
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Owner, TxnStatus
+from magnetar_coordinator.transactional_ids import matcher
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
@@ -64,7 +64,7 @@ class TxnListing:
             if len(response.transactions) == limit:
                 response.truncated = True
                 break
-            named = runtime.names.of_txn(transaction.txn_id)
+            named = runtime.named_sequences.of_txn(transaction.txn_id)
             response.transactions.append(describe(transaction, named, run_time_ms=run_time_ms))
 
     async def _add_ended(

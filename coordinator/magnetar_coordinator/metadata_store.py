@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.identity import Identity
-from magnetar_coordinator.named_sequences import Name
+from magnetar_coordinator.named_sequences import NamedSequenceState
 from magnetar_coordinator.records import (
     IDENTITIES,
     META,
@@ -48,9 +47,10 @@ from magnetar_coordinator.records import (
     txn_id_of_key,
     u64,
 )
+from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
-from magnetar_storage import identity
+from magnetar_storage import store_identity
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix, scan_readable
 
@@ -169,14 +169,14 @@ class TransactionMetadataStore:
         self._commits.batch.put(META, META_PRODUCER_ID, u64(number + 1))
         return number
 
-    def put_identity(self, identity: Identity) -> None:
+    def put_identity(self, identity: TransactionalIdMetadata) -> None:
         key = identity.transactional_id.encode()
         self._commits.batch.put(IDENTITIES, key, encode_identity(identity))
 
     def delete_identity(self, transactional_id: str) -> None:
         self._commits.batch.delete(IDENTITIES, transactional_id.encode())
 
-    def put_name(self, name: Name) -> None:
+    def put_name(self, name: NamedSequenceState) -> None:
         self._commits.batch.put(NAMES, name.name.encode(), encode_name(name))
 
     def delete_name(self, name: str) -> None:
@@ -202,12 +202,12 @@ class TransactionMetadataStore:
         async for _, value in self._rows(METADATA):
             yield decode_metadata(value)
 
-    async def identities(self) -> AsyncIterator[Identity]:
+    async def identities(self) -> AsyncIterator[TransactionalIdMetadata]:
         """Every transactional id."""
         async for key, value in self._rows(IDENTITIES):
             yield decode_identity(key.decode(), value)
 
-    async def names(self) -> AsyncIterator[Name]:
+    async def names(self) -> AsyncIterator[NamedSequenceState]:
         """Every name of sequences."""
         async for key, value in self._rows(NAMES):
             yield decode_name(key.decode(), value)
@@ -312,7 +312,7 @@ class TransactionMetadataStoreProvider:
 
     async def _notice_loss(self) -> None:
         """After an accepted loss it is a new store: TxnIDs that were lost are not issued again."""
-        losses = await identity.accepted_losses(self._store, META)
+        losses = await store_identity.accepted_losses(self._store, META)
         if losses <= (await self._get_u64(META_LOSSES) or 0):
             return
         batch = self._commits.batch
@@ -323,7 +323,7 @@ class TransactionMetadataStoreProvider:
 
     async def _check_identity(self) -> None:
         config = self._config
-        row = await identity.check_identity(
+        row = await store_identity.check_store_identity(
             self._store,
             META,
             kind="coordinator",
@@ -332,7 +332,7 @@ class TransactionMetadataStoreProvider:
             cluster_hash=config.cluster_hash,
         )
         if row is not None:
-            self._commits.batch.put(META, identity.KEY, row)
+            self._commits.batch.put(META, store_identity.KEY, row)
 
     async def _begin_incarnation(self, tcid: int) -> int:
         stored_token = await self._store.get(META, META_STORE_TOKEN)

@@ -31,7 +31,7 @@ class NamedSequence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class NamedSequenceState:
     """As it is stored.
 
     Attributes:
@@ -47,7 +47,7 @@ class Name:
     fingerprint: str = ""
 
 
-class Verdict(IntEnum):
+class SequenceVerdict(IntEnum):
     """What to do about an asked-for sequence."""
 
     BEGIN = 0
@@ -55,7 +55,7 @@ class Verdict(IntEnum):
     ABORT_AND_BEGIN = 2
 
 
-def judge(name: Name, asked: NamedSequence) -> Verdict:
+def judge(name: NamedSequenceState, asked: NamedSequence) -> SequenceVerdict:
     """Changes nothing.
 
     Raises:
@@ -80,12 +80,12 @@ def judge(name: Name, asked: NamedSequence) -> Verdict:
                 committed_sequence=name.committed,
             )
     if name.open is None:
-        return Verdict.BEGIN
+        return SequenceVerdict.BEGIN
     if not name.open.is_same_run(asked):
-        return Verdict.ABORT_AND_BEGIN
+        return SequenceVerdict.ABORT_AND_BEGIN
     if asked.fingerprint and name.open.fingerprint:
         _require_same(asked, name.open.fingerprint, "is open in this run")
-    return Verdict.JOIN
+    return SequenceVerdict.JOIN
 
 
 def _require_same(asked: NamedSequence, fingerprint: str, state: str) -> None:
@@ -98,7 +98,7 @@ def _require_same(asked: NamedSequence, fingerprint: str, state: str) -> None:
         )
 
 
-def joined(name: Name, asked: NamedSequence) -> Name:
+def joined(name: NamedSequenceState, asked: NamedSequence) -> NamedSequenceState:
     """One more takes part in the open run: what it consists of may be known by now."""
     assert name.open is not None
     if not asked.fingerprint or name.open.fingerprint:
@@ -106,12 +106,12 @@ def joined(name: Name, asked: NamedSequence) -> Name:
     return replace(name, open=asked)
 
 
-def begun(name: Name, asked: NamedSequence, txn_id: TxnID) -> Name:
+def begun(name: NamedSequenceState, asked: NamedSequence, txn_id: TxnID) -> NamedSequenceState:
     """The transaction of this sequence has begun."""
     return replace(name, open=asked, open_txn_id=txn_id)
 
 
-def fixed(name: Name, action: TxnAction, fingerprint: str) -> Name:
+def fixed(name: NamedSequenceState, action: TxnAction, fingerprint: str) -> NamedSequenceState:
     """The outcome of its open transaction is fixed.
 
     Args:
@@ -120,4 +120,6 @@ def fixed(name: Name, action: TxnAction, fingerprint: str) -> Name:
     assert name.open is not None
     if action is not TxnAction.COMMIT:
         return replace(name, open=None, open_txn_id=None)
-    return Name(name.name, name.open.sequence, fingerprint=fingerprint or name.open.fingerprint)
+    return NamedSequenceState(
+        name.name, name.open.sequence, fingerprint=fingerprint or name.open.fingerprint
+    )

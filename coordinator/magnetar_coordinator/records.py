@@ -17,9 +17,14 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple, TypeAlias
 
-from magnetar_coordinator.identity import Identity, IdentityState, InitCall, Pair
-from magnetar_coordinator.named_sequences import Name, NamedSequence
+from magnetar_coordinator.named_sequences import NamedSequence, NamedSequenceState
 from magnetar_coordinator.transaction import Counts, Owner, Participant, TxnStatus, WriterCounts
+from magnetar_coordinator.transactional_id import (
+    InitCall,
+    Pair,
+    TransactionalIdMetadata,
+    TransactionalIdState,
+)
 from magnetar_coordinator.wire import (
     put_counts,
     put_identity,
@@ -62,13 +67,13 @@ WIRE_STATUS: Final[dict[TxnStatus, common.TxnStatus]] = {
 }
 
 
-WIRE_STATE: Final[dict[IdentityState, txn_pb.TransactionalState]] = {
-    IdentityState.EMPTY: txn_pb.EMPTY,
-    IdentityState.ONGOING: txn_pb.ONGOING,
-    IdentityState.PREPARE_COMMIT: txn_pb.PREPARE_COMMIT,
-    IdentityState.PREPARE_ABORT: txn_pb.PREPARE_ABORT,
-    IdentityState.COMPLETE_COMMIT: txn_pb.COMPLETE_COMMIT,
-    IdentityState.COMPLETE_ABORT: txn_pb.COMPLETE_ABORT,
+WIRE_STATE: Final[dict[TransactionalIdState, txn_pb.TransactionalState]] = {
+    TransactionalIdState.EMPTY: txn_pb.EMPTY,
+    TransactionalIdState.ONGOING: txn_pb.ONGOING,
+    TransactionalIdState.PREPARE_COMMIT: txn_pb.PREPARE_COMMIT,
+    TransactionalIdState.PREPARE_ABORT: txn_pb.PREPARE_ABORT,
+    TransactionalIdState.COMPLETE_COMMIT: txn_pb.COMPLETE_COMMIT,
+    TransactionalIdState.COMPLETE_ABORT: txn_pb.COMPLETE_ABORT,
 }
 
 
@@ -233,7 +238,7 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
     )
 
 
-def encode_identity(identity: Identity) -> bytes:
+def encode_identity(identity: TransactionalIdMetadata) -> bytes:
     """KIP-939, TransactionLogValue."""
     row = pb.IdentityRow(
         producer_id=identity.producer.producer_id,
@@ -258,11 +263,11 @@ def encode_identity(identity: Identity) -> bytes:
     return row.SerializeToString()
 
 
-def decode_identity(transactional_id: str, value: bytes) -> Identity:
+def decode_identity(transactional_id: str, value: bytes) -> TransactionalIdMetadata:
     row = pb.IdentityRow.FromString(value)
-    return Identity(
+    return TransactionalIdMetadata(
         transactional_id=transactional_id,
-        state=IdentityState(row.state),
+        state=TransactionalIdState(row.state),
         producer=Pair(row.producer_id, row.producer_epoch),
         prev=Pair(row.prev_producer_id, row.prev_producer_epoch),
         next=Pair(row.next_producer_id, row.next_producer_epoch),
@@ -282,22 +287,24 @@ def _init_call(wire: pb.InitCall) -> InitCall:
     )
 
 
-def encode_name(name: Name) -> bytes:
+def encode_name(name: NamedSequenceState) -> bytes:
     row = pb.NameRow()
     put_name(row, name)
     return row.SerializeToString()
 
 
-def decode_name(name: str, value: bytes) -> Name:
+def decode_name(name: str, value: bytes) -> NamedSequenceState:
     row = pb.NameRow.FromString(value)
     committed = row.committed_sequence if row.has_committed else None
     fingerprint = row.committed_fingerprint
     if not row.HasField("open"):
-        return Name(name, committed, fingerprint=fingerprint)
+        return NamedSequenceState(name, committed, fingerprint=fingerprint)
     opened = NamedSequence(
         row.open.name, row.open.sequence, row.open.run_token, row.open.fingerprint
     )
-    return Name(name, committed, opened, TxnID.from_wire(row.open_txn_id), fingerprint)
+    return NamedSequenceState(
+        name, committed, opened, TxnID.from_wire(row.open_txn_id), fingerprint
+    )
 
 
 def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:

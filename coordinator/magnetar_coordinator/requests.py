@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from magnetar_coordinator.decision import End
-from magnetar_coordinator.identity import InitCall, Pair
+from magnetar_coordinator.decision import EndTxnRequest
 from magnetar_coordinator.named_sequences import NamedSequence
 from magnetar_coordinator.records import writer_counts
 from magnetar_coordinator.transaction import Counts, Participant, TxnAction, WriterCounts
+from magnetar_coordinator.transactional_id import InitCall, Pair
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -47,7 +47,7 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
         raise InvalidArgument(f"unknown action {request.txn_action}") from error
 
 
-def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> End:
+def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
     """
     Args:
         txn_id: which one to end, whatever the request says: that of the identity that it shows.
@@ -60,7 +60,7 @@ def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> End:
     counts = _counts(request) if request.counts_given else None
     selection = tuple(request.selected_writer_ids) if request.selection_given else None
     _check_fingerprint(request.fingerprint)
-    return End(txn_id, action, counts, selection, request.fingerprint, identity_shown)
+    return EndTxnRequest(txn_id, action, counts, selection, request.fingerprint, identity_shown)
 
 
 def _counts(request: pb.CommandEndTxn) -> Counts:

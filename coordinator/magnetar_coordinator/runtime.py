@@ -17,15 +17,16 @@ from typing import Any, NamedTuple, Protocol
 from magnetar_coordinator import answers
 from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, End, forgotten
+from magnetar_coordinator.decision import Decision, EndTxnRequest, forgotten
 from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.identities import Identities, Names
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnStatus
+from magnetar_coordinator.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply, internal_failure
 from magnetar_core.errors import DataLoss, MagnetarError
@@ -47,8 +48,8 @@ class Recovered(NamedTuple):
 
     metadata: TransactionMetadataStore
     shard: Shard
-    identities: Identities
-    names: Names
+    identities: TransactionalIds
+    named_sequences: NamedSequences
     run_time: RunTime
 
 
@@ -69,8 +70,8 @@ class Runtime:
 
     metadata: TransactionMetadataStore
     shard: Shard
-    identities: Identities
-    names: Names
+    identities: TransactionalIds
+    named_sequences: NamedSequences
     run_time: RunTime
     _followers: tuple[OutcomeFollower, ...]
 
@@ -105,8 +106,8 @@ class Runtime:
 
     def serve(self, recovered: Recovered) -> None:
         """The store is read: take commands."""
-        self.metadata, self.shard, self.identities, self.names, self.run_time = recovered
-        self._followers = (self.session_quota, self.identities, self.names)
+        self.metadata, self.shard, self.identities, self.named_sequences, self.run_time = recovered
+        self._followers = (self.session_quota, self.identities, self.named_sequences)
         self.is_serving = True
 
     def stop(self) -> None:
@@ -130,7 +131,7 @@ class Runtime:
 
     # Deciding.
 
-    def end(self, end: End, reply: Reply, *, until_ended: bool) -> None:
+    def end(self, end: EndTxnRequest, reply: Reply, *, until_ended: bool) -> None:
         """Fix a transaction's outcome, and answer when that is durable.
 
         Args:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from magnetar_coordinator.administration_commands import AdministrationCommands
+from magnetar_coordinator.admin_commands import AdminCommands
 from magnetar_coordinator.broker_link import PROTOCOL_VERSION
 from magnetar_coordinator.decision import OutcomeMissing
-from magnetar_coordinator.identity_commands import IdentityCommands
 from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction_commands import TransactionCommands
+from magnetar_coordinator.transactional_id_commands import TransactionalIdCommands
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, LogUnavailable, MagnetarError
@@ -41,12 +41,12 @@ class CoordinatorServer:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
-        identity_commands = IdentityCommands(runtime)
+        identity_commands = TransactionalIdCommands(runtime)
         self.handlers: dict[str, Handler] = {"hello": self._hello}
         for commands in (
             TransactionCommands(runtime, identity_commands),
             identity_commands,
-            AdministrationCommands(runtime),
+            AdminCommands(runtime),
             TxnListing(runtime),
         ):
             for name, handler in commands.handlers.items():

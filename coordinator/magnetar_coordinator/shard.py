@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from magnetar_coordinator.decision import (
     Decision,
-    End,
+    EndTxnRequest,
     OutcomeMissing,
     not_open,
     repeat_accept_loss,
@@ -129,7 +129,7 @@ class Shard(TransactionTable):
         self._check_participants(len(known) + len(new))
         return Decision((ParticipantsAdded(txn_id, new, time_ms),), txn_id, TxnStatus.OPEN)
 
-    def end(self, end: End, *, time_ms: int) -> Decision:
+    def end(self, end: EndTxnRequest, *, time_ms: int) -> Decision:
         """Fix a transaction's outcome; repeating the same action and selection is harmless.
 
         Raises:
@@ -166,7 +166,7 @@ class Shard(TransactionTable):
         )
         return Decision((record,), end.txn_id, status, fixed=True)
 
-    def _check_past_commit(self, end: End) -> None:
+    def _check_past_commit(self, end: EndTxnRequest) -> None:
         digest = self.past_commits.get(end.txn_id)
         if digest is None:
             return

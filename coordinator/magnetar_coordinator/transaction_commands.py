@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from magnetar_coordinator import answers
-from magnetar_coordinator.identity_commands import IdentityCommands
 from magnetar_coordinator.requests import end_of, partitions_of, subscriptions_of, txn_id_of
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Participant
+from magnetar_coordinator.transactional_id_commands import TransactionalIdCommands
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
@@ -21,7 +21,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 class TransactionCommands:
     """Answers commands that open transactions, add participants and end them."""
 
-    def __init__(self, runtime: Runtime, identity_commands: IdentityCommands) -> None:
+    def __init__(self, runtime: Runtime, identity_commands: TransactionalIdCommands) -> None:
         self._runtime = runtime
         self._identity_commands = identity_commands
         self.handlers: Mapping[str, Handler] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
-from magnetar_coordinator.decision import End
+from magnetar_coordinator.decision import EndTxnRequest
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.runtime import Runtime
@@ -68,7 +68,9 @@ class Upkeep:
             )
             return
         log.warning("transaction %s had ended before the loss: %s", txn_id, action.name)
-        runtime.carry_out(runtime.shard.end(End(txn_id, action), time_ms=runtime.time_ms()))
+        runtime.carry_out(
+            runtime.shard.end(EndTxnRequest(txn_id, action), time_ms=runtime.time_ms())
+        )
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:
         """Members that a group expelled took part in these: others wait for their end.
@@ -88,7 +90,7 @@ class Upkeep:
                     txn_id,
                     extra={"txn_id": txn_id},
                 )
-                abort = End(txn_id, TxnAction.ABORT)
+                abort = EndTxnRequest(txn_id, TxnAction.ABORT)
                 runtime.carry_out(runtime.shard.end(abort, time_ms=runtime.time_ms()))
                 runtime.metrics.expelled.inc()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar_coordinator.named_sequences import Name, NamedSequence
+from magnetar_coordinator.named_sequences import NamedSequence, NamedSequenceState
 from magnetar_coordinator.transaction import WriterCounts
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
@@ -42,7 +42,9 @@ def put_named_sequence(wire: pb.NamedSequence, named: NamedSequence) -> None:
     wire.name, wire.sequence, wire.run_token, wire.fingerprint = named
 
 
-def put_name(wire: records.NameRow | pb.CommandDescribeNameResponse, name: Name) -> None:
+def put_name(
+    wire: records.NameRow | pb.CommandDescribeNameResponse, name: NamedSequenceState
+) -> None:
     """What is known of a name: its last committed sequence, and the one that is open."""
     if name.committed is not None:
         wire.has_committed, wire.committed_sequence = True, name.committed

@@ -16,7 +16,7 @@ import rocksdict
 
 from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import identity, synced_mark
+from magnetar_storage import store_identity, synced_mark
 from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
 from magnetar_storage.rocks import check_unused
 from magnetar_storage.rocks_options import (
@@ -129,11 +129,11 @@ def _count_loss(directory: str, losses: int) -> None:
     # What the manifest lists is missing for good.
     database = rocksdict.Rdict(directory, database_options(tracking=False), options)
     rows = database.get_column_family(_FAMILY)
-    row = rows.get(identity.KEY)
+    row = rows.get(store_identity.KEY)
     if row is not None:
         stored = StoreIdentity.FromString(row)
         stored.losses += losses
-        rows.put(identity.KEY, stored.SerializeToString(deterministic=True))
+        rows.put(store_identity.KEY, stored.SerializeToString(deterministic=True))
         database.flush_wal(True)
     rows.close()
     database.close()

@@ -12,17 +12,17 @@ from magnetar_broker import keys
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
-from magnetar_storage import identity
+from magnetar_storage import store_identity
 from magnetar_storage.store import WriteBatch
 
 
 async def accept_loss(world: World, batch: WriteBatch) -> None:
     """The process dies, these rows are as they were, and somebody accepts that."""
     store = world.broker.environment.store
-    row = await store.get(keys.META, identity.KEY)
+    row = await store.get(keys.META, store_identity.KEY)
     stored = records.StoreIdentity.FromString(row or b"")
     stored.losses += 1
-    batch.put(keys.META, identity.KEY, stored.SerializeToString(deterministic=True))
+    batch.put(keys.META, store_identity.KEY, stored.SerializeToString(deterministic=True))
     await store.write(batch)
     await store.sync()
     await world.restart()

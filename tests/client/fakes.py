@@ -422,13 +422,13 @@ class FakeCluster(FakeGroups):
     def on_describe_transactional_id(self, link: FakeLink, body: Any) -> Any:
         return transaction_pb2.CommandDescribeTransactionalIdResponse()
 
-    def check_identity(self, body: Any) -> None:
+    def check_store_identity(self, body: Any) -> None:
         one = body.identity
         if body.HasField("identity") and one.producer_epoch < self.epochs[one.transactional_id]:
             raise ProducerFenced()
 
     def on_new_txn(self, link: FakeLink, body: Any) -> Any:
-        self.check_identity(body)
+        self.check_store_identity(body)
         tcid = self.coordinators[link.address]
         txn_id = TxnID.of(tcid, 1, len(self.transactions) + 1)
         self.transactions[txn_id] = {"status": common_pb2.OPEN, "participants": {}}
@@ -465,7 +465,7 @@ class FakeCluster(FakeGroups):
         return transaction_pb2.CommandAddSubscriptionToTxnResponse(txn_id=body.txn_id)
 
     def on_end_txn(self, link: FakeLink, body: Any) -> Any:
-        self.check_identity(body)
+        self.check_store_identity(body)
         txn = self.live(body.txn_id)
         commit = body.txn_action == common_pb2.COMMIT
         status = common_pb2.COMMITTED if commit else common_pb2.ABORTED

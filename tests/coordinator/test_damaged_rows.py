@@ -18,7 +18,7 @@ from magnetar_core.errors import DataLoss
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import identity
+from magnetar_storage import store_identity
 from magnetar_storage.memory import MemoryStore
 from magnetar_storage.store import StoreDamaged, WriteBatch
 
@@ -78,13 +78,13 @@ def test_after_an_accepted_loss_txnids_are_of_a_higher_incarnation() -> None:
         world = await World().start()
         kept = await world.client.new()
         store = world.coordinator._store
-        row = await store.get(META, identity.KEY)
+        row = await store.get(META, store_identity.KEY)
         stored = StoreIdentity.FromString(row or b"")
         stored.losses += 1
         world.crash()
         disk = MemoryStore(world.disk, FAMILIES)
         batch = WriteBatch()
-        batch.put(META, identity.KEY, stored.SerializeToString(deterministic=True))
+        batch.put(META, store_identity.KEY, stored.SerializeToString(deterministic=True))
         await disk.write(batch)
         await disk.sync()
         await disk.close()

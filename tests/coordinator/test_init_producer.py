@@ -13,8 +13,8 @@ from tests.coordinator.producers import P0, Hand, hold_ends, raised_to
 from tests.coordinator.test_two_phase_commit import ABORT, COMMIT, MAX, open_world
 from tests.virtual_time import run
 
-from magnetar_coordinator.identity import PAST_CALLS_MAX, Identity, Pair
 from magnetar_coordinator.records import decode_identity, encode_identity
+from magnetar_coordinator.transactional_id import PAST_CALLS_MAX, Pair, TransactionalIdMetadata
 from magnetar_core.errors import ConcurrentTransactions, InvalidArgument, ProducerFenced
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2
@@ -288,5 +288,7 @@ def test_rows_of_earlier_versions_are_read() -> None:
         txn_timeout_ms=1_000,
     )
     found = decode_identity("app", row.SerializeToString())
-    assert found == Identity(transactional_id="app", producer=Pair(4, 2), timeout_ms=1_000)
+    assert found == TransactionalIdMetadata(
+        transactional_id="app", producer=Pair(4, 2), timeout_ms=1_000
+    )
     assert encode_identity(found) == row.SerializeToString()

@@ -9,7 +9,12 @@ from tests.coordinator.fakes import World, refused
 from tests.coordinator.producers import P0, P1, hold_ends
 from tests.virtual_time import run
 
-from magnetar_coordinator.named_sequences import Name, NamedSequence, Verdict, judge
+from magnetar_coordinator.named_sequences import (
+    NamedSequence,
+    NamedSequenceState,
+    SequenceVerdict,
+    judge,
+)
 from magnetar_coordinator.records import decode_name, encode_name
 from magnetar_core.errors import (
     InvalidArgument,
@@ -240,16 +245,16 @@ def test_names_that_were_stored_without_fingerprints_go_on() -> None:
     opened = TxnID.of(0, 1, 5)
     row.open_txn_id.CopyFrom(opened.to_wire())
     name = decode_name("query", row.SerializeToString())
-    assert name == Name("query", 7, NamedSequence("query", 8, "run-1"), opened)
+    assert name == NamedSequenceState("query", 7, NamedSequence("query", 8, "run-1"), opened)
     assert encode_name(name) == row.SerializeToString()
     with pytest.raises(SequenceCommitted) as raised:
         judge(name, NamedSequence("query", 7, "run-2", "a"))
     assert raised.value.fingerprint is None
-    assert judge(name, NamedSequence("query", 8, "run-1", "a")) is Verdict.JOIN
+    assert judge(name, NamedSequence("query", 8, "run-1", "a")) is SequenceVerdict.JOIN
 
 
 def test_a_refusal_tells_the_fingerprint_as_a_typed_detail() -> None:
-    name = Name("query", 7, fingerprint="100 rows")
+    name = NamedSequenceState("query", 7, fingerprint="100 rows")
     told: MagnetarError
     for content, kind in (("", SequenceCommitted), ("400 rows", SequenceDiffers)):
         with pytest.raises(kind) as raised:

@@ -17,7 +17,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import identity
+from magnetar_storage import store_identity
 from magnetar_storage.memory import MemoryStore
 from magnetar_storage.store import WriteBatch
 
@@ -62,9 +62,9 @@ async def put_back(world: World, kept: dict[str, dict[bytes, bytes]]) -> None:
         batch.delete_range(family, b"", b"\xff" * 64)
         for key, value in rows.items():
             batch.put(family, key, value)
-    row = StoreIdentity.FromString(kept[META][identity.KEY])
+    row = StoreIdentity.FromString(kept[META][store_identity.KEY])
     row.losses += 1
-    batch.put(META, identity.KEY, row.SerializeToString(deterministic=True))
+    batch.put(META, store_identity.KEY, row.SerializeToString(deterministic=True))
     await store.write(batch)
     await store.sync()
     await store.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar_coordinator.identity import Pair
 from magnetar_coordinator.records import (
     LossAccepted,
     MetadataRecord,
@@ -21,6 +20,7 @@ from magnetar_coordinator.records import (
     txn_id_of_key,
 )
 from magnetar_coordinator.transaction import Owner, TxnStatus
+from magnetar_coordinator.transactional_id import Pair
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 u32 = st.integers(0, 2**32 - 1)

@@ -22,7 +22,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage.identity import KEY
+from magnetar_storage.store_identity import KEY
 
 
 def test_expiry_aborts() -> None:

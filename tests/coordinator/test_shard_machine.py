@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, End, OutcomeMissing, repeat_end
+from magnetar_coordinator.decision import Decision, EndTxnRequest, OutcomeMissing, repeat_end
 from magnetar_coordinator.records import (
     TxnEnded,
     decode_metadata,
@@ -75,7 +75,7 @@ class ShardMachine(RuleBasedStateMachine):
                 self.metadata.setdefault(record.txn_id, []).append(encode_metadata(record))
             self.shard.apply(record)
 
-    def _end(self, end: End) -> Decision:
+    def _end(self, end: EndTxnRequest) -> Decision:
         try:
             return self.shard.end(end, time_ms=0)
         except OutcomeMissing:
@@ -108,7 +108,7 @@ class ShardMachine(RuleBasedStateMachine):
             expected.status not in ENDS[action]
             or (action is TxnAction.COMMIT and wanted is not None and wanted != expected.selection)
         )
-        end = End(txn_id, action, None, selection)
+        end = EndTxnRequest(txn_id, action, None, selection)
         if contradicts:
             with pytest.raises(InvalidTxnState):
                 self._end(end)

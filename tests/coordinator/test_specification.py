@@ -12,7 +12,7 @@ import pytest
 from tests.coordinator.fakes import P0, P1, S0
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.decision import Decision, End, OutcomeMissing, repeat_end
+from magnetar_coordinator.decision import Decision, EndTxnRequest, OutcomeMissing, repeat_end
 from magnetar_coordinator.records import (
     LossAccepted,
     ParticipantsAdded,
@@ -112,7 +112,7 @@ def end(
     selection: tuple[int, ...] | None = None,
     txn_id: TxnID = FIRST,
 ) -> Command:
-    given = End(txn_id, action, counts, selection)
+    given = EndTxnRequest(txn_id, action, counts, selection)
     return lambda shard: shard.end(given, time_ms=WALL_MS)
 
 
@@ -280,12 +280,15 @@ def test_repeating_an_end_succeeds(
 def test_a_repeat_is_judged_by_the_outcome_alone() -> None:
     """CommandEndTxn, step 2, when the outcome had to be looked up."""
     digest = selection_digest((1, 2))
-    assert repeat_end(End(FIRST, COMMIT), COMMITTED, digest).status is COMMITTED
-    assert repeat_end(End(FIRST, COMMIT, None, (2, 1)), COMMITTED, digest).status is COMMITTED
+    assert repeat_end(EndTxnRequest(FIRST, COMMIT), COMMITTED, digest).status is COMMITTED
+    assert (
+        repeat_end(EndTxnRequest(FIRST, COMMIT, None, (2, 1)), COMMITTED, digest).status
+        is COMMITTED
+    )
     with pytest.raises(InvalidTxnState):
-        repeat_end(End(FIRST, COMMIT, None, (1,)), COMMITTED, digest)
+        repeat_end(EndTxnRequest(FIRST, COMMIT, None, (1,)), COMMITTED, digest)
     with pytest.raises(InvalidTxnState):
-        repeat_end(End(FIRST, ABORT), COMMITTED, digest)
+        repeat_end(EndTxnRequest(FIRST, ABORT), COMMITTED, digest)
 
 
 def test_outcomes_leave_memory_only_when_durable() -> None:

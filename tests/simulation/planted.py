@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.simulation import planted_groups, planted_keys, planted_settling
+from tests.simulation import planted_groups, planted_keys, planted_orphans
 from tests.simulation.planting import Plant, replaced
 
 from magnetar import PreparedTxnState, TransactionalProducer
@@ -29,13 +29,17 @@ from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_coordinator import identity as identity_rules
 from magnetar_coordinator import transaction
 from magnetar_coordinator.finisher import Finisher
-from magnetar_coordinator.identity import Epochs, Identity, IdentityState
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
-from magnetar_coordinator.named_sequences import Name
+from magnetar_coordinator.named_sequences import NamedSequenceState
 from magnetar_coordinator.records import META_COUNTER, StatusChanged
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnEvent, TxnStatus
+from magnetar_coordinator.transactional_id import (
+    Epochs,
+    TransactionalIdMetadata,
+    TransactionalIdState,
+)
 from magnetar_core.ids import TxnID
 from magnetar_storage.store import WriteBatch
 
@@ -203,7 +207,9 @@ def two_phase_expires() -> AbstractContextManager[None]:
 def takeover_keeps_epoch() -> AbstractContextManager[None]:
     """Who keeps a prepared transaction gets the pair that it has (Skip Epoch Bump)."""
 
-    def keep(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: int) -> Identity:
+    def keep(
+        identity: TransactionalIdMetadata, epochs: Epochs, *, timeout_ms: int, run_time_ms: int
+    ) -> TransactionalIdMetadata:
         return replace(identity, next=identity.producer, timeout_ms=timeout_ms)
 
     return replaced(identity_rules, "keep", keep)
@@ -213,7 +219,7 @@ def name_not_stored() -> AbstractContextManager[None]:
     """A commit notes its sequence in memory only."""
     original = TransactionMetadataStore.put_name
 
-    def put_name(self: TransactionMetadataStore, name: Name) -> None:
+    def put_name(self: TransactionMetadataStore, name: NamedSequenceState) -> None:
         if name.open is not None:
             original(self, name)
 
@@ -224,8 +230,8 @@ def identity_not_stored() -> AbstractContextManager[None]:
     """A crash forgets who has begun a transaction."""
     original = TransactionMetadataStore.put_identity
 
-    def put_identity(self: TransactionMetadataStore, identity: Identity) -> None:
-        if identity.state is not IdentityState.ONGOING:
+    def put_identity(self: TransactionMetadataStore, identity: TransactionalIdMetadata) -> None:
+        if identity.state is not TransactionalIdState.ONGOING:
             original(self, identity)
 
     return replaced(TransactionMetadataStore, "put_identity", put_identity)
@@ -286,6 +292,6 @@ PLANTED: dict[str, Plant] = {
         nothing_passed_on,
         *planted_groups.PLANTS,
         *planted_keys.PLANTS,
-        *planted_settling.PLANTS,
+        *planted_orphans.PLANTS,
     )
 }

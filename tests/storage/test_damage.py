@@ -20,10 +20,10 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import rocks_options
 from magnetar_storage.accepted_loss import accept_loss, lost_from
-from magnetar_storage.identity import KEY, accepted_losses
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
 from magnetar_storage.store_files import LOG, numbered
+from magnetar_storage.store_identity import KEY, accepted_losses
 
 FAMILIES = ("small", "payloads", "idle", "meta")
 GROUPS = 300

@@ -8,8 +8,8 @@ _WATERMARK = "broker/magnetar_broker/watermark.py"
 _COMMANDS = "broker/magnetar_broker/transaction_commands.py"
 _RECOVERY = "broker/magnetar_broker/recovery.py"
 _LOG = "broker/magnetar_broker/partition_log.py"
-_SETTLING = "broker/magnetar_broker/settling.py"
-_HELD = "broker/magnetar_broker/held.py"
+_SETTLING = "broker/magnetar_broker/orphan_resolver.py"
+_HELD = "broker/magnetar_broker/orphan_candidates.py"
 
 MUTANTS = (
     Mutant(
@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         name="held-by-young-asked-for",
         file=_HELD,
-        old="            if now_ms - opened_ms >= HELD_MS_MIN or",
-        new="            if now_ms - opened_ms < HELD_MS_MIN or",
+        old="            if now_ms - opened_ms >= ORPHAN_AGE_MS_MIN or",
+        new="            if now_ms - opened_ms < ORPHAN_AGE_MS_MIN or",
         mistake="A broker asks about young transactions, and never about those that stay.",
     ),
     Mutant(

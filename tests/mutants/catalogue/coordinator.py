@@ -8,7 +8,7 @@ _COORDINATOR = "coordinator/magnetar_coordinator/coordinator.py"
 _SHARD = "coordinator/magnetar_coordinator/shard.py"
 _TRANSACTION = "coordinator/magnetar_coordinator/transaction.py"
 _FINISHER = "coordinator/magnetar_coordinator/finisher.py"
-_ENDS = "coordinator/magnetar_coordinator/broker_ends.py"
+_ENDS = "coordinator/magnetar_coordinator/end_command_sender.py"
 _PEER = "coordinator/magnetar_coordinator/broker_peer.py"
 _RUNTIME = "coordinator/magnetar_coordinator/runtime.py"
 _UPKEEP = "coordinator/magnetar_coordinator/upkeep.py"
@@ -17,7 +17,7 @@ _DECISION = "coordinator/magnetar_coordinator/decision.py"
 _EXPIRY = "coordinator/magnetar_coordinator/expiry.py"
 _WATERMARK = "coordinator/magnetar_coordinator/watermark.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
-_HELD = "coordinator/magnetar_coordinator/held.py"
+_HELD = "coordinator/magnetar_coordinator/orphans.py"
 
 MUTANTS = (
     Mutant(
@@ -80,15 +80,18 @@ MUTANTS = (
     Mutant(
         name="orphan-of-the-future",
         file=_HELD,
-        old="        return Verdict.END if shard.is_issued(txn_id) else Verdict.WAIT",
-        new="        return Verdict.END",
+        old="        return OrphanVerdict.END if shard.is_issued(txn_id) else OrphanVerdict.WAIT",
+        new="        return OrphanVerdict.END",
         mistake="What was never issued is aborted at brokers, and poisons its later owner.",
     ),
     Mutant(
         name="orphan-before-durable",
         file=_HELD,
-        old="    return Verdict.WAIT if transaction.status is TxnStatus.OPEN else Verdict.END",
-        new="    return Verdict.END",
+        old=(
+            "    return OrphanVerdict.WAIT if transaction.status is TxnStatus.OPEN else "
+            "OrphanVerdict.END"
+        ),
+        new="    return OrphanVerdict.END",
         mistake="An open transaction is aborted where its participant is not added yet.",
     ),
     Mutant(

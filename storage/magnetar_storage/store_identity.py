@@ -12,7 +12,7 @@ FORMAT = 1
 KEY = b"identity"
 
 
-async def check_identity(
+async def check_store_identity(
     store: Store,
     family: str,
     *,

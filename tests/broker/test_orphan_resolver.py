@@ -20,11 +20,11 @@ from tests.broker.harness import (
     watermark,
 )
 
-from magnetar_broker import held as held_module
 from magnetar_broker import keys
+from magnetar_broker import orphan_candidates as candidates_module
 from magnetar_broker.config import MemberAddress
-from magnetar_broker.held import HELD_MS_MIN, Held, Participant
 from magnetar_broker.issued import HEARD_MS_MAX, NEAR_COUNT
+from magnetar_broker.orphan_candidates import ORPHAN_AGE_MS_MIN, OrphanCandidates, Participant
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, TxnNotFound
 from magnetar_core.frames import COMMAND_BYTES_MAX
 from magnetar_core.ids import SubscriptionName, TxnID
@@ -223,7 +223,7 @@ def test_a_coordinator_is_asked_until_it_knows_who_takes_part() -> None:
         await ask(send(b"1", in_txn=txn(7)))
         await ask(ack((0, 0), in_txn=txn(8)))
         assert not (await ask(watermark(0))).held, "it is being added"
-        world.clock.advance(HELD_MS_MIN)
+        world.clock.advance(ORPHAN_AGE_MS_MIN)
         for _ in range(3):
             answer = await ask(watermark(0))
             assert asked_about(answer) == {(7, ""), (8, "s")}
@@ -237,7 +237,7 @@ def test_a_coordinator_is_asked_until_it_knows_who_takes_part() -> None:
         assert not (await ask(watermark(0))).held
         await world.restart()
         ask = world.client.ask
-        world.clock.advance(HELD_MS_MIN)
+        world.clock.advance(ORPHAN_AGE_MS_MIN)
         assert asked_about(await ask(watermark(0))) == {(8, "s")}, "what was said is forgotten"
         await ask(end(txn(8), on="s"))
         assert not (await ask(watermark(0))).held
@@ -250,7 +250,7 @@ def test_what_an_older_incarnation_left_is_an_administrators() -> None:
 
     async def scenario(world: World) -> None:
         await world.client.ask(send(b"1", in_txn=txn(7)))
-        world.clock.advance(HELD_MS_MIN)
+        world.clock.advance(ORPHAN_AGE_MS_MIN)
         answer = await world.client.ask(watermark(0, incarnation=2, bound=9))
         assert not answer.held
         assert not answer.orphans
@@ -352,7 +352,7 @@ def test_an_ended_transaction_stays_ended_whatever_is_announced() -> None:
 
 def test_what_is_asked_about_fits_a_command_with_the_longest_names() -> None:
     """The coordinator repeats those it knows, and a command of more than that is not read."""
-    held = Held()
+    held = OrphanCandidates()
     count = 3_000
     places = [
         (txn(counter), SubscriptionName("t" * 200, 3, 1 << 40, "\U0001f600" * 200))
@@ -362,7 +362,7 @@ def test_what_is_asked_about_fits_a_command_with_the_longest_names() -> None:
         held.opened(*place, 0.0)
     asked: list[tuple[TxnID, Participant]] = []
     while len(asked) < count:
-        due = held.to_ask(0, HELD_MS_MIN)
+        due = held.to_ask(0, ORPHAN_AGE_MS_MIN)
         assert due
         word = txn_wire.CommandLowWatermark(tcid=0)
         for txn_id, participant in due:
@@ -383,7 +383,7 @@ def test_what_is_covered_and_open_is_named_a_part_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All of it came in each answer, however much that was; and a recovery needs all of it."""
-    monkeypatch.setattr(held_module, "HELD_LISTED_MAX", 3)
+    monkeypatch.setattr(candidates_module, "ORPHANS_LISTED_MAX", 3)
 
     async def scenario(world: World) -> None:
         for counter in range(5):

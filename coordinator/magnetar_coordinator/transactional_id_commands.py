@@ -11,10 +11,9 @@ from functools import partial
 from typing import Any
 
 from magnetar_coordinator import answers
-from magnetar_coordinator import identity as rules
 from magnetar_coordinator import named_sequences as name_rules
-from magnetar_coordinator.decision import End
-from magnetar_coordinator.identity import EndVerdict, Identity, IdentityState
+from magnetar_coordinator import transactional_id as rules
+from magnetar_coordinator.decision import EndTxnRequest
 from magnetar_coordinator.requests import (
     action_of,
     end_of,
@@ -24,6 +23,11 @@ from magnetar_coordinator.requests import (
 )
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnAction
+from magnetar_coordinator.transactional_id import (
+    EndVerdict,
+    TransactionalIdMetadata,
+    TransactionalIdState,
+)
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import (
     ConcurrentTransactions,
@@ -38,7 +42,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 _LIST_LIMIT_DEFAULT = 1_000
 
 
-class IdentityCommands:
+class TransactionalIdCommands:
     """Answers commands about transactional ids and named sequences."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -85,13 +89,13 @@ class IdentityCommands:
             )
         elif rules.is_repeated_init(identity, call):
             pass
-        elif identity.state is IdentityState.ONGOING and request.keep_prepared:
+        elif identity.state is TransactionalIdState.ONGOING and request.keep_prepared:
             identity = identities.keep(
                 identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
-        elif identity.state is IdentityState.ONGOING:
+        elif identity.state is TransactionalIdState.ONGOING:
             assert identity.txn_id is not None
-            end = End(identity.txn_id, TxnAction.ABORT)
+            end = EndTxnRequest(identity.txn_id, TxnAction.ABORT)
             runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
             self._take_over(request, reply, deadline_s)
             return
@@ -132,7 +136,7 @@ class IdentityCommands:
         except ConcurrentTransactions:
             self._park(identity, reply, deadline_s, partial(self._begin, request, participants))
             return
-        if identity.state is IdentityState.ONGOING:
+        if identity.state is TransactionalIdState.ONGOING:
             # The answer was lost: it has begun.
             assert identity.txn_id is not None
             transaction = runtime.shard.live[identity.txn_id]
@@ -155,22 +159,24 @@ class IdentityCommands:
     ) -> None:
         runtime = self._runtime
         asked = named_sequence_of(request.named_sequence)
-        runtime.names.check_new(asked)
-        name = runtime.names.get(asked.name)
+        runtime.named_sequences.check_new(asked)
+        name = runtime.named_sequences.get(asked.name)
         verdict = name_rules.judge(name, asked)
-        if verdict is name_rules.Verdict.JOIN:
+        if verdict is name_rules.SequenceVerdict.JOIN:
             assert name.open_txn_id is not None
             transaction = runtime.shard.live[name.open_txn_id]
             self._add(transaction, participants)
-            runtime.names.joined(name, asked)
+            runtime.named_sequences.joined(name, asked)
             self._answer_opened(transaction, reply)
             return
-        if verdict is name_rules.Verdict.ABORT_AND_BEGIN:
+        if verdict is name_rules.SequenceVerdict.ABORT_AND_BEGIN:
             assert name.open_txn_id is not None
-            end = End(name.open_txn_id, TxnAction.ABORT)
+            end = EndTxnRequest(name.open_txn_id, TxnAction.ABORT)
             runtime.carry_out(runtime.shard.end(end, time_ms=runtime.time_ms()))
         transaction = runtime.open(participants, reply, timeout_ms=request.txn_timeout_ms)
-        runtime.names.begun(runtime.names.get(asked.name), asked, transaction.txn_id)
+        runtime.named_sequences.begun(
+            runtime.named_sequences.get(asked.name), asked, transaction.txn_id
+        )
         self._answer_opened(transaction, reply)
 
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
@@ -260,11 +266,11 @@ class IdentityCommands:
         self._runtime.answer(reply, body)
 
     def _remove_name(self, request: pb.CommandRemoveName, reply: Reply) -> None:
-        self._runtime.names.remove(request.name)
+        self._runtime.named_sequences.remove(request.name)
         self._runtime.answer(reply, pb.CommandRemoveNameResponse())
 
     def _describe_name(self, request: pb.CommandDescribeName, reply: Reply) -> None:
-        name = self._runtime.names.get(request.name)
+        name = self._runtime.named_sequences.get(request.name)
         self._runtime.answer(reply, answers.described_name(name))
 
     # Waiting.
@@ -275,7 +281,7 @@ class IdentityCommands:
 
     def _park(
         self,
-        identity: Identity,
+        identity: TransactionalIdMetadata,
         reply: Reply,
         deadline_s: float,
         again: Callable[[Reply, float], None],

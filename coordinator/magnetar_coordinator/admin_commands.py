@@ -25,7 +25,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 log = logging.getLogger(__name__)
 
 
-class AdministrationCommands:
+class AdminCommands:
     """Answers what administrators ask a coordinator for."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -44,7 +44,7 @@ class AdministrationCommands:
         if isinstance(found, TxnEnded):
             description = describe_outcome(found, run_time_ms=run_time_ms)
         else:
-            named = runtime.names.of_txn(txn_id)
+            named = runtime.named_sequences.of_txn(txn_id)
             description = describe(found, named, run_time_ms=run_time_ms)
         runtime.answer(reply, pb.CommandDescribeTxnResponse(transaction=description))
 

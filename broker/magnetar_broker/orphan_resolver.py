@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from magnetar_broker.environment import Environment
-from magnetar_broker.held import Participant
+from magnetar_broker.orphan_candidates import Participant
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_broker.waiting_ends import AskedEnd
@@ -22,7 +22,7 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 log = logging.getLogger(__name__)
 
 
-class Settling:
+class OrphanResolver:
     """Finds what one broker holds in transactions that nobody else would end."""
 
     def __init__(self, environment: Environment, topics: Topics) -> None:
@@ -31,14 +31,14 @@ class Settling:
 
     def recovered(self) -> None:
         """All rows are read: drop what names coordinators that this cluster never had."""
-        for tcid in self._environment.held.tcids():
+        for tcid in self._environment.orphan_candidates.tcids():
             self._drop_unissued(tcid)
 
     def heard(self, tcid: int, known: Iterable[txn_wire.OrphanedParticipant]) -> None:
         """A coordinator has spoken, and these take part in what it knows."""
         for one in known:
             place = _participant(one)
-            self._environment.held.known(TxnID.from_wire(one.txn_id), place)
+            self._environment.orphan_candidates.known(TxnID.from_wire(one.txn_id), place)
         self._drop_unissued(tcid)
 
     def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
@@ -51,7 +51,9 @@ class Settling:
         # Of an incarnation that was left behind nobody knows more than an administrator.
         is_superseded = self._environment.watermarks.is_superseded
         now_ms = self._environment.clock.monotonic_ms()
-        for txn_id, participant in self._environment.held.to_ask(tcid, now_ms, at_once=covers):
+        for txn_id, participant in self._environment.orphan_candidates.to_ask(
+            tcid, now_ms, at_once=covers
+        ):
             if covers(txn_id):
                 _name(response.orphans.add(), txn_id, participant)
             elif not is_superseded(txn_id):
@@ -61,10 +63,14 @@ class Settling:
     def covered(self, tcid: int) -> set[int]:
         """What is open here although the watermark covers it: a recovery has to read it, too."""
         covers = self._environment.watermarks.covers
-        return {txn_id.counter for txn_id, _ in self._environment.held.of(tcid) if covers(txn_id)}
+        return {
+            txn_id.counter
+            for txn_id, _ in self._environment.orphan_candidates.of(tcid)
+            if covers(txn_id)
+        }
 
     def _drop_unissued(self, tcid: int) -> None:
-        for txn_id, participant in self._environment.held.of(tcid):
+        for txn_id, participant in self._environment.orphan_candidates.of(tcid):
             if self._environment.issued.cannot_exist(txn_id):
                 log.warning(
                     "nobody has issued %s: what was written in it to %s is dropped",

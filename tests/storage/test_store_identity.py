@@ -10,9 +10,9 @@ import pytest
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import ClusterMismatch
 from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage.identity import FORMAT, KEY, check_identity
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 from magnetar_storage.store import WriteBatch
+from magnetar_storage.store_identity import FORMAT, KEY, check_store_identity
 
 OWN: dict[str, Any] = {
     "kind": "broker",
@@ -31,7 +31,7 @@ def opened(stored: StoreIdentity | None, **changes: Any) -> StoreIdentity | None
             batch = WriteBatch()
             batch.put("meta", KEY, stored.SerializeToString())
             await store.write(batch)
-        return await check_identity(store, "meta", **{**OWN, **changes})
+        return await check_store_identity(store, "meta", **{**OWN, **changes})
 
     row = asyncio.run(scenario())
     return None if row is None else StoreIdentity.FromString(row)

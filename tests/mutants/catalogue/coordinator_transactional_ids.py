@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_IDENTITY = "coordinator/magnetar_coordinator/identity.py"
-_COMMANDS = "coordinator/magnetar_coordinator/identity_commands.py"
+_IDENTITY = "coordinator/magnetar_coordinator/transactional_id.py"
+_COMMANDS = "coordinator/magnetar_coordinator/transactional_id_commands.py"
 _NAMES = "coordinator/magnetar_coordinator/named_sequences.py"
 _RUNTIME = "coordinator/magnetar_coordinator/runtime.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
@@ -15,7 +15,7 @@ MUTANTS = (
         name="abort-forgets-sequence",
         file=_NAMES,
         old="        return replace(name, open=None, open_txn_id=None)",
-        new="        return Name(name.name)",
+        new="        return NamedSequenceState(name.name)",
         mistake="An abort forgets the name's committed sequence.",
     ),
     Mutant(
@@ -56,11 +56,8 @@ MUTANTS = (
     Mutant(
         name="fingerprint-not-kept",
         file=_NAMES,
-        old=(
-            "    return Name(name.name, name.open.sequence, fingerprint=fingerprint or "
-            "name.open.fingerprint)"
-        ),
-        new="    return Name(name.name, name.open.sequence, fingerprint=fingerprint)",
+        old="name.name, name.open.sequence, fingerprint=fingerprint or name.open.fingerprint",
+        new="name.name, name.open.sequence, fingerprint=fingerprint",
         mistake="The content that was told at the beginning is forgotten with the commit.",
     ),
     Mutant(
@@ -93,9 +90,9 @@ MUTANTS = (
     Mutant(
         name="takeover-does-not-abort",
         file=_COMMANDS,
-        old="        elif identity.state is IdentityState.ONGOING and request.keep_prepared:",
+        old="TransactionalIdState.ONGOING and request.keep_prepared:",
         new=(
-            "        elif identity.state is IdentityState.ONGOING and (\n"
+            "TransactionalIdState.ONGOING and (\n"
             "            request.keep_prepared or identity.two_phase_commit\n"
             "        ):"
         ),
@@ -105,7 +102,7 @@ MUTANTS = (
         name="takeover-does-not-wait",
         file=_COMMANDS,
         old="        elif identity.state in rules.COMPLETED:",
-        new="        elif identity.state is IdentityState.PREPARE_ABORT:",
+        new="        elif identity.state is TransactionalIdState.PREPARE_ABORT:",
         mistake="Who takes an id over does not wait for the commit that is under way.",
     ),
     Mutant(
@@ -228,7 +225,7 @@ MUTANTS = (
             "def begin("
         ),
         new=(
-            "    if identity.state is IdentityState.PREPARE_ABORT:\n"
+            "    if identity.state is TransactionalIdState.PREPARE_ABORT:\n"
             "        raise ConcurrentTransactions(\n"
             '            f"the last transaction of {identity.transactional_id!r} is still ending"\n'
             "        )\n"

@@ -42,7 +42,7 @@ class EndListener(Protocol):
         """A participant refuses: the transaction waits for an administrator."""
 
 
-class BrokerEnds:
+class EndCommandSender:
     """Sends ends to one broker, until each is answered."""
 
     def __init__(

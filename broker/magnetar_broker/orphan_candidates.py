@@ -15,16 +15,16 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 Participant = PartitionName | SubscriptionName
 
 # Younger ones are left out: most transactions end before, and their participants are being added.
-HELD_MS_MIN = 500
+ORPHAN_AGE_MS_MIN = 500
 # Asked about in one answer; the others come in the next ones.
-HELD_LISTED_MAX = 10_000
+ORPHANS_LISTED_MAX = 10_000
 # Of their names too: the coordinator repeats those it knows in one command.
-HELD_LISTED_BYTES_MAX = 512 << 10
+ORPHANS_LISTED_BYTES_MAX = 512 << 10
 # Of one, besides its names.
 _PLACE_BYTES = 48
 
 
-class Held:
+class OrphanCandidates:
     """Open transactions by coordinator and participant, without those that are known."""
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class Held:
         due: list[tuple[TxnID, Participant]] = []
         byte_count = 0
         for place, opened_ms in some.items():
-            if now_ms - opened_ms >= HELD_MS_MIN or at_once(place[0]):
+            if now_ms - opened_ms >= ORPHAN_AGE_MS_MIN or at_once(place[0]):
                 byte_count += _size_of(place[1])
-                if byte_count > HELD_LISTED_BYTES_MAX or len(due) == HELD_LISTED_MAX:
+                if byte_count > ORPHANS_LISTED_BYTES_MAX or len(due) == ORPHANS_LISTED_MAX:
                     break
                 due.append(place)
         for place in due:

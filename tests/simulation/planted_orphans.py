@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 
 from tests.simulation.planting import replaced
 
-from magnetar_broker.held import Held
 from magnetar_broker.issued import Issued
+from magnetar_broker.orphan_candidates import OrphanCandidates
 
 
 def held_never_asked() -> AbstractContextManager[None]:
     """The broker waits for the watermark to cover what nobody else will end (rule f)."""
-    return replaced(Held, "to_ask", lambda *_: [])
+    return replaced(OrphanCandidates, "to_ask", lambda *_: [])
 
 
 def made_up_taken() -> AbstractContextManager[None]:

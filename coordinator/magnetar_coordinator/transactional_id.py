@@ -51,7 +51,7 @@ class InitCall(NamedTuple):
     given: Pair = NO_PAIR
 
 
-class IdentityState(IntEnum):
+class TransactionalIdState(IntEnum):
     """Kafka's names; numbered as on the wire."""
 
     EMPTY = 0
@@ -63,23 +63,23 @@ class IdentityState(IntEnum):
 
 
 PREPARED = {
-    TxnAction.COMMIT: IdentityState.PREPARE_COMMIT,
-    TxnAction.ABORT: IdentityState.PREPARE_ABORT,
+    TxnAction.COMMIT: TransactionalIdState.PREPARE_COMMIT,
+    TxnAction.ABORT: TransactionalIdState.PREPARE_ABORT,
 }
 COMPLETED = {
-    IdentityState.PREPARE_COMMIT: IdentityState.COMPLETE_COMMIT,
-    IdentityState.PREPARE_ABORT: IdentityState.COMPLETE_ABORT,
+    TransactionalIdState.PREPARE_COMMIT: TransactionalIdState.COMPLETE_COMMIT,
+    TransactionalIdState.PREPARE_ABORT: TransactionalIdState.COMPLETE_ABORT,
 }
 ACTION_OF_STATE = {
-    IdentityState.PREPARE_COMMIT: TxnAction.COMMIT,
-    IdentityState.COMPLETE_COMMIT: TxnAction.COMMIT,
-    IdentityState.PREPARE_ABORT: TxnAction.ABORT,
-    IdentityState.COMPLETE_ABORT: TxnAction.ABORT,
+    TransactionalIdState.PREPARE_COMMIT: TxnAction.COMMIT,
+    TransactionalIdState.COMPLETE_COMMIT: TxnAction.COMMIT,
+    TransactionalIdState.PREPARE_ABORT: TxnAction.ABORT,
+    TransactionalIdState.COMPLETE_ABORT: TxnAction.ABORT,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class TransactionalIdMetadata:
     """As it is stored.
 
     Attributes:
@@ -95,7 +95,7 @@ class Identity:
     """
 
     transactional_id: str
-    state: IdentityState = IdentityState.EMPTY
+    state: TransactionalIdState = TransactionalIdState.EMPTY
     producer: Pair
     prev: Pair = NO_PAIR
     next: Pair = NO_PAIR
@@ -117,18 +117,21 @@ class Identity:
     @property
     def is_kept(self) -> bool:
         """Somebody took an ongoing transaction over, to complete it."""
-        return self.state is IdentityState.ONGOING and self.next != NO_PAIR
+        return self.state is TransactionalIdState.ONGOING and self.next != NO_PAIR
 
     def check(self) -> None:
         """Our bugs assert; clients' mistakes raise."""
         assert self.producer != NO_PAIR
-        if self.state is IdentityState.EMPTY:
+        if self.state is TransactionalIdState.EMPTY:
             assert self.prev == self.next == NO_PAIR
-        if self.state in (IdentityState.COMPLETE_COMMIT, IdentityState.COMPLETE_ABORT):
+        if self.state in (
+            TransactionalIdState.COMPLETE_COMMIT,
+            TransactionalIdState.COMPLETE_ABORT,
+        ):
             assert self.next == NO_PAIR
         if self.state in COMPLETED:
             assert self.prev != NO_PAIR
-        if self.state in (IdentityState.ONGOING, *COMPLETED):
+        if self.state in (TransactionalIdState.ONGOING, *COMPLETED):
             assert self.txn_id is not None
 
 
@@ -173,7 +176,7 @@ class EndVerdict(IntEnum):
     RAISE = 2
 
 
-def is_repeated_init(identity: Identity, call: InitCall) -> bool:
+def is_repeated_init(identity: TransactionalIdMetadata, call: InitCall) -> bool:
     """Whether a call of InitProducer is a copy, to be answered as the first one was.
 
     Raises:
@@ -203,7 +206,7 @@ def is_repeated_init(identity: Identity, call: InitCall) -> bool:
     raise _fenced(identity, call.named)
 
 
-def initialised(identity: Identity, call: InitCall) -> Identity:
+def initialised(identity: TransactionalIdMetadata, call: InitCall) -> TransactionalIdMetadata:
     """A call has taken the id over, and is answered with the current pair."""
     past = identity.past_call_tokens
     if identity.last_init is not None and identity.last_init.token:
@@ -211,13 +214,15 @@ def initialised(identity: Identity, call: InitCall) -> Identity:
     return replace(identity, last_init=call._replace(given=identity.current), past_call_tokens=past)
 
 
-def take_over(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: int) -> Identity:
+def take_over(
+    identity: TransactionalIdMetadata, epochs: Epochs, *, timeout_ms: int, run_time_ms: int
+) -> TransactionalIdMetadata:
     """A new instance begins with a clean slate; nothing may be ongoing.
 
     Source: KIP-939, InitProducerId without KeepPreparedTxn.
     """
-    assert identity.state not in (IdentityState.ONGOING, *COMPLETED)
-    return Identity(
+    assert identity.state not in (TransactionalIdState.ONGOING, *COMPLETED)
+    return TransactionalIdMetadata(
         transactional_id=identity.transactional_id,
         producer=epochs.raised(identity.current),
         timeout_ms=timeout_ms,
@@ -227,12 +232,14 @@ def take_over(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_m
     )
 
 
-def keep(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: int) -> Identity:
+def keep(
+    identity: TransactionalIdMetadata, epochs: Epochs, *, timeout_ms: int, run_time_ms: int
+) -> TransactionalIdMetadata:
     """A new instance takes the ongoing transaction over, to complete it.
 
     Source: KIP-939, InitProducerId with KeepPreparedTxn, steps 4 to 8 of the second example.
     """
-    assert identity.state is IdentityState.ONGOING
+    assert identity.state is TransactionalIdState.ONGOING
     if identity.next == NO_PAIR:
         raised = epochs.raised(identity.producer)
     else:
@@ -240,7 +247,7 @@ def keep(identity: Identity, epochs: Epochs, *, timeout_ms: int, run_time_ms: in
     return replace(identity, next=raised, timeout_ms=timeout_ms, last_used_run_time_ms=run_time_ms)
 
 
-def check_begin(identity: Identity, pair: Pair) -> None:
+def check_begin(identity: TransactionalIdMetadata, pair: Pair) -> None:
     """Whether a pair may begin, or has begun, a transaction.
 
     Raises:
@@ -260,18 +267,20 @@ def check_begin(identity: Identity, pair: Pair) -> None:
         )
 
 
-def begin(identity: Identity, txn_id: TxnID, *, run_time_ms: int) -> Identity:
+def begin(
+    identity: TransactionalIdMetadata, txn_id: TxnID, *, run_time_ms: int
+) -> TransactionalIdMetadata:
     """A transaction has begun."""
     return replace(
         identity,
-        state=IdentityState.ONGOING,
+        state=TransactionalIdState.ONGOING,
         prev=NO_PAIR,
         txn_id=txn_id,
         last_used_run_time_ms=run_time_ms,
     )
 
 
-def judge_end(identity: Identity, pair: Pair, action: TxnAction) -> EndVerdict:
+def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) -> EndVerdict:
     """What an end with a pair means in each state; changes nothing.
 
     Raises:
@@ -288,7 +297,7 @@ def judge_end(identity: Identity, pair: Pair, action: TxnAction) -> EndVerdict:
             f"the last transaction of {identity.transactional_id!r} is still ending"
         )
     if is_current:
-        if state is IdentityState.ONGOING:
+        if state is TransactionalIdState.ONGOING:
             return EndVerdict.END
         if action is TxnAction.ABORT:
             return EndVerdict.RAISE
@@ -298,27 +307,31 @@ def judge_end(identity: Identity, pair: Pair, action: TxnAction) -> EndVerdict:
         )
     if action is ACTION_OF_STATE.get(state):
         return EndVerdict.REPEAT
-    if state is IdentityState.COMPLETE_COMMIT:
+    if state is TransactionalIdState.COMPLETE_COMMIT:
         raise InvalidTxnState(
             f"the last transaction of {identity.transactional_id!r} is committed", state=state.name
         )
     raise _fenced(identity, pair)
 
 
-def raise_epoch(identity: Identity, epochs: Epochs, *, run_time_ms: int) -> Identity:
+def raise_epoch(
+    identity: TransactionalIdMetadata, epochs: Epochs, *, run_time_ms: int
+) -> TransactionalIdMetadata:
     """An abort of nothing: KIP-890, TransactionState EMPTY and COMPLETE_..."""
     return replace(
         identity,
-        state=IdentityState.COMPLETE_ABORT,
+        state=TransactionalIdState.COMPLETE_ABORT,
         producer=epochs.raised(identity.current),
         prev=identity.current,
         last_used_run_time_ms=run_time_ms,
     )
 
 
-def fix(identity: Identity, action: TxnAction, epochs: Epochs, *, run_time_ms: int) -> Identity:
+def fix(
+    identity: TransactionalIdMetadata, action: TxnAction, epochs: Epochs, *, run_time_ms: int
+) -> TransactionalIdMetadata:
     """The outcome of what is ongoing is fixed: by its producer, by expiry, or by a takeover."""
-    assert identity.state is IdentityState.ONGOING
+    assert identity.state is TransactionalIdState.ONGOING
     latest = identity.current
     producer = Pair(identity.producer.producer_id, identity.producer.epoch + 1)
     following = epochs.raised(latest)
@@ -332,7 +345,7 @@ def fix(identity: Identity, action: TxnAction, epochs: Epochs, *, run_time_ms: i
     )
 
 
-def complete(identity: Identity) -> Identity:
+def complete(identity: TransactionalIdMetadata) -> TransactionalIdMetadata:
     """Every participant has ended the transaction."""
     return replace(
         identity,
@@ -342,13 +355,13 @@ def complete(identity: Identity) -> Identity:
     )
 
 
-def require_current(identity: Identity, pair: Pair) -> None:
+def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
     """Raises: ProducerFenced, unless the pair is the newest."""
     if pair != identity.current:
         raise _fenced(identity, pair)
 
 
-def _fenced(identity: Identity, pair: Pair) -> ProducerFenced:
+def _fenced(identity: TransactionalIdMetadata, pair: Pair) -> ProducerFenced:
     return ProducerFenced(
         f"{identity.transactional_id!r} with producer id {pair.producer_id} and epoch {pair.epoch}"
         " was taken over, or its transaction ended, since: this instance must stop",

@@ -18,7 +18,7 @@ from magnetar_coordinator.transaction import Participant, TxnStatus
 from magnetar_core.ids import TxnID
 
 
-class Verdict(Enum):
+class OrphanVerdict(Enum):
     """What a participant is told."""
 
     KNOWN = auto()
@@ -26,13 +26,13 @@ class Verdict(Enum):
     END = auto()
 
 
-def judge(shard: Shard, txn_id: TxnID, participant: Participant) -> Verdict:
+def judge(shard: Shard, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
     """Decide. What it rests on has to be durable before the participant is told."""
     transaction = shard.live.get(txn_id)
     if transaction is None:
-        return Verdict.END if shard.is_issued(txn_id) else Verdict.WAIT
+        return OrphanVerdict.END if shard.is_issued(txn_id) else OrphanVerdict.WAIT
     # Who adds a participant may leave its topic's id open.
     names = (participant, participant._replace(topic_id=0))
     if any(name in transaction.participants for name in names):
-        return Verdict.KNOWN
-    return Verdict.WAIT if transaction.status is TxnStatus.OPEN else Verdict.END
+        return OrphanVerdict.KNOWN
+    return OrphanVerdict.WAIT if transaction.status is TxnStatus.OPEN else OrphanVerdict.END

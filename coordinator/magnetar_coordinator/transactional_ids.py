@@ -10,17 +10,19 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator
 
-from magnetar_coordinator import identity as rules
-from magnetar_coordinator import named_sequences as name_rules
+from magnetar_coordinator import transactional_id as rules
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.identity import Epochs, Identity, IdentityState, InitCall
-from magnetar_coordinator.named_sequences import Name, NamedSequence
 from magnetar_coordinator.records import StatusChanged
 from magnetar_coordinator.transaction import ACTION_OF
+from magnetar_coordinator.transactional_id import (
+    Epochs,
+    InitCall,
+    TransactionalIdMetadata,
+    TransactionalIdState,
+)
 from magnetar_core.errors import (
     InvalidArgument,
     QuotaExceeded,
-    ResourceInUse,
     TransactionalIdNotFound,
 )
 from magnetar_core.ids import TxnID
@@ -28,7 +30,7 @@ from magnetar_core.ids import TxnID
 TRANSACTIONAL_ID_CHARACTERS_MAX = 255
 
 
-class Identities:
+class TransactionalIds:
     """Transactional ids.
 
     Args:
@@ -41,31 +43,31 @@ class Identities:
         config: CoordinatorConfig,
         *,
         new_producer_id: Callable[[], int],
-        put: Callable[[Identity], None],
+        put: Callable[[TransactionalIdMetadata], None],
         delete: Callable[[str], None],
     ) -> None:
         self._config = config
         self._epochs = Epochs(config.producer_epoch_max, new_producer_id)
         self._put = put
         self._delete = delete
-        self._by_id: dict[str, Identity] = {}
+        self._by_id: dict[str, TransactionalIdMetadata] = {}
         self._of_txn: dict[TxnID, str] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Identity]:
+    def __iter__(self) -> Iterator[TransactionalIdMetadata]:
         return iter(self._by_id.values())
 
-    def restore(self, identity: Identity) -> None:
+    def restore(self, identity: TransactionalIdMetadata) -> None:
         self._by_id[identity.transactional_id] = identity
         if identity.txn_id is not None:
             self._of_txn[identity.txn_id] = identity.transactional_id
 
-    def find(self, transactional_id: str) -> Identity | None:
+    def find(self, transactional_id: str) -> TransactionalIdMetadata | None:
         return self._by_id.get(transactional_id)
 
-    def get(self, transactional_id: str) -> Identity:
+    def get(self, transactional_id: str) -> TransactionalIdMetadata:
         """Raises: TransactionalIdNotFound."""
         found = self._by_id.get(transactional_id)
         if found is None:
@@ -74,19 +76,19 @@ class Identities:
             )
         return found
 
-    def of_txn(self, txn_id: TxnID) -> Identity | None:
+    def of_txn(self, txn_id: TxnID) -> TransactionalIdMetadata | None:
         """Whose latest transaction it is."""
         transactional_id = self._of_txn.get(txn_id)
         return None if transactional_id is None else self._by_id[transactional_id]
 
-    def matching(self, pattern: str) -> Iterator[Identity]:
+    def matching(self, pattern: str) -> Iterator[TransactionalIdMetadata]:
         """In the order of their ids."""
         matches = matcher(pattern)
         return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
 
     def create(
         self, transactional_id: str, call: InitCall, *, timeout_ms: int, run_time_ms: int
-    ) -> Identity:
+    ) -> TransactionalIdMetadata:
         """Raises: InvalidArgument, for the id; QuotaExceeded."""
         length = len(transactional_id)
         if not 0 < length <= TRANSACTIONAL_ID_CHARACTERS_MAX or not transactional_id.isprintable():
@@ -101,7 +103,7 @@ class Identities:
                 " raise identities_max",
                 identities_max=limit,
             )
-        created = Identity(
+        created = TransactionalIdMetadata(
             transactional_id=transactional_id,
             producer=self._epochs.first(),
             timeout_ms=timeout_ms,
@@ -110,23 +112,37 @@ class Identities:
         return self._set(rules.initialised(created, call))
 
     def take_over(
-        self, identity: Identity, call: InitCall, *, timeout_ms: int, run_time_ms: int
-    ) -> Identity:
+        self,
+        identity: TransactionalIdMetadata,
+        call: InitCall,
+        *,
+        timeout_ms: int,
+        run_time_ms: int,
+    ) -> TransactionalIdMetadata:
         taken = rules.take_over(
             identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms
         )
         return self._set(rules.initialised(taken, call))
 
     def keep(
-        self, identity: Identity, call: InitCall, *, timeout_ms: int, run_time_ms: int
-    ) -> Identity:
+        self,
+        identity: TransactionalIdMetadata,
+        call: InitCall,
+        *,
+        timeout_ms: int,
+        run_time_ms: int,
+    ) -> TransactionalIdMetadata:
         kept = rules.keep(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
         return self._set(rules.initialised(kept, call))
 
-    def begin(self, identity: Identity, txn_id: TxnID, *, run_time_ms: int) -> Identity:
+    def begin(
+        self, identity: TransactionalIdMetadata, txn_id: TxnID, *, run_time_ms: int
+    ) -> TransactionalIdMetadata:
         return self._set(rules.begin(identity, txn_id, run_time_ms=run_time_ms))
 
-    def raise_epoch(self, identity: Identity, *, run_time_ms: int) -> Identity:
+    def raise_epoch(
+        self, identity: TransactionalIdMetadata, *, run_time_ms: int
+    ) -> TransactionalIdMetadata:
         return self._set(rules.raise_epoch(identity, self._epochs, run_time_ms=run_time_ms))
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
@@ -145,7 +161,7 @@ class Identities:
     def forget_idle(self, run_time_ms: int) -> list[str]:
         """Forget what nobody has used for long, and nothing of which is open."""
         before_ms = run_time_ms - self._config.identity_idle_ms_max
-        busy = (IdentityState.ONGOING, *rules.COMPLETED)
+        busy = (TransactionalIdState.ONGOING, *rules.COMPLETED)
         idle = [
             one
             for one in self._by_id.values()
@@ -163,7 +179,7 @@ class Identities:
         for identity in self._by_id.values():
             identity.check()
 
-    def _set(self, identity: Identity) -> Identity:
+    def _set(self, identity: TransactionalIdMetadata) -> TransactionalIdMetadata:
         before = self._by_id.get(identity.transactional_id)
         if before is not None and before.txn_id not in (None, identity.txn_id):
             assert before.txn_id is not None
@@ -171,79 +187,6 @@ class Identities:
         self.restore(identity)
         self._put(identity)
         return identity
-
-
-class Names:
-    """Names and their sequences. Args: put, delete: bring a row into the open group."""
-
-    def __init__(
-        self,
-        config: CoordinatorConfig,
-        *,
-        put: Callable[[Name], None],
-        delete: Callable[[str], None],
-    ) -> None:
-        self._config = config
-        self._put = put
-        self._delete = delete
-        self._by_name: dict[str, Name] = {}
-        self._of_txn: dict[TxnID, str] = {}
-
-    def restore(self, name: Name) -> None:
-        self._by_name[name.name] = name
-        if name.open_txn_id is not None:
-            self._of_txn[name.open_txn_id] = name.name
-
-    def get(self, name: str) -> Name:
-        """A new one where there is none; it is kept once something begins in it."""
-        return self._by_name.get(name) or Name(name)
-
-    def check_new(self, asked: NamedSequence) -> None:
-        """Raises: InvalidArgument, for what is no name or token; QuotaExceeded."""
-        for text in (asked.name, asked.run_token):
-            if not 0 < len(text) <= TRANSACTIONAL_ID_CHARACTERS_MAX or not text.isprintable():
-                raise InvalidArgument(
-                    f"{text!r} is no name and no run token: 1 to"
-                    f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
-                )
-        limit = self._config.names_max
-        if asked.name not in self._by_name and len(self._by_name) >= limit:
-            raise QuotaExceeded(
-                f"{limit} names are known here: remove some, or raise names_max", names_max=limit
-            )
-
-    def begun(self, name: Name, asked: NamedSequence, txn_id: TxnID) -> None:
-        self._set(name_rules.begun(name, asked, txn_id))
-
-    def joined(self, name: Name, asked: NamedSequence) -> None:
-        changed = name_rules.joined(name, asked)
-        if changed is not name:
-            self._set(changed)
-
-    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """The outcome of a transaction is fixed, in whatever name it was."""
-        found = self._of_txn.pop(record.txn_id, None)
-        if found is not None:
-            action, fingerprint = ACTION_OF[record.new], record.fingerprint
-            self._set(name_rules.fixed(self._by_name[found], action, fingerprint))
-
-    def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
-        found = self._of_txn.get(txn_id)
-        return None if found is None else self._by_name[found].open
-
-    def remove(self, name: str) -> None:
-        """Raises: InvalidArgument, for none; ResourceInUse, while it is open."""
-        found = self._by_name.get(name)
-        if found is None:
-            raise InvalidArgument(f"no name {name!r} is known here")
-        if found.open is not None:
-            raise ResourceInUse(f"a transaction of {name!r} is open: end it first")
-        del self._by_name[name]
-        self._delete(name)
-
-    def _set(self, name: Name) -> None:
-        self.restore(name)
-        self._put(name)
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:

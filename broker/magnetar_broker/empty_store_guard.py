@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation"})
 
 
-class Newcomer:
+class EmptyStoreGuard:
     """Whether this broker may serve."""
 
     def __init__(self, config: BrokerConfig, incarnations: Incarnations) -> None:

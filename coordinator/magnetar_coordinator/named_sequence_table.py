@@ -1,0 +1,91 @@
+"""Named sequences of a coordinator, in memory and as rows.
+
+A change enters the open group together with the record that causes it, so the row of a transaction
+and the row of its named sequence are never apart, whenever the process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from magnetar_coordinator import named_sequences as rules
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.named_sequences import NamedSequence, NamedSequenceState
+from magnetar_coordinator.records import StatusChanged
+from magnetar_coordinator.transaction import ACTION_OF
+from magnetar_coordinator.transactional_ids import TRANSACTIONAL_ID_CHARACTERS_MAX
+from magnetar_core.errors import InvalidArgument, QuotaExceeded, ResourceInUse
+from magnetar_core.ids import TxnID
+
+
+class NamedSequences:
+    """Names and their sequences. Args: put, delete: bring a row into the open group."""
+
+    def __init__(
+        self,
+        config: CoordinatorConfig,
+        *,
+        put: Callable[[NamedSequenceState], None],
+        delete: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._put = put
+        self._delete = delete
+        self._by_name: dict[str, NamedSequenceState] = {}
+        self._of_txn: dict[TxnID, str] = {}
+
+    def restore(self, name: NamedSequenceState) -> None:
+        self._by_name[name.name] = name
+        if name.open_txn_id is not None:
+            self._of_txn[name.open_txn_id] = name.name
+
+    def get(self, name: str) -> NamedSequenceState:
+        """A new one where there is none; it is kept once something begins in it."""
+        return self._by_name.get(name) or NamedSequenceState(name)
+
+    def check_new(self, asked: NamedSequence) -> None:
+        """Raises: InvalidArgument, for what is no name or token; QuotaExceeded."""
+        for text in (asked.name, asked.run_token):
+            if not 0 < len(text) <= TRANSACTIONAL_ID_CHARACTERS_MAX or not text.isprintable():
+                raise InvalidArgument(
+                    f"{text!r} is no name and no run token: 1 to"
+                    f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
+                )
+        limit = self._config.names_max
+        if asked.name not in self._by_name and len(self._by_name) >= limit:
+            raise QuotaExceeded(
+                f"{limit} names are known here: remove some, or raise names_max", names_max=limit
+            )
+
+    def begun(self, name: NamedSequenceState, asked: NamedSequence, txn_id: TxnID) -> None:
+        self._set(rules.begun(name, asked, txn_id))
+
+    def joined(self, name: NamedSequenceState, asked: NamedSequence) -> None:
+        changed = rules.joined(name, asked)
+        if changed is not name:
+            self._set(changed)
+
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
+        """The outcome of a transaction is fixed, in whatever name it was."""
+        found = self._of_txn.pop(record.txn_id, None)
+        if found is not None:
+            action, fingerprint = ACTION_OF[record.new], record.fingerprint
+            self._set(rules.fixed(self._by_name[found], action, fingerprint))
+
+    def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
+        found = self._of_txn.get(txn_id)
+        return None if found is None else self._by_name[found].open
+
+    def remove(self, name: str) -> None:
+        """Raises: InvalidArgument, for none; ResourceInUse, while it is open."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise InvalidArgument(f"no name {name!r} is known here")
+        if found.open is not None:
+            raise ResourceInUse(f"a transaction of {name!r} is open: end it first")
+        del self._by_name[name]
+        self._delete(name)
+
+    def _set(self, name: NamedSequenceState) -> None:
+        self.restore(name)
+        self._put(name)
