@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
 
 STOP_S_MAX = 20.0
 
+# Of Linux's prctl(2): the signal that a process gets when its parent dies.
+PR_SET_PDEATHSIG = 1
 
 # EX_TEMPFAIL of sysexits.h. The parent that could see it has gone.
 EXIT_ABANDONED = 75
@@ -26,16 +31,20 @@ def on_parent_gone(
     """Call back, in a thread, when standard input ends: the parent process has gone.
 
     Nobody is left then to kill a process that does not stop, so this process ends itself after a
-    while.
+    while. If it stands still because somebody has stopped it (SIGSTOP), it continues first, and so
+    does whatever it leads as a process group: a process that stands still sees no end of its input.
 
     Args:
         act: called when standard input ends.
         on_word: called for each byte that comes before the end.
     """
+    _continue_when_parent_dies()
 
     def watch() -> None:
         while os.read(0, 1):
             on_word()
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGCONT)
         try:
             act()
         except RuntimeError:
@@ -44,3 +53,9 @@ def on_parent_gone(
         os._exit(EXIT_ABANDONED)
 
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+def _continue_when_parent_dies() -> None:
+    """Have the kernel send SIGCONT, which does nothing to a process that runs already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT))

@@ -14,7 +14,8 @@ from random import Random
 
 import psutil
 import pytest
-from tests.cli.running import running_standalone, wait_until_gone
+from tests.cli.running import running_standalone, stop, wait_until_gone
+from tests.waiting import wait_until
 
 from magnetar import (
     PartitionDescription,
@@ -25,6 +26,7 @@ from magnetar import (
 )
 from magnetar_cli.demo import killer, verify
 from magnetar_cli.demo.journal import Journal
+from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
 from magnetar_cli.demo.worker import SUBSCRIPTION
 from magnetar_cli.pipeline.requirements import missing
 from magnetar_flights import flights
@@ -334,9 +336,11 @@ def test_an_interrupt_leaves_nothing_behind(
 
 
 @pytest.mark.chaos
+@pytest.mark.parametrize("workers_stand_still", [False, True])
 def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
-    csv_file: Path, tmp_path: Path
+    csv_file: Path, tmp_path: Path, workers_stand_still: bool
 ) -> None:
+    """Also when it was about to kill a worker, and had stopped it for that."""
     with subprocess.Popen(
         [*DEMO, "--flights", str(csv_file), "--workers", "2"],
         stdout=subprocess.PIPE,
@@ -350,6 +354,11 @@ def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
         # standalone, its two servers, and the workers
         descendants = psutil.Process(process.pid).children(recursive=True)
         assert len(descendants) >= 5
+        if workers_stand_still:
+            workers = [one for one in descendants if WORKER_COMMAND[-1] in one.cmdline()]
+            # They are ready: they talk to the broker.
+            wait_until(lambda: all(one.net_connections() for one in workers))
+            stop(workers)
         process.kill()
         wait_until_gone(descendants)
     assert _mentions(str(tmp_path)) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import psutil
 import pytest
-from tests.cli.running import MAGNETAR, wait_until_gone
+from tests.cli.running import MAGNETAR, stop, wait_until_gone
 from tests.waiting import until
 
 from magnetar_cli.servers.supervisor import Supervisor
@@ -158,6 +158,24 @@ def test_servers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> 
         assert len(servers) == 2
         process.kill()
         wait_until_gone(servers)
+
+
+def test_stopped_servers_do_not_outlive_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    """Whoever stands still does not see the end of its standard input."""
+    with start_standalone(tmp_path) as process:
+        servers = psutil.Process(process.pid).children()
+        stop(servers)
+        process.kill()
+        wait_until_gone(servers)
+
+
+def test_stopped_servers_continue_when_they_are_to_end(tmp_path: Path) -> None:
+    process = start_standalone(tmp_path)
+    stop(psutil.Process(process.pid).children())
+    process.terminate()
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0, log
+    assert "killed" not in log
 
 
 def test_a_supervised_standalone_ends_with_whoever_started_it(tmp_path: Path) -> None:

@@ -102,7 +102,9 @@ class Killer:
 
     async def _kill_worker(self) -> Kill:
         """Stop one where it stands, see that its transaction is open, and kill it."""
-        victim = self._random.choice(self._crew.pids)
+        # One that has only begun to start would stand still for ever if the demo died meanwhile.
+        ready = [pid for pid in self._crew.pids if pid in self._journal.ready]
+        victim = self._random.choice(ready)
         while True:
             send(victim, signal.SIGSTOP)
             await asyncio.sleep(RETRY_S)  # for what it told last

@@ -80,6 +80,8 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return
+        # One that stands still (SIGSTOP) would not hear of it.
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
             async with asyncio.timeout(STOP_S_MAX):
