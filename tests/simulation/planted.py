@@ -26,8 +26,7 @@ from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producer, Producers
 from magnetar_broker.transaction_index import End, OpenTransaction, Outcome, Writer
 from magnetar_broker.waiting_ends import AskedEnd
-from magnetar_coordinator import identity as identity_rules
-from magnetar_coordinator import transaction
+from magnetar_coordinator import transaction, transactional_id
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.named_sequences import NamedSequenceState
@@ -212,7 +211,7 @@ def takeover_keeps_epoch() -> AbstractContextManager[None]:
     ) -> TransactionalIdMetadata:
         return replace(identity, next=identity.producer, timeout_ms=timeout_ms)
 
-    return replaced(identity_rules, "keep", keep)
+    return replaced(transactional_id, "keep", keep)
 
 
 def name_not_stored() -> AbstractContextManager[None]:
@@ -239,7 +238,7 @@ def identity_not_stored() -> AbstractContextManager[None]:
 
 def copies_take_over() -> AbstractContextManager[None]:
     """A late copy of InitProducer takes the id over from the instance that sent it."""
-    return replaced(identity_rules, "is_repeated_init", lambda identity, call: False)
+    return replaced(transactional_id, "is_repeated_init", lambda identity, call: False)
 
 
 def complete_always_commits() -> AbstractContextManager[None]:
