@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from magnetar.groups import holding, member_phase
 from magnetar.transactions import producer_state, transaction_state
 from magnetar_coordinator import end_state, transaction
 
@@ -50,6 +51,8 @@ _Status = transaction.TxnStatus
 _Phase = transaction_state.Phase
 _Producer = producer_state.ProducerState
 _End = end_state.EndState
+_Member = member_phase.Phase
+_Holding = holding.Holding
 
 MACHINES = (
     Machine(
@@ -95,6 +98,28 @@ MACHINES = (
         producer_state.TRANSITIONS,
         (_Producer.NEW, _Producer.READY),
         (_Producer.CLOSED,),
+    ),
+    Machine(
+        "A member of a group",
+        member_phase,
+        "MemberState",
+        "phase",
+        member_phase.Phase,
+        member_phase.PhaseEvent,
+        member_phase.TRANSITIONS,
+        (_Member.JOINING,),
+        (_Member.FENCED,),
+    ),
+    Machine(
+        "A partition that a member of a group holds",
+        holding,
+        "Held",
+        "state",
+        holding.Holding,
+        holding.HoldingEvent,
+        holding.TRANSITIONS,
+        (_Holding.HELD,),
+        (_Holding.GONE,),
     ),
 )
 

@@ -15,6 +15,7 @@ from states_page import MACHINES, Machine
 import magnetar
 import magnetar_coordinator
 from magnetar.enums import TransactionStatus
+from magnetar.groups import holding, member_phase
 from magnetar.transactions import producer_state, transaction_state
 from magnetar.transactions.producer_state import CALLS, ProducerState, require_call
 from magnetar.transactions.transaction_state import (
@@ -31,6 +32,8 @@ NEXT: dict[Any, Callable[[Any, Any], Any]] = {
     transaction: shard.next_status,
     end_state: end_state.next_state,
     transaction_state: lambda state, event: transaction_state.next_phase(state, event, "it"),
+    member_phase: member_phase.next_phase,
+    holding: holding.next_holding,
     producer_state: lambda state, event: producer_state.next_state(state, event, "it"),
 }
 PAIRS = [

@@ -8,10 +8,12 @@ Source: docs/design/0003-groups.md, Members and The client; KIP-848, Consumer Gr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from magnetar.groups.holding import Held, Holding, HoldingEvent
+from magnetar.groups.member_phase import Phase, PhaseEvent, next_phase
 from magnetar.messaging.partition_ownership import Settling
 from magnetar_core.ids import PartitionName
 
@@ -20,37 +22,12 @@ from magnetar_core.ids import PartitionName
 LOSS_BEAT_SPACING_MS = 100
 
 
-class Phase(Enum):
-    """JOINING -> MEMBER -> LEAVING -> AWAY -> JOINING. From all: FENCED, which is the end.
-
-    MEMBER -> JOINING when the group does not know us any more; LEAVING -> JOINING when the
-    application comes back before the group has heard that we leave.
-    """
-
-    JOINING = auto()
-    MEMBER = auto()
-    LEAVING = auto()
-    # The application did not receive for too long; it joins again with its next receive.
-    AWAY = auto()
-    FENCED = auto()
-
-
 class Command(Enum):
     """What is to be sent now."""
 
     JOIN = auto()
     HEARTBEAT = auto()
     LEAVE = auto()
-
-
-class Holding(Enum):
-    """HELD -> REVOKED -> RELEASING -> gone. REVOKED goes back to HELD when it is kept after all."""
-
-    HELD = auto()
-    # Asked back; the application may still have something of it.
-    REVOKED = auto()
-    # Nothing more counts there; acks under way are being confirmed.
-    RELEASING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +71,6 @@ class Lost:
 Instruction = Assigned | Revoked | Kept | Release | Lost
 
 
-@dataclass(slots=True)
-class _Held:
-    since: int
-    state: Holding = Holding.HELD
-    # REVOKED: the application has asked for more, and so is done with what it had.
-    done: bool = False
-
-
 class MemberState:
     """One member. Times are milliseconds of any clock that does not jump."""
 
@@ -111,7 +80,7 @@ class MemberState:
         self.generation = 0
         # Partitions that it will get once others have released them.
         self.coming = 0
-        self._held: dict[PartitionName, _Held] = {}
+        self._held: dict[PartitionName, Held] = {}
         self._max_poll_interval_ms = max_poll_interval_ms
         self._interval_ms = math.inf
         self._beat_sent_ms = now_ms
@@ -174,7 +143,7 @@ class MemberState:
         """The group has taken it in. The first heartbeat follows at once."""
         if self.phase is not Phase.JOINING:
             return []
-        self.phase = Phase.MEMBER
+        self._move(PhaseEvent.JOINED)
         instructions = self.answered(generation, interval_ms, assigned, coming)
         self._beat_due_ms = now_ms
         return instructions
@@ -202,20 +171,20 @@ class MemberState:
             since = assigned.get(partition)
             if since is not None and since != held.since:
                 # Lost meanwhile, and got again: two ownerships.
-                del self._held[partition]
+                self._drop(partition, HoldingEvent.LOST)
                 instructions.append(Lost(partition, held.since))
             elif since is None and held.state is Holding.HELD:
-                held.state = Holding.REVOKED
+                held.move(HoldingEvent.ASKED_BACK)
                 # Who waits for more is done with what it had.
                 held.done = self._receiving_count > 0
                 instructions.append(Revoked(partition))
             elif since is not None and held.state is Holding.REVOKED:
-                held.state = Holding.HELD
+                held.move(HoldingEvent.KEPT)
                 held.done = False
                 instructions.append(Kept(partition))
         for partition, since in assigned.items():
             if partition not in self._held:
-                self._held[partition] = _Held(since)
+                self._held[partition] = Held(since)
                 instructions.append(Assigned(partition, since))
         return instructions
 
@@ -225,20 +194,16 @@ class MemberState:
 
     def unknown(self) -> list[Instruction]:
         """The group does not know it: it joins again, and owns what it is assigned then."""
-        if self.phase is Phase.MEMBER:
-            self.phase = Phase.JOINING
-        elif self.phase is Phase.LEAVING:
-            self.phase = Phase.AWAY
+        self._move(PhaseEvent.UNKNOWN)
         return self._drop_all()
 
     def left(self) -> None:
         """The group has heard that it leaves."""
-        if self.phase is Phase.LEAVING:
-            self.phase = Phase.AWAY
+        self._move(PhaseEvent.LEFT)
 
     def fenced(self) -> list[Instruction]:
         """A newer member has its instance id: the end."""
-        self.phase = Phase.FENCED
+        self._move(PhaseEvent.FENCED)
         return self._drop_all()
 
     # What it hears from its own side.
@@ -246,7 +211,7 @@ class MemberState:
     def come_back(self, now_ms: float) -> None:
         """The application is there: one that had to leave joins again."""
         if self.phase in (Phase.LEAVING, Phase.AWAY):
-            self.phase = Phase.JOINING
+            self._move(PhaseEvent.CAME_BACK)
             self._received_ms = now_ms
 
     def receive_begins(self, now_ms: float) -> None:
@@ -268,7 +233,7 @@ class MemberState:
             if held.state is Holding.REVOKED:
                 is_held, in_transactions = settling(partition)
                 if not in_transactions and (held.done or not is_held):
-                    held.state = Holding.RELEASING
+                    held.move(HoldingEvent.SETTLED)
                     instructions.append(Release(partition, held.since))
         return instructions
 
@@ -276,7 +241,7 @@ class MemberState:
         """The instruction was followed; a heartbeat says so at once."""
         held = self._held.get(partition)
         if held is not None and held.since == since and held.state is Holding.RELEASING:
-            del self._held[partition]
+            self._drop(partition, HoldingEvent.RELEASED)
             self._beat_due_ms = now_ms
 
     def lost(self, partition: PartitionName, since: int, now_ms: float) -> list[Instruction]:
@@ -284,7 +249,7 @@ class MemberState:
         held = self._held.get(partition)
         if held is None or held.since != since:
             return []
-        del self._held[partition]
+        self._drop(partition, HoldingEvent.LOST)
         soon_ms = max(now_ms, self._beat_sent_ms + LOSS_BEAT_SPACING_MS)
         self._beat_due_ms = min(self._beat_due_ms, soon_ms)
         return [Lost(partition, since)]
@@ -293,7 +258,7 @@ class MemberState:
         """Time has passed. An application that does not come back leaves the group."""
         if self.phase is not Phase.MEMBER or now_ms < self._poll_due_ms:
             return []
-        self.phase = Phase.LEAVING
+        self._move(PhaseEvent.OVERDUE)
         return self._drop_all()
 
     @property
@@ -305,11 +270,16 @@ class MemberState:
     def _drop_all(self) -> list[Instruction]:
         self.generation = 0
         self.coming = 0
-        lost: Iterable[Instruction] = [
-            Lost(partition, held.since) for partition, held in self._held.items()
-        ]
-        self._held.clear()
-        return list(lost)
+        lost: list[Instruction] = [Lost(partition, since) for partition, since in self.held.items()]
+        for partition in list(self._held):
+            self._drop(partition, HoldingEvent.LOST)
+        return lost
+
+    def _drop(self, partition: PartitionName, event: HoldingEvent) -> None:
+        self._held.pop(partition).move(event)
+
+    def _move(self, event: PhaseEvent) -> None:
+        self.phase = next_phase(self.phase, event)
 
     def check(self) -> None:
         """Our bugs assert."""

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from magnetar.groups.member_phase import Phase
 from magnetar.groups.member_state import (
     Assigned,
     Command,
@@ -13,7 +14,6 @@ from magnetar.groups.member_state import (
     Kept,
     Lost,
     MemberState,
-    Phase,
     Release,
     Revoked,
 )

@@ -1,0 +1,73 @@
+"""The states of a partition that a group's member holds, and the one table that moves them. Pure.
+
+Only `next_holding` reads the table, and only `Held.move` stores what it says. The drawing is
+docs/protocol/states.md.
+Source: docs/design/0003-groups.md, The client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import Final
+
+from magnetar_core.transitions import step
+
+
+@unique
+class Holding(Enum):
+    """How a member holds a partition, with what that means."""
+
+    HELD = "it is the member's"
+    REVOKED = "it is asked back; the application may still have something of it"
+    RELEASING = "nothing more counts there; acks under way are being confirmed"
+    GONE = "the member has nothing of it any more"
+
+
+@unique
+class HoldingEvent(Enum):
+    """What moves a partition that a member holds."""
+
+    ASKED_BACK = "the member's assignment does not name it any more"
+    KEPT = "the assignment names it again, since the same generation"
+    SETTLED = "nothing of it is open: it can be released"
+    RELEASED = "acks are confirmed, and the consumer is detached"
+    LOST = "it is somebody else's, or the membership is over"
+
+
+TRANSITIONS: Final[Mapping[tuple[Holding, HoldingEvent], Holding]] = {
+    (Holding.HELD, HoldingEvent.ASKED_BACK): Holding.REVOKED,
+    (Holding.REVOKED, HoldingEvent.KEPT): Holding.HELD,
+    (Holding.REVOKED, HoldingEvent.SETTLED): Holding.RELEASING,
+    (Holding.RELEASING, HoldingEvent.RELEASED): Holding.GONE,
+    (Holding.HELD, HoldingEvent.LOST): Holding.GONE,
+    (Holding.REVOKED, HoldingEvent.LOST): Holding.GONE,
+    (Holding.RELEASING, HoldingEvent.LOST): Holding.GONE,
+}
+
+
+def next_holding(state: Holding, event: HoldingEvent) -> Holding:
+    """Where an event leads.
+
+    Raises:
+        InvalidTxnState: nowhere from this state. No effect.
+    """
+    return step(TRANSITIONS, state, event, "a partition of a member")
+
+
+@dataclass(slots=True)
+class Held:
+    """A partition that a member holds.
+
+    Attributes:
+        since: the generation in which the member got it.
+        done: of a REVOKED one: the application has asked for more, and so is done with what it had.
+    """
+
+    since: int
+    state: Holding = Holding.HELD
+    done: bool = False
+
+    def move(self, event: HoldingEvent) -> None:
+        self.state = next_holding(self.state, event)

@@ -1,0 +1,66 @@
+"""The phases of a group's member, and the one table that moves them. Pure.
+
+Only `next_phase` reads the table, and only `MemberState._move` stores what it says. The drawing is
+docs/protocol/states.md.
+Source: docs/design/0003-groups.md, Members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, unique
+from typing import Final
+
+from magnetar_core.transitions import step
+
+
+@unique
+class Phase(Enum):
+    """Where a member is, with what that means."""
+
+    JOINING = "it asks the group to take it in"
+    MEMBER = "it sends heartbeats, and has what it is assigned"
+    LEAVING = "the application did not receive for too long: the group is told that it leaves"
+    AWAY = "it has left, and joins again with the application's next receive"
+    FENCED = "a newer member has its instance id: the end"
+
+
+@unique
+class PhaseEvent(Enum):
+    """What moves a member."""
+
+    JOINED = "the group has taken it in"
+    UNKNOWN = "the group does not know it"
+    OVERDUE = "the application did not receive for too long"
+    LEFT = "the group has heard that it leaves"
+    CAME_BACK = "the application is there again"
+    FENCED = "a newer member has its instance id"
+
+
+TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
+    (Phase.JOINING, PhaseEvent.JOINED): Phase.MEMBER,
+    (Phase.MEMBER, PhaseEvent.UNKNOWN): Phase.JOINING,
+    (Phase.MEMBER, PhaseEvent.OVERDUE): Phase.LEAVING,
+    (Phase.LEAVING, PhaseEvent.LEFT): Phase.AWAY,
+    (Phase.LEAVING, PhaseEvent.UNKNOWN): Phase.AWAY,
+    (Phase.LEAVING, PhaseEvent.CAME_BACK): Phase.JOINING,
+    (Phase.AWAY, PhaseEvent.CAME_BACK): Phase.JOINING,
+    (Phase.JOINING, PhaseEvent.FENCED): Phase.FENCED,
+    (Phase.MEMBER, PhaseEvent.FENCED): Phase.FENCED,
+    (Phase.LEAVING, PhaseEvent.FENCED): Phase.FENCED,
+    (Phase.AWAY, PhaseEvent.FENCED): Phase.FENCED,
+    (Phase.FENCED, PhaseEvent.FENCED): Phase.FENCED,
+    # The application came back before the group had heard that the member leaves.
+    (Phase.JOINING, PhaseEvent.LEFT): Phase.JOINING,
+    # Whom the group refuses, it does not know either.
+    (Phase.JOINING, PhaseEvent.UNKNOWN): Phase.JOINING,
+}
+
+
+def next_phase(phase: Phase, event: PhaseEvent) -> Phase:
+    """Where an event leads.
+
+    Raises:
+        InvalidTxnState: nowhere from this phase. No effect.
+    """
+    return step(TRANSITIONS, phase, event, "a member")
