@@ -6,12 +6,14 @@ from pathlib import Path
 
 import configuration_page
 import dashboard_page
+import errors_page
 import metrics_page
 import states_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     "docs/configuration.md": configuration_page.page,
+    "docs/errors.md": errors_page.page,
     "docs/protocol/states.md": states_page.page,
     "docs/metrics.md": metrics_page.page,
     "deploy/grafana/dashboards/transactions.json": dashboard_page.page,

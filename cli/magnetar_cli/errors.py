@@ -1,46 +1,70 @@
-"""Errors as one line that says what happened and what to do next."""
+"""Errors as one line that says what happened and what to do next, with an exit status."""
 
 from __future__ import annotations
 
 import click
 
 from magnetar_core.config import InvalidConfig
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
 from magnetar_core.transport import LinkClosed
 
 _START_ONE = "is it running? `magnetar standalone` starts one, --broker names another"
+# With which the command line exits; `magnetar --help` and docs/errors.md tell them. Click exits
+# with 2 where the command line itself is wrong.
+STATUS_OF_KIND = {
+    ErrorKind.FIX: 1,
+    ErrorKind.RETRY: 10,
+    ErrorKind.LOOK_UP: 10,
+    ErrorKind.ASK_OUTCOME: 11,
+    ErrorKind.START_OVER: 12,
+    ErrorKind.DONE: 13,
+    ErrorKind.FENCED: 14,
+    ErrorKind.LIMIT: 15,
+    ErrorKind.DATA_LOST: 16,
+    ErrorKind.BUG: 17,
+}
 
 
 def explain(error: Exception) -> click.ClickException:
-    """What a user is told of an error; exit status 1."""
+    """What a user is told of an error; its exit status says what kind of error it is."""
     text = _one_line(str(error)) or type(error).__name__
     if isinstance(error, LinkClosed):
-        return click.ClickException(f"{text}; {_START_ONE}")
+        return _failure(f"{text}; {_START_ONE}", ErrorKind.RETRY)
     if isinstance(error, MagnetarError):
-        return click.ClickException(_of_magnetar(error, text))
+        return _failure(_of_magnetar(error, text), error.kind)
     if isinstance(error, InvalidConfig):
-        return click.ClickException(text)
+        return _failure(text, ErrorKind.FIX)
     if isinstance(error, OSError):
-        return click.ClickException(f"{text}; check the path and its permissions")
+        return _failure(f"{text}; check the path and its permissions", ErrorKind.FIX)
     if isinstance(error, ModuleNotFoundError):
-        return click.ClickException(
-            f"{text}; servers need more packages: pip install 'magnetar[server]'"
+        return _failure(
+            f"{text}; servers need more packages: pip install 'magnetar[server]'", ErrorKind.FIX
         )
-    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreDamaged"):
-        return click.ClickException(text)
-    return click.ClickException(
-        f"{type(error).__name__}: {text}; this is a bug: --debug shows where"
+    if type(error).__name__ in ("StoreInUse", "StoreFailed"):
+        return _failure(text, ErrorKind.FIX)
+    if type(error).__name__ == "StoreDamaged":
+        return _failure(text, ErrorKind.DATA_LOST)
+    return _failure(
+        f"{type(error).__name__}: {text}; this is a bug: --debug shows where", ErrorKind.BUG
     )
 
 
+def _failure(text: str, kind: ErrorKind) -> click.ClickException:
+    failure = click.ClickException(text)
+    # Click reads it from the instance.
+    failure.exit_code = STATUS_OF_KIND[kind]  # type: ignore[misc]
+    return failure
+
+
 def _of_magnetar(error: MagnetarError, text: str) -> str:
-    """The message, and the reaction that the error's own documentation asks for."""
+    """The message, and what to do next."""
     if isinstance(error, LogUnavailable | OutcomeUnknown) and isinstance(
         error.__cause__, LinkClosed
     ):
         return f"{_one_line(str(error.__cause__))}; {_START_ONE}"
-    advice = _one_line(type(error).__doc__ or "")
-    return f"{type(error).__name__}: {text}" + ("" if text == advice else f" ({advice})")
+    meaning = _one_line(f"{error.happened} {error.advice}")
+    return f"{type(error).__name__}: {text}" + ("" if text == meaning else f" ({meaning})")
 
 
 def _one_line(text: str) -> str:

@@ -8,6 +8,7 @@ from importlib import import_module
 
 import click
 
+from magnetar_cli.help_texts import with_help
 from magnetar_core.version import VERSION
 
 # "module:attribute" below this package.
@@ -30,6 +31,13 @@ _COMMANDS = {
 }
 
 DEFAULT_BROKER = "127.0.0.1:6650"
+# The numbers of errors.STATUS_OF_KIND; written here, so that the help imports none of the protocol.
+EXIT_STATUS = (
+    "Exit status: 0 done; 1 correct the call or the configuration; 2 wrong usage; 10 ask again"
+    " later; 11 the outcome is unknown, ask for it; 12 it is over, begin it anew; 13 it is done"
+    " already; 14 a newer instance took over, stop this one; 15 a limit is reached, back off;"
+    " 16 data is lost, an administrator decides; 17 a bug. docs/errors.md says more."
+)
 
 
 class LazyGroup(click.Group):
@@ -45,7 +53,7 @@ class LazyGroup(click.Group):
         module, _, attribute = target.partition(":")
         found = getattr(import_module(f"magnetar_cli.{module}"), attribute)
         assert isinstance(found, click.Command)
-        return found
+        return with_help(found)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -60,7 +68,11 @@ class LazyGroup(click.Group):
             raise explain(error) from None
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_STATUS,
+)
 @click.option(
     "--broker",
     default=DEFAULT_BROKER,
@@ -85,3 +97,6 @@ def cli(ctx: click.Context, broker: str, debug: bool) -> None:
         set_up_logging(level="debug", log_format="text")
         for name in ("grpc", "py4j"):
             logging.getLogger(name).setLevel(logging.INFO)
+
+
+with_help(cli)

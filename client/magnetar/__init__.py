@@ -63,6 +63,7 @@ from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.batch import Codec
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     AuthorizationFailed,
     ChecksumMismatch,
@@ -103,6 +104,7 @@ from magnetar_core.errors import (
     TxnIncomplete,
     TxnNotFound,
     UnknownMember,
+    UnsupportedVersion,
 )
 from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 
@@ -126,6 +128,7 @@ __all__ = [
     "DataLoss",
     "DeadLetterPolicy",
     "DiskFull",
+    "ErrorKind",
     "FencedInstance",
     "Gone",
     "GroupConsumer",
@@ -203,6 +206,7 @@ __all__ = [
     "UncommittedMessage",
     "UnfinishedParticipant",
     "UnknownMember",
+    "UnsupportedVersion",
     "UsedAfterFork",
     "connect",
     "offsets",

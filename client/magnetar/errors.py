@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import MagnetarError, TxnError
 
 if TYPE_CHECKING:
@@ -16,19 +17,24 @@ class CommitRefused(TxnError):
     Nothing of the transaction counts. `__cause__` is the first failure; begin another transaction.
     """
 
+    happened = "A send or an ack of the transaction failed, so the SDK aborted it."
+    advice = "Nothing of it counts; its cause is the first failure. Begin another transaction."
     grpc_status = "ABORTED"
+    kind = ErrorKind.START_OVER
 
 
 class ClientClosed(MagnetarError):
-    """The client, producer or consumer is closed. No effect."""
-
+    happened = "The client, producer or consumer is closed."
+    advice = "No effect; make another one."
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
 
 class UsedAfterFork(MagnetarError, RuntimeError):
-    """A blocking client does not survive a fork. No effect; connect again in the child process."""
-
+    happened = "A blocking client does not survive a fork."
+    advice = "No effect; connect again in the child process."
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
 
 class PoisonMessage(MagnetarError):
@@ -40,7 +46,10 @@ class PoisonMessage(MagnetarError):
         poison: the message.
     """
 
+    happened = "A message cannot be transformed."
+    advice = "Nothing of its batch counts; correct the program, or name a topic for dead letters."
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
     def __init__(self, poison: Message, attempts: int) -> None:
         super().__init__(

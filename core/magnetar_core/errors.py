@@ -1,7 +1,8 @@
-"""Errors: one name each, mapped once to the wire and to a gRPC status.
+"""Errors: one name each, mapped once to the wire, to a gRPC status, and to a kind.
 
-Each says what the caller may assume happened and what to do next. They travel as a typed detail
-(`ServerError`), never as text to be parsed.
+Each says what happened, whether it took effect, and what to do next; its kind says the same to
+programs. They travel as a typed detail (`ServerError`), never as text to be parsed.
+docs/errors.md is made from these.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from magnetar_core.error_kinds import ErrorKind, kind_from_wire
 from magnetar_core.wire import common_pb2 as pb
 
 # In the details of DataLoss, as "state".
@@ -19,21 +21,42 @@ class MagnetarError(Exception):
     """Anything that Magnetar reports to its caller.
 
     Attributes:
+        happened, advice: what this error means, and what to do next, for people. Docstrings are
+            made of them: servers that run without docstrings say the same.
+        kind: what a program does next.
         details: facts for programs (offsets, limits, names), as text.
     """
+
+    happened: ClassVar[str] = "Magnetar reports an error."
+    advice: ClassVar[str] = "Its name says more."
 
     code: ClassVar[pb.ErrorCode] = pb.INTERNAL
     # Name of a grpc.StatusCode: this module stays free of gRPC.
     grpc_status: ClassVar[str] = "INTERNAL"
-    # Whether asking again, unchanged, can succeed.
-    retriable: ClassVar[bool] = False
+    # The class has it; an error whose code this version does not know has what the server says.
+    kind: ErrorKind = ErrorKind.BUG
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__doc__ is None and "happened" in cls.__dict__:
+            cls.__doc__ = f"{cls.happened} {cls.advice}"
 
     def __init__(self, message: str = "", **details: object) -> None:
-        super().__init__(message or type(self).__doc__ or type(self).__name__)
+        super().__init__(message or f"{self.happened} {self.advice}")
         self.details: Mapping[str, str] = {name: str(value) for name, value in details.items()}
 
+    @property
+    def retriable(self) -> bool:
+        """Whether asking again, unchanged, can succeed."""
+        return self.kind.is_retriable
+
     def to_wire(self) -> pb.ServerError:
-        return pb.ServerError(code=self.code, message=str(self), details=dict(self.details))
+        return pb.ServerError(
+            code=self.code,
+            message=str(self),
+            details=dict(self.details),
+            kind=self.kind.to_wire(),
+        )
 
 
 class TxnError(MagnetarError):
@@ -41,62 +64,67 @@ class TxnError(MagnetarError):
 
 
 class TxnNotFound(TxnError):
-    """This coordinator never issued that TxnID. No effect; check where the id comes from."""
-
+    happened = "This coordinator never issued that TxnID."
+    advice = "No effect; check where the id comes from."
     code = pb.TXN_NOT_FOUND
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.FIX
 
 
 class TxnForgotten(TxnError):
-    """The transaction ended longer ago than outcomes are kept. No effect; its outcome is in the
-    data."""
-
+    happened = "The transaction ended longer ago than outcomes are kept."
+    advice = "No effect; its outcome is in the data."
     code = pb.TXN_FORGOTTEN
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.START_OVER
 
 
 class InvalidTxnState(TxnError):
-    """The transaction is not in a state that allows this. No effect; begin another transaction."""
-
+    happened = "The transaction is not in a state that allows this."
+    advice = "No effect; begin another transaction."
     code = pb.INVALID_TXN_STATE
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.START_OVER
 
 
 class TransactionConflict(TxnError):
-    """Another transaction holds this ack, or it is acknowledged. No effect; abort, then retry."""
-
+    happened = "Another transaction holds this ack, or it is acknowledged."
+    advice = "No effect; abort, then retry."
     code = pb.TRANSACTION_CONFLICT
     grpc_status = "ABORTED"
+    kind = ErrorKind.START_OVER
 
 
 class ConcurrentTransactions(TxnError):
-    """The last transaction of this identity is still ending. No effect; ask again."""
-
+    happened = "The last transaction of this identity is still ending."
+    advice = "No effect; ask again."
     code = pb.CONCURRENT_TRANSACTIONS
     grpc_status = "UNAVAILABLE"
-    retriable = True
+    kind = ErrorKind.RETRY
 
 
 class TxnIncomplete(TxnError):
-    """A participant lost what it had confirmed; the transaction stays COMMITTING until an
-    administrator accepts the loss."""
-
+    happened = "A participant lost what it had confirmed; the transaction stays COMMITTING."
+    advice = "An administrator restores what is missing, or accepts the loss."
     code = pb.TXN_INCOMPLETE
     grpc_status = "DATA_LOSS"
+    kind = ErrorKind.DATA_LOST
 
 
 class ProducerFenced(TxnError):
-    """A newer instance took this identity over. No effect; this instance must stop."""
-
+    happened = "A newer instance took this identity over."
+    advice = "No effect; this instance must stop."
     code = pb.PRODUCER_FENCED
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FENCED
 
 
 class SequenceCommitted(TxnError):
-    """The named sequence is committed already. No effect; skip the work, it is done."""
-
+    happened = "The named sequence is committed already."
+    advice = "No effect; skip the work, it is done."
     code = pb.SEQUENCE_COMMITTED
     grpc_status = "ALREADY_EXISTS"
+    kind = ErrorKind.DONE
 
     @property
     def fingerprint(self) -> str | None:
@@ -105,112 +133,125 @@ class SequenceCommitted(TxnError):
 
 
 class SequenceDiffers(TxnError):
-    """The named sequence is committed with another content. No effect; this is other work: find
-    out which of the two is right, and do not skip it."""
-
+    happened = "The named sequence is committed with another content."
+    advice = (
+        "No effect; this is other work: find out which of the two is right, and do not skip it."
+    )
     code = pb.SEQUENCE_DIFFERS
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
 
 class SequenceTooOld(TxnError):
-    """A later sequence of this name is committed. No effect; do not repeat this work."""
-
+    happened = "A later sequence of this name is committed."
+    advice = "No effect; do not repeat this work."
     code = pb.SEQUENCE_TOO_OLD
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.DONE
 
 
 class SequenceGap(MagnetarError):
-    """A message before this one is missing. No effect; send what is missing first."""
-
+    happened = "A message before this one is missing."
+    advice = "No effect; send what is missing first."
     code = pb.SEQUENCE_GAP
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
 
 class TopicNotFound(MagnetarError):
-    """No topic or partition of this name. No effect; create it, or correct the name."""
-
+    happened = "No topic or partition of this name."
+    advice = "No effect; create it, or correct the name."
     code = pb.TOPIC_NOT_FOUND
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.FIX
 
 
 class SubscriptionNotFound(MagnetarError):
-    """No subscription of this name. No effect; subscribe first."""
-
+    happened = "No subscription of this name."
+    advice = "No effect; subscribe first."
     code = pb.SUBSCRIPTION_NOT_FOUND
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.FIX
 
 
 class Gone(MagnetarError):
-    """The topic or subscription was deleted. No effect; look the name up again."""
-
+    happened = "The topic or subscription was deleted."
+    advice = "No effect; look the name up again."
     code = pb.GONE
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.FIX
 
 
 class TopicExists(MagnetarError):
-    """A topic of this name exists. No effect; use it, or choose another name."""
-
+    happened = "A topic of this name exists."
+    advice = "No effect; use it, or choose another name."
     code = pb.TOPIC_EXISTS
     grpc_status = "ALREADY_EXISTS"
+    kind = ErrorKind.DONE
 
 
 class SubscriptionExists(MagnetarError):
-    """The subscription exists with another type of consumers. No effect."""
-
+    happened = "The subscription exists with another type of consumers."
+    advice = "No effect; use that type, or choose another name."
     code = pb.SUBSCRIPTION_EXISTS
     grpc_status = "ALREADY_EXISTS"
+    kind = ErrorKind.FIX
 
 
 class ConsumerBusy(MagnetarError):
-    """An exclusive subscription has a consumer. No effect; close that one, or use another type."""
-
+    happened = "An exclusive subscription has a consumer."
+    advice = "No effect; close that one, or use another type."
     code = pb.CONSUMER_BUSY
     grpc_status = "FAILED_PRECONDITION"
-    retriable = True
+    kind = ErrorKind.RETRY
 
 
 class ResourceInUse(MagnetarError):
-    """Open transactions or pending acks hold it. No effect; end them, or force."""
-
+    happened = "Open transactions or pending acks hold it."
+    advice = "No effect; end them, or force."
     code = pb.RESOURCE_IN_USE
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.LIMIT
 
 
 class LogUnavailable(MagnetarError):
-    """The server cannot answer now. Unknown effect, repeats are harmless; ask again."""
-
+    happened = "The server cannot answer now."
+    advice = "Unknown effect, repeats are harmless; ask again."
     code = pb.LOG_UNAVAILABLE
     grpc_status = "UNAVAILABLE"
-    retriable = True
+    kind = ErrorKind.RETRY
 
 
 class PartitionMoved(MagnetarError):
-    """Another broker owns the partition. No effect; look it up again."""
-
+    happened = "Another broker owns the partition."
+    advice = "No effect; look it up again."
     code = pb.PARTITION_MOVED
     grpc_status = "UNAVAILABLE"
-    retriable = True
+    kind = ErrorKind.LOOK_UP
 
 
 class OutcomeUnknown(MagnetarError):
-    """The time to wait ran out before the answer came. It may have happened; ask again to know."""
-
+    happened = "The time to wait ran out before the answer came."
+    advice = "It may have happened; ask again to know."
     code = pb.OUTCOME_UNKNOWN
     grpc_status = "UNKNOWN"
+    kind = ErrorKind.ASK_OUTCOME
 
 
 class OutOfRange(MagnetarError):
-    """Retention removed what lies there. No effect; seek to the first offset or later."""
-
+    happened = "Retention removed what lies there."
+    advice = "No effect; seek to the first offset or later."
     code = pb.OUT_OF_RANGE
     grpc_status = "OUT_OF_RANGE"
+    kind = ErrorKind.FIX
 
 
 class DataLoss(MagnetarError):
-    """Stored data is missing or damaged. No effect; an administrator must look."""
-
+    happened = "Stored data is missing or damaged."
+    advice = "No effect; an administrator must look."
     code = pb.DATA_LOSS
     grpc_status = "DATA_LOSS"
+    kind = ErrorKind.DATA_LOST
 
     @property
     def is_damaged(self) -> bool:
@@ -219,102 +260,125 @@ class DataLoss(MagnetarError):
 
 
 class ChecksumMismatch(MagnetarError):
-    """The batch was damaged on its way. No effect; send it again."""
-
+    happened = "The batch was damaged on its way."
+    advice = "No effect; send it again."
     code = pb.CHECKSUM_MISMATCH
     grpc_status = "DATA_LOSS"
+    kind = ErrorKind.RETRY
 
 
 class QuotaExceeded(MagnetarError):
-    """A configured limit is reached. No effect; finish something first, or raise the limit."""
-
+    happened = "A configured limit is reached."
+    advice = "No effect; finish something first, or raise the limit."
     code = pb.QUOTA_EXCEEDED
     grpc_status = "RESOURCE_EXHAUSTED"
+    kind = ErrorKind.LIMIT
 
 
 class DiskFull(MagnetarError):
-    """The server's disk is below its reserve. No effect; free space, or add some."""
-
+    happened = "The server's disk is below its reserve."
+    advice = "No effect; free space, or add some."
     code = pb.DISK_FULL
     grpc_status = "RESOURCE_EXHAUSTED"
+    kind = ErrorKind.LIMIT
 
 
 class MessageTooLarge(MagnetarError):
-    """The batch exceeds the server's limit. No effect; split it: a transaction keeps it whole."""
-
+    happened = "The batch exceeds the server's limit."
+    advice = "No effect; split it: a transaction keeps it whole."
     code = pb.MESSAGE_TOO_LARGE
     grpc_status = "RESOURCE_EXHAUSTED"
+    kind = ErrorKind.FIX
 
 
 class AuthorizationFailed(MagnetarError):
-    """Not permitted. No effect."""
-
+    happened = "Not permitted."
+    advice = "No effect; ask an administrator."
     code = pb.AUTHORIZATION_FAILED
     grpc_status = "PERMISSION_DENIED"
+    kind = ErrorKind.FIX
 
 
 class TransactionalIdAuthorizationFailed(AuthorizationFailed):
-    """Two-phase commit is not allowed here. No effect; an administrator may allow it."""
-
+    happened = "Two-phase commit is not allowed here."
+    advice = "No effect; an administrator may allow it."
     code = pb.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     grpc_status = "PERMISSION_DENIED"
+    kind = ErrorKind.FIX
 
 
 class TransactionalIdNotFound(MagnetarError):
-    """No such transactional id: never used, or idle for too long. No effect; initialise it."""
-
+    happened = "No such transactional id: never used, or idle for too long."
+    advice = "No effect; initialise it."
     code = pb.TRANSACTIONAL_ID_NOT_FOUND
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.START_OVER
 
 
 class GroupNotFound(MagnetarError):
-    """No group of this name. No effect; join it, or correct the name."""
-
+    happened = "No group of this name."
+    advice = "No effect; join it, or correct the name."
     code = pb.GROUP_NOT_FOUND
     grpc_status = "NOT_FOUND"
+    kind = ErrorKind.START_OVER
 
 
 class IllegalGeneration(MagnetarError):
-    """The member does not own the partition, or got it again since. No effect; drop what was
-    received there, abort, and go on with what the member owns now."""
-
+    happened = "The member does not own the partition, or got it again since."
+    advice = (
+        "No effect; drop what was received there, abort, and go on with what the member owns now."
+    )
     code = pb.ILLEGAL_GENERATION
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.START_OVER
 
 
 class UnknownMember(MagnetarError):
-    """The group has no such member: never joined, left, or expelled. No effect; join again."""
-
+    happened = "The group has no such member: never joined, left, or expelled."
+    advice = "No effect; join again."
     code = pb.UNKNOWN_MEMBER
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.START_OVER
 
 
 class FencedInstance(MagnetarError):
-    """A newer member has this instance id. No effect; this one must stop."""
-
+    happened = "A newer member has this instance id."
+    advice = "No effect; this one must stop."
     code = pb.FENCED_INSTANCE
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FENCED
 
 
 class InvalidArgument(MagnetarError):
-    """The request makes no sense as it stands. No effect; correct it."""
-
+    happened = "The request makes no sense as it stands."
+    advice = "No effect; correct it."
     code = pb.INVALID_ARGUMENT
     grpc_status = "INVALID_ARGUMENT"
+    kind = ErrorKind.FIX
 
 
 class ClusterMismatch(MagnetarError):
-    """The two sides disagree about the cluster's members. No effect; give both the same file."""
-
+    happened = "The two sides disagree about the cluster's members."
+    advice = "No effect; give both the same file."
     code = pb.CLUSTER_MISMATCH
     grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
+
+
+class UnsupportedVersion(MagnetarError):
+    happened = "The two sides speak different versions of the protocol."
+    advice = "No effect; upgrade the older side, servers before clients."
+    code = pb.UNSUPPORTED_VERSION
+    grpc_status = "FAILED_PRECONDITION"
+    kind = ErrorKind.FIX
 
 
 class InternalError(MagnetarError):
-    """A bug in the server. Unknown effect; its log says more."""
-
+    happened = "A bug in the server."
+    advice = "Unknown effect; its log says more."
     code = pb.INTERNAL
     grpc_status = "INTERNAL"
+    kind = ErrorKind.BUG
 
 
 def _concrete(base: type[MagnetarError]) -> list[type[MagnetarError]]:
@@ -331,8 +395,23 @@ ERROR_OF_CODE: dict[int, type[MagnetarError]] = {
 }
 
 
+# How a participant refuses to end a transaction, where only an administrator can help.
+END_REFUSALS = (TxnIncomplete, InvalidTxnState)
+
+
+def code_name(code: int) -> str:
+    """A code for people; one of a later version is a number."""
+    return pb.ErrorCode.Name(code) if code in pb.ErrorCode.values() else f"error {code}"
+
+
 def from_wire(wire: pb.ServerError) -> MagnetarError:
-    """The error that a server sent; InternalError for a code that this version does not know."""
+    """The error that a server sent.
+
+    A code that this version does not know is an InternalError with the kind that the server names,
+    also when it is passed on.
+    """
     error = ERROR_OF_CODE.get(wire.code, InternalError)(wire.message)
     error.details = dict(wire.details)
+    if isinstance(error, InternalError):
+        error.kind = kind_from_wire(wire.kind) or error.kind
     return error

@@ -24,14 +24,12 @@ from pyspark.sql.types import StructType
 from magnetar import blocking
 from magnetar.enums import TransactionAction, TransactionStatus
 from magnetar.transactions.participants import TransactionPart
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
-    InvalidTxnState,
     MagnetarError,
-    OutcomeUnknown,
     SequenceCommitted,
     SequenceTooOld,
     TopicNotFound,
-    TxnForgotten,
 )
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_spark.arrow_in import LargeMessage, Router, Rows, gathered
@@ -220,7 +218,9 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
     parts = [one.part() for one in tasks]
     try:
         status = client.commit_parts(parts, fingerprint=str(content))
-    except (InvalidTxnState, TxnForgotten) as error:
+    except MagnetarError as error:
+        if error.kind is not ErrorKind.START_OVER:
+            raise
         raise SinkError(
             f"the transaction of {work} had been aborted: by transactionTimeout, by an"
             " administrator, or because another query runs on the same checkpoint. Nothing of this"
@@ -230,7 +230,9 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
         try:
             # So that the next batch comes behind this one in every partition.
             client.commit_parts(parts, wait_finished=True)
-        except OutcomeUnknown as error:
+        except MagnetarError as error:
+            if not error.kind.may_pass:
+                raise
             log.warning("%s is decided, and not yet carried out everywhere: %s", work, error)
 
 

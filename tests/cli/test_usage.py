@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 
@@ -11,12 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from magnetar_cli.commands.produce import LineReader
-from magnetar_cli.errors import explain
+from magnetar_cli.commands.transactions import HANGING_STATUS
+from magnetar_cli.errors import STATUS_OF_KIND, explain
 from magnetar_cli.output import duration
-from magnetar_cli.program import cli
+from magnetar_cli.program import EXIT_STATUS, cli
 from magnetar_cli.types import Duration, Size
 from magnetar_core.config import InvalidConfig
-from magnetar_core.errors import LogUnavailable, TopicNotFound
+from magnetar_core.error_kinds import ErrorKind
+from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, TopicNotFound
 from magnetar_core.transport import LinkClosed
 
 COMMANDS = [
@@ -104,13 +107,33 @@ def test_errors_say_what_to_do_next() -> None:
         "TopicNotFound: no topic 'a' (No topic or partition of this name. No effect; create it, "
         "or correct the name)"
     )
-    assert "\n" not in text(TopicNotFound())
+    assert text(TopicNotFound()) == (
+        "TopicNotFound: No topic or partition of this name. No effect; create it, or correct the"
+        " name"
+    )
     assert text(InvalidConfig("choose another port")) == "choose another port"
     unavailable = LogUnavailable("no answer")
     unavailable.__cause__ = LinkClosed("no conversation with 127.0.0.1:1")
     assert "magnetar standalone" in text(unavailable)
     assert "--debug" in text(KeyError("x"))
     assert "magnetar[server]" in text(ModuleNotFoundError("No module named 'rocksdict'"))
+
+
+def test_the_exit_status_says_the_kind() -> None:
+    assert set(STATUS_OF_KIND) == set(ErrorKind)
+    assert not {0, 2, HANGING_STATUS} & set(STATUS_OF_KIND.values()), "these mean something else"
+    for error in ERROR_OF_CODE.values():
+        assert explain(error("why")).exit_code == STATUS_OF_KIND[error.kind]
+    assert explain(LinkClosed("nobody")).exit_code == STATUS_OF_KIND[ErrorKind.RETRY]
+    assert explain(InvalidConfig("choose another port")).exit_code == 1
+    assert explain(KeyError("x")).exit_code == STATUS_OF_KIND[ErrorKind.BUG]
+
+
+def test_the_help_tells_every_exit_status() -> None:
+    told = {int(one) for one in re.findall(r"\b\d+\b", EXIT_STATUS)}
+    assert told == {0, 2, *STATUS_OF_KIND.values()}
+    output = CliRunner().invoke(cli, ["--help"]).output
+    assert EXIT_STATUS in " ".join(output.split())
 
 
 def test_the_help_imports_neither_grpc_nor_a_server() -> None:

@@ -11,9 +11,7 @@ from magnetar.link.cluster import Cluster
 from magnetar.link.connection import Connection
 from magnetar.link.session import ResponseT
 from magnetar_core.errors import (
-    LogUnavailable,
     MagnetarError,
-    OutcomeUnknown,
     TxnForgotten,
     TxnNotFound,
 )
@@ -82,8 +80,8 @@ class TransactionAdministration:
         async def ask(tcid: int, coordinator: Connection) -> ResponseT | None:
             try:
                 return await coordinator.request(command)
-            except (LogUnavailable, OutcomeUnknown) as error:
-                if on_unanswered is None:
+            except MagnetarError as error:
+                if on_unanswered is None or not error.kind.may_pass:
                     raise
                 on_unanswered(tcid, error)
                 return None

@@ -12,19 +12,17 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from magnetar.groups.member_state import Command, Instruction, MemberState, Phase
+from magnetar.groups.member_phase import Phase
+from magnetar.groups.member_state import Command, Instruction, MemberState
 from magnetar.link.connection import Connection
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
-    DiskFull,
     FencedInstance,
-    GroupNotFound,
     LogUnavailable,
     MagnetarError,
-    OutcomeUnknown,
-    UnknownMember,
 )
 from magnetar_core.ids import PartitionName
 from magnetar_core.wire import common_pb2, group_pb2
@@ -161,7 +159,7 @@ class GroupMembership:
                 self._follow(self.member.fenced())
                 self._fail(error)
             except MagnetarError as error:
-                if isinstance(error, UnknownMember | GroupNotFound) and command is not Command.JOIN:
+                if error.kind is ErrorKind.START_OVER and command is not Command.JOIN:
                     log.info("group %s: %s", self._join.group, error)
                     self._follow(self.member.unknown())
                 elif self._may_pass(error):
@@ -176,10 +174,10 @@ class GroupMembership:
                 backoff.reset()
 
     def _may_pass(self, error: MagnetarError) -> bool:
-        if isinstance(error, OutcomeUnknown | UnknownMember | GroupNotFound) or error.retriable:
+        if error.kind.may_pass or error.kind is ErrorKind.START_OVER:
             return True
         # Who is a member already has time.
-        return isinstance(error, DiskFull) and self._has_joined_once
+        return error.kind is ErrorKind.LIMIT and self._has_joined_once
 
     async def _sleep(self, now_ms: float) -> None:
         self._sleeps_until_ms = self.member.wakes_at_ms

@@ -27,7 +27,6 @@ from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
     MagnetarError,
-    OutcomeUnknown,
     ProducerFenced,
     TopicExists,
     TransactionConflict,
@@ -289,7 +288,7 @@ class _Processing:
                 await self._producer.commit()
                 return
             except MagnetarError as error:
-                if not _may_pass(error):
+                if not error.kind.may_pass:
                     raise
                 log.info("asking again whether a batch was committed: %s", error)
                 await asyncio.sleep(backoff.next_ms() / 1000)
@@ -310,7 +309,7 @@ class _Processing:
         if isinstance(reason, InvalidTxnState):
             if self._ended_by_others_count >= ENDED_BY_OTHERS_MAX:
                 raise error
-        elif not _may_pass(reason):
+        elif not reason.kind.may_pass:
             raise error
         await self._stops_within(self._backoff.next_ms() / 1000)
 
@@ -323,7 +322,7 @@ class _Processing:
                 await self._producer.init_transactions(self._consumer)
                 break
             except MagnetarError as error:
-                if not _may_pass(error):
+                if not error.kind.may_pass:
                     raise
                 log.info("initialising transactions again: %s", error)
                 if await self._stops_within(backoff.next_ms() / 1000):
@@ -337,7 +336,7 @@ class _Processing:
                 await self._producer.abort()
             except MagnetarError as error:
                 log.info("aborting: %s", error)
-                if not _may_pass(error):
+                if not error.kind.may_pass:
                     return  # Fenced, or ended by somebody else.
                 if await self._stops_within(backoff.next_ms() / 1000):
                     return
@@ -349,10 +348,6 @@ def _check(outputs: list[Output]) -> None:
             raise InvalidArgument(f"transform() gives Outputs, not {type(one).__name__}")
         if not isinstance(one.value, bytes) or not isinstance(one.key, bytes | None):
             raise InvalidArgument("an Output's value is bytes, and so is its key, if it has one")
-
-
-def _may_pass(error: MagnetarError) -> bool:
-    return error.retriable or isinstance(error, OutcomeUnknown)
 
 
 def _reason_of(error: MagnetarError) -> MagnetarError:

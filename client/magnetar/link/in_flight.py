@@ -17,16 +17,16 @@ from magnetar.link.backoff import Backoff
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, ResponseT, Result
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
-    ChecksumMismatch,
     LogUnavailable,
     MagnetarError,
     MessageTooLarge,
     OutcomeUnknown,
-    PartitionMoved,
     SequenceGap,
 )
 from magnetar_core.requests import Request
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
@@ -147,7 +147,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
 
     def submit(self, item: ItemT, *, timeout_ms: float) -> None:
         """Append an item; it leaves as soon as those before it allow."""
-        assert not self._abandoned
+        if self._abandoned:
+            raise BrokenInvariant("nothing is sent once all was given up")
         self._ordinal += 1
         item.ordinal = self._ordinal
         item.deadline_ms = self._runtime.now_ms() + timeout_ms
@@ -292,9 +293,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
     def _on_error(self, item: ItemT, error: MagnetarError) -> None:
         at = self._items.index(item)
         follows_a_failure = isinstance(error, SequenceGap) and at > 0
-        passes = error.retriable or follows_a_failure or isinstance(error, ChecksumMismatch)
-        if passes and not self._abandoned:
-            if isinstance(error, PartitionMoved):
+        if (error.retriable or follows_a_failure) and not self._abandoned:
+            if error.kind is ErrorKind.LOOK_UP:
                 self._owner.moved()
                 self._session = None
             self._forget_flight()

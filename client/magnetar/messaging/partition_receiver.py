@@ -25,11 +25,11 @@ from magnetar.messaging.nack_requests import NackRequests
 from magnetar.messaging.partition_ownership import LOSSES, Ownership, Settling
 from magnetar.messaging.receive_queue import ReceiveQueue
 from magnetar.messaging.unacked_tracker import UnackedTracker
+from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     LogUnavailable,
     MagnetarError,
     OutOfRange,
-    PartitionMoved,
     from_wire,
 )
 from magnetar_core.transport import LinkClosed
@@ -290,7 +290,7 @@ class PartitionReceiver:
                     self._refused(error)
                     return
                 self._last_refusal = error
-                if isinstance(error, PartitionMoved):
+                if error.kind is ErrorKind.LOOK_UP:
                     self._move()
                 await asyncio.sleep(backoff.next_ms() / 1000)
                 continue

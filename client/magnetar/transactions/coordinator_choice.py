@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
@@ -84,9 +84,8 @@ class CoordinatorChoice:
                     if error is None:
                         self._trust(answerer)
                         return one.result(), answerer
-                    if not isinstance(error, LogUnavailable | OutcomeUnknown):
+                    if not isinstance(error, MagnetarError) or not error.kind.may_pass:
                         raise error
-                    assert isinstance(error, MagnetarError)
                     self._suspect(answerer)
                     last = error
         raise last
@@ -118,9 +117,9 @@ class CoordinatorChoice:
         while True:
             try:
                 await connection.request(question)
-            except (LogUnavailable, OutcomeUnknown):
-                continue  # It has taken its whole time.
             except MagnetarError as error:
+                if error.kind.may_pass:
+                    continue  # It has taken its whole time.
                 log.debug("%s answers: %s", connection.address, error)
             break
         self._silent.pop(connection, None)

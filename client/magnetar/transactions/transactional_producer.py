@@ -25,8 +25,7 @@ from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
-    LogUnavailable,
-    OutcomeUnknown,
+    MagnetarError,
     ProducerFenced,
 )
 from magnetar_core.ids import MessageId, TxnID
@@ -131,7 +130,9 @@ class TransactionalProducer:
         except (InvalidTxnState, ProducerFenced) as error:
             # It was committed after all, or somebody else has ended it.
             log.info("%r was not aborted: %s", transaction, error)
-        except (OutcomeUnknown, LogUnavailable) as error:
+        except MagnetarError as error:
+            if not error.kind.may_pass:
+                raise
             # With an id, taking it over ends it; without, the coordinator does, in time.
             log.info("%r is left to its coordinator: %s", transaction, error)
 

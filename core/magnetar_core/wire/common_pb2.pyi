@@ -62,6 +62,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FENCED_INSTANCE: _ClassVar[ErrorCode]
     GROUP_NOT_FOUND: _ClassVar[ErrorCode]
     SEQUENCE_DIFFERS: _ClassVar[ErrorCode]
+    UNSUPPORTED_VERSION: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -108,6 +109,7 @@ UNKNOWN_MEMBER: ErrorCode
 FENCED_INSTANCE: ErrorCode
 GROUP_NOT_FOUND: ErrorCode
 SEQUENCE_DIFFERS: ErrorCode
+UNSUPPORTED_VERSION: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")
@@ -178,7 +180,31 @@ class GroupMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ServerError(_message.Message):
-    __slots__ = ("code", "message", "details")
+    __slots__ = ("code", "message", "details", "kind")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        KIND_UNSPECIFIED: _ClassVar[ServerError.Kind]
+        RETRY: _ClassVar[ServerError.Kind]
+        LOOK_UP: _ClassVar[ServerError.Kind]
+        ASK_OUTCOME: _ClassVar[ServerError.Kind]
+        START_OVER: _ClassVar[ServerError.Kind]
+        DONE: _ClassVar[ServerError.Kind]
+        FENCED: _ClassVar[ServerError.Kind]
+        FIX: _ClassVar[ServerError.Kind]
+        LIMIT: _ClassVar[ServerError.Kind]
+        DATA_LOST: _ClassVar[ServerError.Kind]
+        BUG: _ClassVar[ServerError.Kind]
+    KIND_UNSPECIFIED: ServerError.Kind
+    RETRY: ServerError.Kind
+    LOOK_UP: ServerError.Kind
+    ASK_OUTCOME: ServerError.Kind
+    START_OVER: ServerError.Kind
+    DONE: ServerError.Kind
+    FENCED: ServerError.Kind
+    FIX: ServerError.Kind
+    LIMIT: ServerError.Kind
+    DATA_LOST: ServerError.Kind
+    BUG: ServerError.Kind
     class DetailsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -189,10 +215,12 @@ class ServerError(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     code: ErrorCode
     message: str
     details: _containers.ScalarMap[str, str]
-    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    kind: ServerError.Kind
+    def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ..., kind: _Optional[_Union[ServerError.Kind, str]] = ...) -> None: ...
 
 class CommandHello(_requests.Request[CommandHelloResponse]):
     __slots__ = ("protocol_version", "client_name", "cluster_hash")

@@ -219,26 +219,40 @@ MUTANTS = (
         name="release-not-told",
         file=_MEMBER,
         old=(
-            "            del self._held[partition]\n"
+            "            self._drop(partition, HoldingEvent.RELEASED)\n"
             "            self._beat_due_ms = now_ms\n"
             "\n"
             "    def lost"
         ),
-        new="            del self._held[partition]\n\n    def lost",
+        new="            self._drop(partition, HoldingEvent.RELEASED)\n\n    def lost",
         mistake="That a partition is released is told with the next heartbeat only.",
     ),
     Mutant(
         name="idle-application-stays",
         file=_MEMBER,
-        old="        self.phase = Phase.LEAVING\n        return self._drop_all()",
+        old="        self._move(PhaseEvent.OVERDUE)\n        return self._drop_all()",
         new="        return self._drop_all()",
         mistake="An application that does not come back keeps its place in the group.",
+    ),
+    Mutant(
+        name="stays-away-that-came-back",
+        file="client/magnetar/groups/member_phase.py",
+        old="    (Phase.LEAVING, PhaseEvent.CAME_BACK): Phase.JOINING,",
+        new="    (Phase.LEAVING, PhaseEvent.CAME_BACK): Phase.LEAVING,",
+        mistake="An application that comes back while its member leaves is not heard.",
+    ),
+    Mutant(
+        name="kept-partition-stays-revoked",
+        file="client/magnetar/groups/holding.py",
+        old="    (Holding.REVOKED, HoldingEvent.KEPT): Holding.HELD,",
+        new="    (Holding.REVOKED, HoldingEvent.KEPT): Holding.REVOKED,",
+        mistake="A partition that is kept after all is released all the same.",
     ),
     Mutant(
         name="commit-tried-once",
         file=_PROCESSING,
         old=(
-            "                if not _may_pass(error):\n"
+            "                if not error.kind.may_pass:\n"
             "                    raise\n"
             '                log.info("asking again'
         ),

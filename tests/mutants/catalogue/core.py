@@ -10,8 +10,31 @@ _FRAMES = "core/magnetar_core/frames.py"
 _RUN_TIME = "core/magnetar_core/run_time.py"
 _IDS = "core/magnetar_core/ids.py"
 _REPEATS = "core/magnetar_core/repeats.py"
+_KINDS = "core/magnetar_core/error_kinds.py"
+_VERSION = "core/magnetar_core/protocol_version.py"
 
 MUTANTS = (
+    Mutant(
+        name="limits-asked-again",
+        file=_KINDS,
+        old="        return self in (ErrorKind.RETRY, ErrorKind.LOOK_UP)",
+        new="        return self in (ErrorKind.RETRY, ErrorKind.LOOK_UP, ErrorKind.LIMIT)",
+        mistake="What is refused for a limit is asked again at once, until the time is up.",
+    ),
+    Mutant(
+        name="kind-of-later-version-dropped",
+        file="core/magnetar_core/errors.py",
+        old="        error.kind = kind_from_wire(wire.kind) or error.kind",
+        new="        error.kind = ErrorKind.BUG",
+        mistake="An error of a later version counts as a bug, whatever its server says.",
+    ),
+    Mutant(
+        name="client-without-version-accepted",
+        file=_VERSION,
+        old="    if given == ours:\n        return\n    client =",
+        new="    if given in (0, ours):\n        return\n    client =",
+        mistake="A client that does not say what it speaks is served.",
+    ),
     Mutant(
         name="parts-in-reverse",
         file=_BATCH,

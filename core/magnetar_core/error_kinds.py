@@ -1,0 +1,51 @@
+"""Kinds of errors: what a caller does next, whichever error it is.
+
+A program that meets an error asks for its kind, and not which of many classes it is. A kind exists
+where callers react in another way than to any other kind; what exactly went wrong, the class and
+its message say.
+Source: docs/design/0006-errors.md.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from magnetar_core.wire import common_pb2 as pb
+
+
+class ErrorKind(Enum):
+    """What to do about an error. The value is the reaction, for people."""
+
+    RETRY = "Ask again, unchanged, after a pause."
+    LOOK_UP = "Ask again, unchanged, after looking up who has it now."
+    ASK_OUTCOME = "It may have happened: ask for the outcome, or repeat the same call to know."
+    START_OVER = (
+        "What this belongs to is over: let go of it, begin it anew, and do its work there again."
+    )
+    DONE = "It is there or done already: go on with the next."
+    FENCED = "A newer instance has taken over: stop this one, and do not ask again."
+    FIX = "It cannot work as it stands: correct the call or the configuration."
+    LIMIT = "Back off: finish or free something, or have the limit raised, then ask again."
+    DATA_LOST = "Stored data is missing or damaged: stop, and let an administrator decide."
+    BUG = "Magnetar has a fault: report it, with the servers' logs."
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same call, made again, can succeed, with nothing known to have happened."""
+        return self in (ErrorKind.RETRY, ErrorKind.LOOK_UP)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it is about the way there and not the call: time or another server may help."""
+        return self.is_retriable or self is ErrorKind.ASK_OUTCOME
+
+    def to_wire(self) -> pb.ServerError.Kind:
+        # What the generated types call a Kind is a number.
+        return pb.ServerError.Kind.Value(self.name)  # type: ignore[return-value]
+
+
+def kind_from_wire(kind: int) -> ErrorKind | None:
+    """The kind that a server names; None: it names none, or one that this version does not know."""
+    if kind == pb.ServerError.KIND_UNSPECIFIED or kind not in pb.ServerError.Kind.values():
+        return None
+    return ErrorKind[pb.ServerError.Kind.Name(kind)]
