@@ -27,12 +27,12 @@ from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
+from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
 
-PROTOCOL_VERSION = 1
 # Commands with a call_token.
 TAKING_EFFECT_ONCE = (
     "create_topic",
@@ -105,11 +105,7 @@ class BrokerServer:
 
     def _hello(self, command: common.CommandHello, reply: Reply) -> None:
         config = self._environment.config
-        if command.protocol_version != PROTOCOL_VERSION:
-            raise ClusterMismatch(
-                f"protocol version {command.protocol_version} meets {PROTOCOL_VERSION}: upgrade"
-                " the older side"
-            )
+        check_client(command.protocol_version, command.client_name)
         if command.cluster_hash and command.cluster_hash != config.cluster_hash:
             raise ClusterMismatch(expected=config.cluster_hash, given=command.cluster_hash)
         frame_bytes_max = FRAME_BYTES_MAX

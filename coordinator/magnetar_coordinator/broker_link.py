@@ -16,13 +16,14 @@ from typing import Any
 
 from magnetar_coordinator.backoff import delay_ms
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
-PROTOCOL_VERSION = 1
 # The handshake's and its repeats', which are the question for a sign of life; others count on.
 _HELLO_ID = 1
 
@@ -192,6 +193,11 @@ class BrokerLink:
 
     def _accepts(self, name: str, answer: Any) -> bool:
         if name == "hello_response":
+            try:
+                check_server(answer.protocol_version, self.address)
+            except UnsupportedVersion as error:
+                log.error("%s", error)
+                return False
             ours, theirs = self._config.cluster_hash, answer.cluster_hash
             if not ours or not theirs or ours == theirs:
                 return True

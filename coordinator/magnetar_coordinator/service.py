@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from magnetar_coordinator.admin_commands import AdminCommands
-from magnetar_coordinator.broker_link import PROTOCOL_VERSION
 from magnetar_coordinator.decision import OutcomeMissing
 from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.runtime import Runtime
@@ -19,6 +18,7 @@ from magnetar_coordinator.transactional_id_commands import TransactionalIdComman
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, LogUnavailable, MagnetarError
+from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
@@ -80,6 +80,7 @@ class CoordinatorServer:
         return handle
 
     def _hello(self, request: common.CommandHello, reply: Reply) -> None:
+        check_client(request.protocol_version, request.client_name)
         ours, theirs = self._runtime.config.cluster_hash, request.cluster_hash
         if ours and theirs and ours != theirs:
             raise ClusterMismatch(cluster_hash=ours)

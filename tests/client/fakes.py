@@ -27,6 +27,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.protocol_version import PROTOCOL_VERSION
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
 
@@ -111,6 +112,7 @@ class FakeCluster(FakeGroups):
         self.settled: list[TxnID] = []
         self.connect_count = 0
         self.hello_count = 0
+        self.protocol_version = PROTOCOL_VERSION
 
     def topic(self, name: str, partitions: int = 1) -> list[Partition]:
         self.topics[name] = (len(self.topics) + 1, [Partition() for _ in range(partitions)])
@@ -175,7 +177,9 @@ class FakeCluster(FakeGroups):
     def on_hello(self, link: FakeLink, body: Any) -> Any:
         self.hello_count += 1
         return common_pb2.CommandHelloResponse(
-            protocol_version=1, cluster_hash="hash", frame_bytes_max=self.frame_bytes_max
+            protocol_version=self.protocol_version,
+            cluster_hash="hash",
+            frame_bytes_max=self.frame_bytes_max,
         )
 
     def on_get_cluster_info(self, link: FakeLink, body: Any) -> Any:

@@ -17,13 +17,13 @@ from google.protobuf.message import Message
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
 from magnetar_core.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2, service_pb2
 
 log = logging.getLogger("magnetar")
 
-PROTOCOL_VERSION = 1
 FRAME_BYTES_MAX_DEFAULT = 8 << 20
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -79,6 +79,7 @@ class LinkSession:
         Raises:
             LinkClosed: the link broke.
             ClusterMismatch: the server belongs to another cluster.
+            UnsupportedVersion: it speaks another version of the protocol.
         """
         self._link = link
         if self.closed:
@@ -87,6 +88,7 @@ class LinkSession:
         self._writer = FrameWriter(link.write)
         self._watch_later()
         reply = await self.call(self._hello())
+        check_server(reply.protocol_version, self.address)
         if reply.frame_bytes_max:
             self.frame_bytes_max = reply.frame_bytes_max
         self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
