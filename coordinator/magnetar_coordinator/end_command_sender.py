@@ -22,6 +22,7 @@ from magnetar_coordinator.end_state import EndEvent, EndState, PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import Participant, Transaction
 from magnetar_core.clock import Clock
+from magnetar_core.errors import END_REFUSALS
 from magnetar_core.wire import common_pb2 as common
 
 _SWEEP_SECONDS = 0.1
@@ -29,7 +30,7 @@ _ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscript
 # The participant is no more, and what it had went with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
 # Only an administrator can help.
-_REFUSAL_CODES = frozenset({common.TXN_INCOMPLETE, common.INVALID_TXN_STATE})
+_REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 
 
 class EndListener(Protocol):
@@ -124,8 +125,7 @@ class EndCommandSender:
         return True
 
     def _on_error(self, end: PendingEnd, error: common.ServerError) -> None:
-        text = f"{common.ErrorCode.Name(error.code)}: {error.message}"
-        end.transaction.unfinished[end.participant] = text
+        end.transaction.unfinished[end.participant] = error
         now_ms = self._clock.monotonic_ms()
         if error.code in _REFUSAL_CODES:
             self._listener.refused(end, error)

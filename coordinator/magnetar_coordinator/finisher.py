@@ -22,6 +22,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, Transaction, TxnStatus
 from magnetar_core.clock import Clock
+from magnetar_core.errors import code_name
 from magnetar_core.ids import SubscriptionName, TxnID
 from magnetar_core.transport import Transport
 from magnetar_core.wire import common_pb2 as common
@@ -206,7 +207,7 @@ class Finisher:
             end.transaction.txn_id,
             end.transaction.status.name,
             end.participant,
-            common.ErrorCode.Name(error.code),
+            code_name(error.code),
             error.message,
             extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
         )

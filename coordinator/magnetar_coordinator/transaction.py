@@ -17,6 +17,7 @@ from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
 
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import common_pb2 as common
 
 
 class TxnStatus(IntEnum):
@@ -97,7 +98,8 @@ class Transaction:
         participants: in the order in which they were added; the values say nothing.
         counts: what the client had confirmed; None: not to be checked.
         selection: whose writes count, sorted; None: everybody's.
-        unfinished: who has not ended it yet, with the last error or ""; empty while OPEN.
+        unfinished: who has not ended it yet, with what they answered last,
+            None: nothing; empty while OPEN.
         record_count: rows that its metadata takes in the store.
     """
 
@@ -111,7 +113,7 @@ class Transaction:
     participants: dict[Participant, None] = field(default_factory=dict)
     counts: Counts | None = None
     selection: tuple[int, ...] | None = None
-    unfinished: dict[Participant, str] = field(default_factory=dict)
+    unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
     loss_accepted: bool = False
     owner: Owner | None = None
     record_count: int = 0

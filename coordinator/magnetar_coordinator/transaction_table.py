@@ -25,6 +25,7 @@ from magnetar_coordinator.transaction import Transaction, TxnStatus
 from magnetar_coordinator.watermark import WatermarkTracker
 from magnetar_core.errors import InvalidTxnState, TxnNotFound
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 
 
 class TransactionTable:
@@ -105,7 +106,8 @@ class TransactionTable:
         What was done under it would be its later owner's. They count as issued and ended. Nothing
         is written: after a restart the counter goes on at a bound above all of them.
         """
-        assert self.is_own(txn_id)
+        if not self.is_own(txn_id):
+            raise BrokenInvariant(f"{txn_id} is another coordinator's")
         self.next_counter = max(self.next_counter, txn_id.counter + 1)
         self.watermark.skipped_to(self.next_counter)
 
@@ -178,7 +180,8 @@ class TransactionTable:
 
     def _apply_opened(self, record: TxnOpened) -> Transaction:
         txn_id = record.txn_id
-        assert txn_id not in self.live
+        if txn_id in self.live:
+            raise BrokenInvariant(f"{txn_id} is opened twice")
         transaction = Transaction(
             txn_id=txn_id,
             timeout_ms=record.timeout_ms,
@@ -202,11 +205,17 @@ class TransactionTable:
     ) -> None:
         transaction.last_modification_time_ms = record.time_ms
         if isinstance(record, ParticipantsAdded):
-            assert transaction.status is TxnStatus.OPEN
+            if transaction.status is not TxnStatus.OPEN:
+                raise BrokenInvariant(
+                    f"{record.txn_id} is {transaction.status.name}, and takes no participants"
+                )
             transaction.participants.update(dict.fromkeys(record.participants))
         elif isinstance(record, StatusChanged):
             # PIP-31, updateTxnStatus: fails unless the status is the expected one.
-            assert transaction.status is record.expected
+            if transaction.status is not record.expected:
+                raise BrokenInvariant(
+                    f"{record.txn_id} is {transaction.status.name}, not {record.expected.name}"
+                )
             self.status_counts[record.expected] -= 1
             self.status_counts[record.new] += 1
             if transaction.expires:
@@ -214,9 +223,12 @@ class TransactionTable:
             transaction.status = record.new
             transaction.counts = record.counts
             transaction.selection = record.selection
-            transaction.unfinished = dict.fromkeys(transaction.participants, "")
+            transaction.unfinished = dict.fromkeys(transaction.participants)
         else:
-            assert transaction.status is TxnStatus.COMMITTING
+            if transaction.status is not TxnStatus.COMMITTING:
+                raise BrokenInvariant(
+                    f"{record.txn_id} is {transaction.status.name}: there is no loss to accept"
+                )
             transaction.loss_accepted = True
 
     def _apply_ended(self, record: TxnEnded) -> None:

@@ -170,7 +170,7 @@ def test_an_incomplete_commit_waits_for_an_administrator() -> None:
 
         def answer(name: str, body: Any) -> Any:
             if name == "end_txn_on_partition" and not body.loss_accepted:
-                return TxnIncomplete("2 of 3 messages").to_wire()
+                return TxnIncomplete("2 of 3 messages", have=2).to_wire()
             return None
 
         world.broker.answer = answer
@@ -186,6 +186,9 @@ def test_an_incomplete_commit_waits_for_an_administrator() -> None:
             "TXN_INCOMPLETE: 2 of 3 messages",
             "",
         ]
+        refusing, waiting_one = description.unfinished
+        assert refusing.error == TxnIncomplete("2 of 3 messages", have=2).to_wire()
+        assert not waiting_one.HasField("error")
         await world.settle(35)
         # Slowly: one attempt every ten seconds.
         assert world.broker.names().count("end_txn_on_partition") == 4
@@ -387,5 +390,26 @@ def test_the_finisher_forgets_what_has_ended() -> None:
             assert not broker.ends._first
             assert not broker.ends._later
         await world.close()
+
+    run(scenario())
+
+
+def test_a_participant_may_answer_with_a_code_of_a_later_version() -> None:
+    """A broker that is upgraded first: its error is told, and the end is sent again."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        later = common.ServerError(message="new")
+        later.code = 999  # type: ignore[assignment]
+        world.broker.answer = lambda name, body: later if name.startswith("end_txn") else None
+        txn_id = await world.client.new(P0)
+        await world.client.end(txn_id)
+        await world.settle()
+        (unfinished,) = (await world.client.describe(txn_id)).unfinished
+        assert unfinished.last_error == "error 999: new"
+        assert unfinished.error == later
+        world.broker.answer = lambda name, body: None
+        await world.settle(10)
+        assert await world.client.status(txn_id) == common.COMMITTED
 
     run(scenario())

@@ -180,7 +180,7 @@ class ShardMachine(RuleBasedStateMachine):
         for txn_id, transaction in self.shard.live.items():
             # Who has answered is not stored: all are asked again.
             all_unfinished = dict.fromkeys(
-                transaction.participants if transaction.status is not OPEN else (), ""
+                transaction.participants if transaction.status is not OPEN else ()
             )
             stored = dataclasses.replace(transaction, unfinished=all_unfinished)
             assert again.live[txn_id] == stored

@@ -245,7 +245,7 @@ def test_commit_goes_to_committing_then_committed(play: Playbook) -> None:
     """CommandEndTxn, steps 3 to 5; TC Startup, committing, step 3."""
     play >> new(0, P0) << TxnOpened(FIRST, 60_000, NOW_MS, WALL_MS, (P0,))
     play >> end(COMMIT) << changed(OPEN, COMMITTING) << COMMITTING
-    assert play.shard.live[FIRST].unfinished == {P0: ""}
+    assert play.shard.live[FIRST].unfinished == {P0: None}
     play >> all_ended() << ended(COMMITTED) << COMMITTED
     assert not play.shard.live
     play.done()

@@ -107,7 +107,7 @@ class Judgement:
             if self._loop.time() > deadline:
                 raise SimulationFailure(f"these transactions do not end: {reply}")
             for one in reply.transactions:
-                if not any("TXN_INCOMPLETE" in part.last_error for part in one.unfinished):
+                if not any(part.error.code == common_pb2.TXN_INCOMPLETE for part in one.unfinished):
                     continue
                 known = self._history.transactions.get(TxnID.from_wire(one.txn_id))
                 if known is None or not known.inexact:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from magnetar.enums import TransactionStatus
 from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar_core.errors import END_REFUSALS, MagnetarError
+from magnetar_core.errors import from_wire as error_from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.wire import broker_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,42 @@ class StoredTransactions:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedParticipant:
-    """A participant that has not answered the end yet; `last_error` says why it refuses, if so."""
+    """A participant that has not ended the transaction yet.
+
+    Attributes:
+        subscription: None: the participant is the partition.
+        last_error: what it answered last, as text for people; empty: nothing yet.
+        error: the same for programs; None: nothing yet.
+    """
 
     partition: PartitionName
     subscription: str | None
     last_error: str
+    error: MagnetarError | None = field(default=None, compare=False)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it refuses, so that an administrator has to decide; otherwise it is under way."""
+        return isinstance(self.error, END_REFUSALS)
+
+    @classmethod
+    def from_wire(cls, wire: transaction_pb2.UnfinishedParticipant) -> UnfinishedParticipant:
+        return cls(
+            PartitionName.from_wire(wire.partition),
+            wire.subscription or None,
+            wire.last_error,
+            _error_of(wire),
+        )
+
+
+def _error_of(wire: transaction_pb2.UnfinishedParticipant) -> MagnetarError | None:
+    if wire.HasField("error"):
+        return error_from_wire(wire.error)
+    # Coordinators of before have the text alone: "TXN_INCOMPLETE: 2 of 3 messages".
+    name, colon, message = wire.last_error.partition(": ")
+    if not colon or name not in common_pb2.ErrorCode.keys():  # noqa: SIM118
+        return None
+    return error_from_wire(common_pb2.ServerError(code=name, message=message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +138,7 @@ class TransactionDescription:
             wire.opened_at_ms,
             tuple(PartitionName.from_wire(one) for one in wire.partitions),
             tuple(SubscriptionName.from_wire(one) for one in wire.subscriptions),
-            tuple(
-                UnfinishedParticipant(
-                    PartitionName.from_wire(one.partition), one.subscription or None, one.last_error
-                )
-                for one in wire.unfinished
-            ),
+            tuple(UnfinishedParticipant.from_wire(one) for one in wire.unfinished),
             ProducerIdentity.from_wire(wire.identity) if wire.HasField("identity") else None,
             wire.two_phase_commit,
             wire.ended_at_ms,

@@ -36,8 +36,6 @@ from magnetar_spark.planning import Range
 # As many as a coordinator tells at once.
 UNFINISHED_MAX = 10_000
 ORPHAN_MS_DEFAULT = 10_000
-# Of what a participant answers, with which it stays; other errors pass.
-REFUSALS = ("INVALID_TXN_STATE", "TXN_INCOMPLETE")
 
 
 @dataclass(frozen=True)
@@ -251,7 +249,7 @@ def _refusals(
         (transaction, one)
         for transaction in unfinished
         for one in transaction.unfinished
-        if one.last_error.partition(":")[0] in REFUSALS
+        if one.refuses
     ]
 
 

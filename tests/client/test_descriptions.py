@@ -1,0 +1,67 @@
+"""What servers tell of transactions, as the SDK has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar import InternalError, InvalidTxnState, LogUnavailable, TxnIncomplete
+from magnetar.admin.transaction_descriptions import UnfinishedParticipant
+from magnetar_core.error_kinds import ErrorKind
+from magnetar_core.errors import MagnetarError
+from magnetar_core.wire import common_pb2, transaction_pb2
+
+P0 = common_pb2.Partition(topic="t", partition=0)
+
+
+def told(**fields: object) -> UnfinishedParticipant:
+    wire = transaction_pb2.UnfinishedParticipant(partition=P0, **fields)  # type: ignore[arg-type]
+    return UnfinishedParticipant.from_wire(wire)
+
+
+@pytest.mark.parametrize(
+    ("error", "refuses"),
+    [
+        (TxnIncomplete("2 of 3 messages", have=2), True),
+        (InvalidTxnState("it is open"), True),
+        (LogUnavailable("starting"), False),
+    ],
+)
+def test_what_a_participant_answered_is_an_error(error: MagnetarError, refuses: bool) -> None:
+    part = told(last_error="for people, in whatever words: TXN_INCOMPLETE", error=error.to_wire())
+    assert type(part.error) is type(error)
+    assert part.error is not None
+    assert (str(part.error), part.error.details) == (str(error), error.details)
+    assert part.refuses is refuses
+
+
+def test_who_has_not_answered_refuses_nothing() -> None:
+    part = told()
+    assert (part.error, part.refuses, part.last_error, part.subscription) == (None, False, "", None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "refuses"),
+    [
+        ("TXN_INCOMPLETE: 2 of 3: really", (TxnIncomplete, "2 of 3: really"), True),
+        ("INVALID_TXN_STATE: it is open", (InvalidTxnState, "it is open"), True),
+        ("LOG_UNAVAILABLE: starting", (LogUnavailable, "starting"), False),
+        ("nobody knows", None, False),
+        ("WHATEVER: comes", None, False),
+    ],
+)
+def test_a_coordinator_of_before_tells_the_text_alone(
+    text: str, expected: tuple[type[MagnetarError], str] | None, refuses: bool
+) -> None:
+    part = told(last_error=text)
+    assert part.last_error == text
+    assert (None if part.error is None else (type(part.error), str(part.error))) == expected
+    assert part.refuses is refuses
+
+
+def test_an_error_of_a_later_version_has_its_kind() -> None:
+    wire = common_pb2.ServerError(message="new", kind=ErrorKind.LIMIT.to_wire())
+    wire.code = 999  # type: ignore[assignment]
+    part = told(last_error="error 999: new", error=wire)
+    assert type(part.error) is InternalError
+    assert part.error.kind is ErrorKind.LIMIT
+    assert not part.refuses
