@@ -26,6 +26,7 @@ from magnetar_broker.offset_set import (
 )
 from magnetar_core.errors import TransactionConflict
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,8 @@ class Acknowledgements:
 
     def move_floor(self, floor: int) -> None:
         """Start over at an offset: all below is DELETED, all above PENDING. Nothing may pend."""
-        assert not self.pending
+        if self.pending:
+            raise BrokenInvariant("a cursor with pending acks is moved")
         self._stale_below(max(self.deleted.chunks(), default=0) + 1)
         self.stale_chunks[self.floor // CHUNK_BITS] = None
         self.deleted.clear()

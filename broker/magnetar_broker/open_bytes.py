@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from magnetar_core.errors import QuotaExceeded
+from magnetar_core.invariants import BrokenInvariant
 
 
 class Conversation(Protocol):
@@ -40,7 +41,8 @@ class Account:
     def add(self, byte_count: int) -> None:
         """Args: byte_count: negative, when a transaction has ended."""
         self._own_bytes += byte_count
-        assert self._own_bytes >= 0
+        if self._own_bytes < 0:
+            raise BrokenInvariant("more is given back than was taken")
         if self._has_left and self._machine is not None:
             self._machine.add(byte_count)
 
@@ -115,4 +117,5 @@ class OpenBytes:
         """Their transaction has ended here."""
         account.add(-byte_count)
         self.total -= byte_count
-        assert self.total >= 0
+        if self.total < 0:
+            raise BrokenInvariant("more is given back than was taken")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, KeysView
 from magnetar_broker.transaction_index import End, EndPlan, OpenTransaction, TransactionIndex
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 
 log = logging.getLogger(__name__)
 
@@ -120,7 +121,8 @@ class Order:
 
     def park(self, txn_id: TxnID, call: Call) -> None:
         """Make the call when the transaction is settled; it is not yet. It must not raise."""
-        assert self.is_unsettled(txn_id)
+        if not self.is_unsettled(txn_id):
+            raise BrokenInvariant(f"{txn_id} is settled: nobody would make the call")
         self._parked.setdefault(txn_id, []).append(call)
 
     def ended(self, end: End, transaction: OpenTransaction | None) -> tuple[TxnID, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from magnetar_broker.entries import Entry, MarkerEntry
 from magnetar_broker.offset_set import OffsetSet, Range
 from magnetar_broker.tails import Tails
+from magnetar_core.invariants import BrokenInvariant
 
 # Of memory, besides a batch's own; measured.
 DATA_BYTES = 200
@@ -59,7 +60,8 @@ class PartitionLog:
         assert self.first_offset <= self.durable_end <= self.end_offset
 
     def append(self, entry: Entry) -> None:
-        assert entry.entry_id == self.end_offset
+        if entry.entry_id != self.end_offset:
+            raise BrokenInvariant(f"entry {entry.entry_id} does not follow {self.end_offset}")
         self.end_offset = entry.end
         self.retained_bytes += entry.retained_bytes
         cost = self._tail_cost(entry)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 
 _STALE_ENTRIES_MIN = 1_024
 
@@ -27,7 +28,8 @@ class ExpiryQueue:
         return len(self._deadlines)
 
     def add(self, txn_id: TxnID, deadline_run_time_ms: int) -> None:
-        assert txn_id not in self._deadlines
+        if txn_id in self._deadlines:
+            raise BrokenInvariant(f"{txn_id} expires already")
         self._deadlines[txn_id] = deadline_run_time_ms
         heapq.heappush(self._heap, (deadline_run_time_ms, txn_id))
 

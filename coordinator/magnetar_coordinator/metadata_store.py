@@ -50,6 +50,7 @@ from magnetar_coordinator.records import (
 from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import store_identity
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix, scan_readable
@@ -342,7 +343,8 @@ class TransactionMetadataStoreProvider:
             # Before asking: after a crash the same token gets the same incarnation.
             await self._commits.durable()
         incarnation = await self._take_incarnation(tcid, stored_token.decode())
-        assert 0 < incarnation <= INCARNATION_MAX
+        if not 0 < incarnation <= INCARNATION_MAX:
+            raise BrokenInvariant(f"the broker gives incarnation {incarnation}")
         self._commits.batch.put(META, META_INCARNATION, u64(incarnation))
         return incarnation
 

@@ -34,6 +34,7 @@ from magnetar_coordinator.wire import (
     put_txn_id,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
 from magnetar_core.wire import transaction_pb2 as txn_pb
@@ -208,7 +209,8 @@ def decode_metadata(value: bytes) -> MetadataRecord:
             tuple(entry.selected_writer_ids) if entry.selection_given else None,
             entry.fingerprint,
         )
-    assert entry.metadata_op == pb.ACCEPT_LOSS, f"unknown record {entry.metadata_op}"
+    if entry.metadata_op != pb.ACCEPT_LOSS:
+        raise BrokenInvariant(f"unknown record {entry.metadata_op}")
     return LossAccepted(txn_id, time_ms)
 
 

@@ -40,6 +40,7 @@ from magnetar_coordinator.transaction import (
 from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded, TxnNotFound
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.selections import digest_of_selection
 from magnetar_core.transitions import step
 
@@ -207,7 +208,8 @@ class Shard(TransactionTable):
         Source: PIP-31, TC Startup, the last step of committing and of aborting.
         """
         transaction = self.live[txn_id]
-        assert not transaction.unfinished, f"{txn_id} has participants that did not answer"
+        if transaction.unfinished:
+            raise BrokenInvariant(f"{txn_id} has participants that did not answer")
         status = next_status(transaction.status, TxnEvent.PARTICIPANTS_ENDED)
         digest = selection_digest(transaction.selection)
         record = TxnEnded(

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from magnetar_coordinator.transaction import TxnAction
 from magnetar_core.errors import ConcurrentTransactions, InvalidTxnState, ProducerFenced
 from magnetar_core.ids import TxnID
+from magnetar_core.invariants import BrokenInvariant
 
 NONE = -1
 
@@ -221,7 +222,8 @@ def take_over(
 
     Source: KIP-939, InitProducerId without KeepPreparedTxn.
     """
-    assert identity.state not in (TransactionalIdState.ONGOING, *COMPLETED)
+    if identity.state in (TransactionalIdState.ONGOING, *COMPLETED):
+        raise BrokenInvariant(f"a transactional id is taken over that is {identity.state.name}")
     return TransactionalIdMetadata(
         transactional_id=identity.transactional_id,
         producer=epochs.raised(identity.current),
@@ -239,7 +241,8 @@ def keep(
 
     Source: KIP-939, InitProducerId with KeepPreparedTxn, steps 4 to 8 of the second example.
     """
-    assert identity.state is TransactionalIdState.ONGOING
+    if identity.state is not TransactionalIdState.ONGOING:
+        raise BrokenInvariant(f"a transactional id with nothing ongoing: {identity.state.name}")
     if identity.next == NO_PAIR:
         raised = epochs.raised(identity.producer)
     else:
@@ -331,7 +334,8 @@ def fix(
     identity: TransactionalIdMetadata, action: TxnAction, epochs: Epochs, *, run_time_ms: int
 ) -> TransactionalIdMetadata:
     """The outcome of what is ongoing is fixed: by its producer, by expiry, or by a takeover."""
-    assert identity.state is TransactionalIdState.ONGOING
+    if identity.state is not TransactionalIdState.ONGOING:
+        raise BrokenInvariant(f"a transactional id with nothing ongoing: {identity.state.name}")
     latest = identity.current
     producer = Pair(identity.producer.producer_id, identity.producer.epoch + 1)
     following = epochs.raised(latest)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from magnetar_core.invariants import BrokenInvariant
+
 # Counters first to last, both included.
 CounterRange: TypeAlias = tuple[int, int]
 
@@ -35,7 +37,8 @@ class WatermarkTracker:
     """
 
     def __init__(self, next_counter: int, *, listed_age_ms_min: int, ranges_max: int) -> None:
-        assert ranges_max > 0
+        if ranges_max <= 0:
+            raise BrokenInvariant(f"ranges_max is {ranges_max}")
         self._next_counter = next_counter
         self._listed_age_ms_min = listed_age_ms_min
         self._ranges_max = ranges_max
@@ -45,7 +48,8 @@ class WatermarkTracker:
 
     def opened(self, counter: int, start_run_time_ms: int) -> None:
         """A counter was issued; in ascending order, gaps being counters that ended earlier."""
-        assert counter not in self._live
+        if counter in self._live:
+            raise BrokenInvariant(f"counter {counter} is issued twice")
         self._live[counter] = start_run_time_ms
         self._next_counter = max(self._next_counter, counter + 1)
 
@@ -86,6 +90,7 @@ class WatermarkTracker:
             else:
                 low_watermark = counter
                 break
-        assert low_watermark >= self._last.low_watermark
+        if low_watermark < self._last.low_watermark:
+            raise BrokenInvariant("the watermark goes back")
         self._last = Watermark(low_watermark, tuple((first, last) for first, last in ranges))
         return self._last

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from magnetar_core.invariants import BrokenInvariant
+
 
 class AnswerBudget:
     """Budget of one conversation. All unary calls of a connection share a budget.
@@ -45,7 +47,8 @@ class AnswerBudget:
     def give_back(self, byte_count: int) -> None:
         """Release a reservation: the answer is not made, or counts as unsent from now on."""
         self._reserved_bytes -= byte_count
-        assert self._reserved_bytes >= 0
+        if self._reserved_bytes < 0:
+            raise BrokenInvariant("more is given back than was reserved")
         self._wake()
 
     def note_unsent(self, byte_count: int) -> None:

@@ -16,6 +16,7 @@ from magnetar_core.answers import AnswerBudget
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, QuotaExceeded
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.texts import check_texts
 from magnetar_core.wire import service_pb2 as pb
 
@@ -58,11 +59,13 @@ class Reply:
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
         """Call back with the response or the error when it leaves. Takes a single listener."""
-        assert self._on_answer is None
+        if self._on_answer is not None:
+            raise BrokenInvariant("a reply has one listener")
         self._on_answer = callback
 
     def _give(self, answer: Any) -> None:
-        assert not self.answered, "a command is answered once"
+        if self.answered:
+            raise BrokenInvariant("a command is answered once")
         self.answered = True
         try:
             self._respond(answer)

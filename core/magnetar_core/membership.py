@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from magnetar_core.config import PREFIX, InvalidConfig, split_address
 from magnetar_core.ids import TCID_MAX
+from magnetar_core.invariants import BrokenInvariant
 
 FILE_VARIABLE = f"{PREFIX}CLUSTER_FILE"
 BROKERS_VARIABLE = f"{PREFIX}BROKERS"
@@ -255,9 +256,8 @@ def from_environment(environ: Mapping[str, str]) -> Membership:
 
 def to_environment(membership: Membership) -> dict[str, str]:
     """Return the variables from which `from_environment` reads the same list, with TCIDs from 0."""
-    assert [one.tcid for one in membership.coordinators] == list(
-        range(len(membership.coordinators))
-    )
+    if [one.tcid for one in membership.coordinators] != list(range(len(membership.coordinators))):
+        raise BrokenInvariant("TCIDs count from 0 in the environment")
     external = ",".join(
         f"{one.name}={one.external_address}"
         for one in (*membership.brokers, *membership.coordinators)

@@ -15,6 +15,7 @@ from typing import Final
 import rocksdict
 
 from magnetar_core.config import InvalidConfig
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity, synced_mark
 from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
@@ -60,7 +61,8 @@ def accept_loss(directory: str) -> Path:
         InvalidConfig, StoreInUse, StoreDamaged: as lost_from().
     """
     directory = os.path.realpath(directory)
-    assert lost_from(directory) is not None, "nothing is missing"
+    if lost_from(directory) is None:
+        raise BrokenInvariant("nothing is missing")
     kept = _keep(directory)
     mark, _ = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)

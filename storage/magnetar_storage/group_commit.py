@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
 # Operations, bytes, and the seconds that the group's write and sync took.
@@ -78,7 +79,8 @@ class GroupCommit:
             else:
                 callback()
             return
-        assert position <= self.position(), f"position {position} holds nothing yet"
+        if position > self.position():
+            raise BrokenInvariant(f"position {position} holds nothing yet")
         if self._failure is not None:
             return
         if position <= self._sealed_position:
@@ -121,7 +123,8 @@ class GroupCommit:
             self._wake.set()
 
     async def start(self) -> None:
-        assert self._task is None, "started twice"
+        if self._task is not None:
+            raise BrokenInvariant("started twice")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from random import Random
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.memory_table import Table
 from magnetar_storage.store import (
     DELETE,
@@ -128,7 +129,8 @@ class MemoryDisk:
     def _strikes(self, probability: float) -> bool:
         if not probability:
             return False
-        assert self._random is not None, "a probability needs an injected random"
+        if self._random is None:
+            raise BrokenInvariant("a probability needs an injected random")
         return self._random.random() < probability
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import behind_prefix
 
 
@@ -55,7 +56,8 @@ class Table:
         self, start: bytes, end: bytes, *, rows_max: int, bytes_max: int | None, reverse: bool
     ) -> list[tuple[bytes, bytes]]:
         """As `Reader.scan`."""
-        assert rows_max > 0
+        if rows_max <= 0:
+            raise BrokenInvariant(f"rows_max is {rows_max}")
         first, last = bisect_left(self.keys, start), bisect_left(self.keys, end)
         if reverse:
             keys = self.keys[max(first, last - rows_max) : last]
@@ -79,7 +81,8 @@ class Table:
         self, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
         """As `Store.prefixes`."""
-        assert count_max > 0
+        if count_max <= 0:
+            raise BrokenInvariant(f"count_max is {count_max}")
         found: list[bytes] = []
         while len(found) < count_max:
             at = bisect_left(self.keys, start)

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 import rocksdict
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.directory_check import check_directory
 from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_options import (
@@ -96,7 +97,8 @@ class RocksStore:
             StoreFailed: this directory cannot be opened as a store.
         """
         unknown = set(payload_families) - set(families)
-        assert not unknown, f"payload families that are no families: {sorted(unknown)}"
+        if unknown:
+            raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
         directory = os.path.realpath(path)
         make_private(directory)
         check_unused(directory)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import rocksdict
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import KEY_END, behind_prefix
 
 # Rows that a seek may go over; twice as many take four times as long where caches are cold.
@@ -28,7 +29,8 @@ def walk_prefixes(
 
     Every call gets ahead: it stops only where a span was passed, or something was found.
     """
-    assert count_max > 0
+    if count_max <= 0:
+        raise BrokenInvariant(f"count_max is {count_max}")
     found: list[bytes] = []
     misses = 0
     # In beginnings, taken as numbers; None: up to the end.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import rocksdict
 
+from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 Row = tuple[bytes, bytes]
@@ -51,7 +52,8 @@ def _walk(
     bytes_max: int | None,
     reverse: bool,
 ) -> list[Row]:
-    assert rows_max > 0
+    if rows_max <= 0:
+        raise BrokenInvariant(f"rows_max is {rows_max}")
     rows: list[Row] = []
     if start >= end:
         return rows

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from magnetar_core.invariants import BrokenInvariant
+
 PUT: Final = 0
 DELETE: Final = 1
 DELETE_RANGE: Final = 2
@@ -110,7 +112,8 @@ class WriteBatch:
         RocksDB accepts a range whose end lies before its start and fails much later, at its next
         flush, so such a range is stopped here.
         """
-        assert start <= end, f"range of {family} ends before it starts"
+        if start > end:
+            raise BrokenInvariant(f"range of {family} ends before it starts")
         if start == end:
             return
         if not self.operations and self._on_first_operation is not None:

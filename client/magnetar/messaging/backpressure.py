@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from magnetar_core.invariants import BrokenInvariant
+
 
 class PendingBudget:
     """Bytes and messages in closed batches that are not acknowledged yet.
@@ -38,8 +40,8 @@ class PendingBudget:
     def give_back(self, size: int, count: int) -> None:
         self._bytes -= size
         self._messages -= count
-        assert self._bytes >= 0
-        assert self._messages >= 0
+        if self._bytes < 0 or self._messages < 0:
+            raise BrokenInvariant("more is given back than was taken")
         self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
         if not self.full:
             while self._waiters:

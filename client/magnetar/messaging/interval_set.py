@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+from magnetar_core.invariants import BrokenInvariant
+
 # First to last, both included, as on the wire.
 Range = tuple[int, int]
 
@@ -35,7 +37,8 @@ class IntervalSet:
         return at >= 0 and offset <= self._lasts[at]
 
     def add(self, first: int, last: int) -> None:
-        assert first <= last
+        if first > last:
+            raise BrokenInvariant(f"a range from {first} to {last}")
         firsts, lasts = self._firsts, self._lasts
         if not lasts or first > lasts[-1] + 1:
             firsts.append(first)
