@@ -24,6 +24,8 @@ class CommitRefused(TxnError):
 
 
 class ClientClosed(MagnetarError):
+    """The client, producer or consumer is closed. No effect; make another one."""
+
     happened = "The client, producer or consumer is closed."
     advice = "No effect; make another one."
     grpc_status = "FAILED_PRECONDITION"
@@ -31,6 +33,8 @@ class ClientClosed(MagnetarError):
 
 
 class UsedAfterFork(MagnetarError, RuntimeError):
+    """A blocking client does not survive a fork. No effect; connect again in the child process."""
+
     happened = "A blocking client does not survive a fork."
     advice = "No effect; connect again in the child process."
     grpc_status = "FAILED_PRECONDITION"

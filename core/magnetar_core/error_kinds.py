@@ -40,7 +40,7 @@ class ErrorKind(Enum):
         return self.is_retriable or self is ErrorKind.ASK_OUTCOME
 
     def to_wire(self) -> pb.ServerError.Kind:
-        # What the generated types call a Kind is a number.
+        """Return the number that the wire has for this kind."""
         return pb.ServerError.Kind.Value(self.name)  # type: ignore[return-value]
 
 

@@ -25,8 +25,8 @@ from magnetar_core.errors import (
     OutcomeUnknown,
     SequenceGap,
 )
-from magnetar_core.requests import Request
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.requests import Request
 from magnetar_core.transport import LinkClosed
 
 # What the envelope and a frame may add to a command.
