@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tests import virtual_time
 from tests.client.fake_groups import FakeGroups
 from tests.core.envelope import command
-from tests.virtual_time import VirtualClock
+from tests.virtual_loop import VirtualClock
 from tests.waiting import turns
 
 import magnetar

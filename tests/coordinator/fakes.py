@@ -9,7 +9,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.core.envelope import command
-from tests.virtual_time import VirtualClock, time_passes
+from tests.virtual_loop import VirtualClock
+from tests.virtual_time import time_passes
 from tests.waiting import turns
 
 from magnetar_coordinator.config import CoordinatorConfig

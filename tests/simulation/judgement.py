@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import checks, group_programs, identity_programs
 from tests.simulation.history import Cursor, Place
-from tests.simulation.loop import SimulationFailure
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, RawClient, send_command
 from tests.simulation.raw_unit import RawUnit, ask_status, raw_client, read_new
 from tests.simulation.settling_tricks import held_on, probe_settling
+from tests.virtual_loop import SimulationFailure
 
 from magnetar_core.errors import OutOfRange
 from magnetar_core.ids import TxnID

@@ -14,8 +14,8 @@ from math import inf
 from random import Random
 
 from tests.simulation.group_wiretap import Wiretaps
-from tests.simulation.loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.simulation.trace import Trace
+from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 
 from magnetar_core.transport import Acceptor, LinkClosed, Session
 from magnetar_core.wire import service_pb2 as pb

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 from tests.simulation.damaged_reads import Damage
-from tests.simulation.loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 from tests.simulation.network import Network
 from tests.simulation.slow_reads import Reads, SlowStore
 from tests.simulation.trace import Trace
+from tests.virtual_loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 from magnetar_storage.store import StoreFailed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.loop import Incarnation
 from tests.simulation.nodes import ServerNode
 from tests.simulation.raw import BROKER, COORDINATOR
+from tests.virtual_loop import Incarnation
 
 from magnetar_storage.memory import MemoryStore
 

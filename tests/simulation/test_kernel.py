@@ -12,7 +12,11 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.core.envelope import command
-from tests.simulation.loop import (
+from tests.simulation.network import Network
+from tests.simulation.nodes import ClientNode, Environment, ServerNode
+from tests.simulation.raw import BROKER, NoAnswer, RawClient
+from tests.simulation.trace import Trace
+from tests.virtual_loop import (
     DeadlineExceeded,
     Deadlock,
     Incarnation,
@@ -20,10 +24,6 @@ from tests.simulation.loop import (
     UnhandledException,
     VirtualLoop,
 )
-from tests.simulation.network import Network
-from tests.simulation.nodes import ClientNode, Environment, ServerNode
-from tests.simulation.raw import BROKER, NoAnswer, RawClient
-from tests.simulation.trace import Trace
 
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2

@@ -20,12 +20,6 @@ from tests.simulation.history import History, Place
 from tests.simulation.judgement import Judgement
 from tests.simulation.key_order import KeyOrder
 from tests.simulation.key_wiretap import KeyWiretap
-from tests.simulation.loop import (
-    CURRENT,
-    Incarnation,
-    UnhandledException,
-    VirtualLoop,
-)
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
 from tests.simulation.open_wiretap import OpenWiretap
@@ -35,6 +29,12 @@ from tests.simulation.repeat_wiretap import RepeatWiretap
 from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
 from tests.simulation.trace import Trace
 from tests.simulation.wiretap import Wiretap
+from tests.virtual_loop import (
+    CURRENT,
+    Incarnation,
+    UnhandledException,
+    VirtualLoop,
+)
 
 import magnetar
 from magnetar_broker.config import BrokerConfig

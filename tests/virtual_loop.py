@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import threading
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
@@ -111,6 +112,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # Inherited; the stubs leave them out. What is ready are handles.
     _ready: deque[Any]
     _stopping: bool
+    _thread_id: int | None
 
     def __init__(self, *, deadline: float = 100_000.0) -> None:
         super().__init__()
@@ -233,6 +235,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     lines.append(f"  {incarnation.name}: {task.get_name()} at {place}")
         return "\n".join(lines) or "  (no tasks)"
 
+    def check(self) -> None:
+        """Raises: what failed since the last step, and what check_tasks raises."""
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        self.check_tasks()
+
     def check_tasks(self) -> None:
         """Raises: UnhandledException: a task of somebody alive failed, and nobody looked."""
         for incarnation in [self._nobody, *self._incarnations]:
@@ -299,8 +308,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         raise NotImplementedError
 
-    def call_soon_threadsafe(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        raise SimulationFailure("a thread called the event loop: there are none here")
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.Handle:
+        # Handlers of signals call it from the loop's own thread.
+        if self._thread_id != threading.get_ident():
+            raise SimulationFailure("a thread called the event loop: there are none here")
+        return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
         raise SimulationFailure("work was given to a thread: there are none here")
@@ -310,22 +324,30 @@ class VirtualClock:
     """One node's clocks; implements magnetar_core.clock.Clock.
 
     Args:
+        loop: whose time it follows; the one that runs, unless given.
         wall_offset_ms: how wrong this node's wall clock is. Survives its restarts.
         monotonic_offset_ms: where this life's monotonic clock began.
     """
 
     def __init__(
-        self, loop: VirtualLoop, *, wall_offset_ms: int = 0, monotonic_offset_ms: float = 0.0
+        self,
+        loop: VirtualLoop | None = None,
+        *,
+        wall_offset_ms: int = 0,
+        monotonic_offset_ms: float = 0.0,
     ) -> None:
         self._loop = loop
         self.wall_offset_ms = wall_offset_ms
         self.monotonic_offset_ms = monotonic_offset_ms
 
     def wall_ms(self) -> int:
-        return WALL_EPOCH_MS + self.wall_offset_ms + int(self._loop.time() * 1000)
+        return WALL_EPOCH_MS + self.wall_offset_ms + int(self._time_s() * 1000)
 
     def monotonic_ms(self) -> float:
-        return self._loop.time() * 1000 + self.monotonic_offset_ms
+        return self._time_s() * 1000 + self.monotonic_offset_ms
+
+    def _time_s(self) -> float:
+        return (self._loop or asyncio.get_running_loop()).time()
 
 
 def _is_alive(incarnation: Incarnation | None) -> bool:
