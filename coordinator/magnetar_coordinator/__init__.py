@@ -1,1 +1,4 @@
-"""Transaction states, metadata log, identities, expiry and finishing."""
+"""Transaction coordinator.
+
+Transaction states, metadata log, transactional ids, expiry, finishing.
+"""

@@ -1,4 +1,4 @@
-"""Commands of administrators about transactions: describe, accept a loss, abort what hangs.
+"""Commands of administrators about transactions: describe, accept a loss, abort a hanging one.
 
 Source: KIP-664; docs/design/0001-protocol.md, What nobody else would end.
 """
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class AdminCommands:
-    """Answers what administrators ask a coordinator for."""
+    """Handlers of the commands that administrators send to a coordinator."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -56,9 +56,9 @@ class AdminCommands:
         runtime.answer(reply, pb.CommandAcceptTxnLossResponse(txn_id=request.txn_id))
 
     def _abort_hanging_txn(self, request: pb.CommandAbortHangingTxn, reply: Reply) -> None:
-        """KIP-664, an administrative abort: this coordinator does not hold it open, or not yet.
+        """Abort a transaction that a broker holds open and this coordinator does not (KIP-664).
 
-        Rule f: the broker acts on the coordinator's word, and only once that is durable.
+        Rule f: the broker acts on the coordinator's word, and only when that word is durable.
         """
         runtime = self._runtime
         txn_id = txn_id_of(request)
@@ -91,6 +91,6 @@ class AdminCommands:
         log.warning(
             "an administrator aborts %s on %s", txn_id, participant, extra={"txn_id": txn_id}
         )
-        # Not before it is durable that it is not open here.
+        # The broker is asked only when it is durable that the transaction is not open here.
         ask = partial(runtime.finisher.abort_hanging, participant, body, on_answer)
         runtime.when_durable(ask)

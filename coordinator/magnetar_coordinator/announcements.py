@@ -1,6 +1,6 @@
-"""What brokers are told of TxnIDs: the low watermark, how far they are issued, and who holds what.
+"""Announcements of TxnIDs to brokers: the low watermark, the issued range, and orphans.
 
-Nothing of it leaves before what it rests on is durable.
+Nothing leaves before the records that it rests on are durable.
 Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end; rules c and f.
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Announcements:
-    """Tells the brokers of one coordinator."""
+    """Sends a coordinator's announcements to all brokers."""
 
     _shard: Shard
     _metadata: TransactionMetadataStore
@@ -36,18 +36,18 @@ class Announcements:
         self._commits = commits
         self._finisher = finisher
         self._telling_issued = False
-        # Brokers hear of nothing beyond it.
+        # Brokers hear of no counter beyond this bound.
         self._durable_bound = 0
 
     def recovered(
         self, shard: Shard, metadata: TransactionMetadataStore, run_time: RunTime
     ) -> None:
-        """The store is read; its bound, as it is now, is durable."""
+        """Begin: the store is read, and its present bound is durable."""
         self._shard, self._metadata, self._run_time = shard, metadata, run_time
         self._durable_bound = metadata.counter_bound
 
     def advance_watermark(self) -> None:
-        """Tell how far transactions have ended."""
+        """Tell brokers up to where transactions have ended."""
         shard, metadata = self._shard, self._metadata
         watermark = shard.watermark.advance(self._run_time.now_ms())
         metadata.reserve(shard.next_counter)
@@ -67,9 +67,9 @@ class Announcements:
         self._finisher.tell_watermark(command)
 
     def tell_issued_soon(self) -> None:
-        """Brokers hear of new TxnIDs before clients, who are told when they are durable.
+        """Tell brokers of new TxnIDs before clients, who hear of them when they are durable.
 
-        Should they be lost before that, nobody is given them: a restart passes them over.
+        If such TxnIDs are lost before they are durable, nobody gets them: a restart skips them.
         """
         if not self._telling_issued:
             self._telling_issued = True
@@ -81,7 +81,7 @@ class Announcements:
         if next_counter <= self._durable_bound:
             self._announce(next_counter, self._durable_bound)
         else:
-            # Lost before it is durable, it would be issued again.
+            # A bound that is lost before it is durable would be issued again.
             announce = partial(self._announce, next_counter, counter_bound)
             self._commits.when_durable(self._commits.position(), announce)
 
@@ -95,17 +95,17 @@ class Announcements:
         self._finisher.tell_issued(issued, self._durable_bound)
 
     def judge_orphan(self, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
-        """What becomes of what a broker holds open."""
+        """Decide about a transaction that a broker holds open at a participant."""
         self.pass_over(txn_id)
         return judge(self._shard, txn_id, participant)
 
     def pass_over(self, txn_id: TxnID) -> None:
-        """Never issue what somebody has made up, if brokers may have taken it for issued."""
+        """Never issue a TxnID that a client invented, if brokers may take it for an issued one."""
         shard = self._shard
         if shard.is_issued(txn_id) or not shard.is_own(txn_id):
             return
         if txn_id.counter < self._metadata.counter_bound:
-            log.warning("transaction %s was made up: it will never be issued", txn_id)
+            log.warning("transaction %s was invented by a client: it will never be issued", txn_id)
             shard.skip(txn_id)
-            # At once: what is issued next may lie close to the bound, or beyond it.
+            # At once: the next TxnID may lie close to the bound, or beyond it.
             self.advance_watermark()

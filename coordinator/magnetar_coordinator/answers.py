@@ -1,4 +1,4 @@
-"""What the coordinator answers, made in one place. Pure."""
+"""Responses of the coordinator, built in one place. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 
 def opened(txn_id: TxnID, timeout_ms: int) -> pb.CommandNewTxnResponse:
+    """Build the response to NewTxn."""
     response = pb.CommandNewTxnResponse(txn_timeout_ms=timeout_ms)
     put_txn_id(response.txn_id, txn_id)
     return response
 
 
 def partitions_added(txn_id: TxnID) -> pb.CommandAddPartitionToTxnResponse:
+    """Build the response to AddPartitionToTxn."""
     response = pb.CommandAddPartitionToTxnResponse()
     put_txn_id(response.txn_id, txn_id)
     return response
 
 
 def subscriptions_added(txn_id: TxnID) -> pb.CommandAddSubscriptionToTxnResponse:
+    """Build the response to AddSubscriptionToTxn."""
     response = pb.CommandAddSubscriptionToTxnResponse()
     put_txn_id(response.txn_id, txn_id)
     return response
@@ -33,10 +36,13 @@ def subscriptions_added(txn_id: TxnID) -> pb.CommandAddSubscriptionToTxnResponse
 def ended(
     txn_id: TxnID | None, status: TxnStatus, identity: TransactionalIdMetadata | None
 ) -> pb.CommandEndTxnResponse:
-    """What is told of an end: with an identity, the pair for what comes next.
+    """Build the response to EndTxn.
+
+    With a transactional id, it has the pair for the next transaction.
+
 
     Args:
-        identity: whose latest transaction it is.
+        identity: the transactional id whose latest transaction it is, if any.
     """
     response = pb.CommandEndTxnResponse(status=WIRE_STATUS[status])
     if txn_id is not None:
@@ -47,13 +53,14 @@ def ended(
 
 
 def ended_before(identity: TransactionalIdMetadata) -> pb.CommandEndTxnResponse:
-    """What is told of an end of what is complete, or of nothing."""
+    """Build the response to an EndTxn of a complete transaction, or of no transaction."""
     action = rules.ACTION_OF_STATE[identity.state]
     status = TxnStatus.COMMITTED if action is TxnAction.COMMIT else TxnStatus.ABORTED
     return ended(identity.txn_id, status, identity)
 
 
 def taken_over(identity: TransactionalIdMetadata) -> pb.CommandInitProducerResponse:
+    """Build the response to InitProducer."""
     producer_id, epoch = identity.current
     ongoing = identity.producer if identity.is_kept else rules.NO_PAIR
     response = pb.CommandInitProducerResponse(
@@ -68,7 +75,7 @@ def taken_over(identity: TransactionalIdMetadata) -> pb.CommandInitProducerRespo
 
 
 def described_identity(identity: TransactionalIdMetadata) -> pb.TransactionalIdDescription:
-    """KIP-939's five fields, and what belongs to them."""
+    """Describe a transactional id: the five fields of KIP-939, and related ones."""
     description = pb.TransactionalIdDescription(
         transactional_id=identity.transactional_id,
         state=WIRE_STATE[identity.state],
@@ -86,6 +93,7 @@ def described_identity(identity: TransactionalIdMetadata) -> pb.TransactionalIdD
 
 
 def described_name(name: NamedSequenceState) -> pb.CommandDescribeNameResponse:
+    """Build the response to DescribeName."""
     response = pb.CommandDescribeNameResponse()
     put_name(response, name)
     return response

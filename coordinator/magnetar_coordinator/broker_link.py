@@ -1,9 +1,9 @@
-"""A conversation with one broker that is taken up again whenever it breaks.
+"""Link to a broker that reconnects whenever it breaks.
 
-Knows of handshakes and reconnecting, not of transactions. What was sent and not answered when the
-link broke is forgotten here; its owner sends it again when the link comes back. A link on which
-nothing is heard is asked for a sign of life, and given up when none comes: a broker that vanished
-may leave a link that looks sound.
+The link knows handshakes and reconnecting, not transactions. When it breaks, it forgets commands
+without an answer; its owner sends them again when the link comes back. A silent link gets a
+keepalive request, and is given up when no answer comes: a broker that vanished may leave a link
+that looks sound.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
-# The handshake's and its repeats', which are the question for a sign of life; others count on.
+# The id of the handshake, and of its repeats as keepalive requests. Other ids count from here.
 _HELLO_ID = 1
 
-# Request id, name of the answer's field, and its message.
+# Takes the request id, the name of the answer's field, and the answer's message.
 OnAnswer = Callable[[int, str, Any], None]
 
 
 class BrokerLink:
-    """Keeps a link to a broker.
+    """Link of the coordinator to a broker.
 
     Args:
-        on_up: the handshake is done; also after each reconnection.
+        on_up: called when the handshake is done, also after each reconnection.
         on_answer: called for each answer that arrives while the link is up.
-        on_down: the link broke; nothing that was asked will be answered.
+        on_down: called when the link broke; open requests will get no answer.
     """
 
     def __init__(
@@ -60,39 +60,42 @@ class BrokerLink:
         self._on_down = on_down
         self._last_request_id = _HELLO_ID
         self._writer: FrameWriter | None = None
-        # Of the conversation that is up: what comes late from an earlier one is ignored.
+        # Set when the present conversation ends. Late frames of earlier conversations are ignored.
         self._closed: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
-        # Since the last look at it.
+        # Whether anything arrived since the last check.
         self._heard = False
 
     @property
     def is_up(self) -> bool:
+        """Whether the handshake is done and the link has not broken since."""
         return self._writer is not None
 
     def start(self) -> None:
+        """Begin to connect, and reconnect until stop()."""
         name = f"broker-link-{self.address}"
         self._task = asyncio.get_running_loop().create_task(self._run(), name=name)
 
     def stop(self) -> None:
-        """End the conversation, and take up no other. Nothing is called back afterwards."""
+        """End the conversation and reconnect no more. No callback runs afterwards."""
         self._writer = self._closed = None
         if self._task is not None:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Stop, and wait until that is done."""
+        """Stop, and wait until the link has ended."""
         self.stop()
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def next_request_id(self) -> int:
+        """Return a new request id."""
         self._last_request_id += 1
         return self._last_request_id
 
     def send(self, body: Any, request_id: int) -> None:
-        """Send a command; nothing happens while the link is down."""
+        """Send a command. Does nothing while the link is down."""
         if self._writer is not None:
             self._writer.send(body, request_id)
 
@@ -166,7 +169,7 @@ class BrokerLink:
         self._on_down()
 
     async def _silent(self, closed: asyncio.Event) -> bool:
-        """Watch the link for a while. Returns whether it is over."""
+        """Watch the link for a while, and return whether it has ended."""
         if await self._closes(closed):
             return True
         if self._heard:
@@ -176,7 +179,7 @@ class BrokerLink:
         return await self._closes(closed) or not self._heard
 
     async def _closes(self, closed: asyncio.Event) -> bool:
-        """Whether the link breaks within the time that an answer may take."""
+        """Return whether the link breaks within the time that an answer may take."""
         try:
             async with asyncio.timeout(self._config.answer_deadline_ms / 1_000):
                 await closed.wait()

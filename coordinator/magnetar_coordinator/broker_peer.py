@@ -1,6 +1,6 @@
-"""What a coordinator has with one broker: the ends to tell it, the watermark, and what it asks.
+"""A coordinator's relation to a broker: end commands, the watermark, and questions.
 
-Here answers find whoever waits for them.
+Each answer is passed to the part that waits for it.
 Source: docs/design/0001-protocol.md, Ends at a participant, and What nobody else would end.
 """
 
@@ -33,23 +33,26 @@ OnAnswer = Callable[[str, Any], None]
 
 
 class PeerOwner(EndListener, Protocol):
-    """What a broker's peer has to be told, and whom it tells."""
+    """Owner of a broker's peer: it provides announcements, and listens to the broker."""
 
-    def watermark_now(self) -> pb.CommandLowWatermark | None: ...
+    def watermark_now(self) -> pb.CommandLowWatermark | None:
+        """Return the latest low watermark, if any."""
 
-    def issued_now(self) -> pb.CommandTxnsIssued | None: ...
+    def issued_now(self) -> pb.CommandTxnsIssued | None:
+        """Return the latest range of issued TxnIDs, if any."""
 
     def judge_orphan(self, txn_id: TxnID, participant: Participant, /) -> OrphanVerdict:
-        """What becomes of what the broker holds open."""
+        """Decide about a transaction that the broker holds open at a participant."""
 
     def when_durable(self, call: Callable[[], None], /) -> None:
-        """Call back once all that was decided so far is durable."""
+        """Call back when all decisions so far are durable."""
 
-    def expelled(self, word: pb.CommandAbortExpelled) -> None: ...
+    def expelled(self, word: pb.CommandAbortExpelled) -> None:
+        """Take a broker's request to abort transactions of expelled group members."""
 
 
 class BrokerPeer:
-    """A coordinator's side of its conversation with one broker."""
+    """Coordinator's side of its conversation with a broker."""
 
     def __init__(
         self,
@@ -74,14 +77,16 @@ class BrokerPeer:
         self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics)
         self.watermarks = WatermarkSender(self.link, self._judge_all)
         self._orphan_ids: dict[int, None] = {}
-        # What administrators ask for.
+        # Requests of administrators.
         self._asked: dict[int, OnAnswer] = {}
 
     def stop(self) -> None:
+        """Break the link and stop all timers."""
         self.link.stop()
         self.ends.stop()
 
     def ask(self, body: Any, on_answer: OnAnswer) -> None:
+        """Send a request, and call back with the answer; with an error if the broker is away."""
         if not self.link.is_up:
             self._refuse_asked(on_answer)
             return
@@ -123,14 +128,14 @@ class BrokerPeer:
             on_answer(name, body)
             return
         if request_id not in self._orphan_ids:
-            return  # A second answer to what was asked twice.
+            return  # A second answer to a repeated request.
         del self._orphan_ids[request_id]
         if name == "error" and body.code not in GONE_CODES:
-            # It is asked about again.
+            # The broker will ask again.
             log.warning("%s does not abort an orphan: %s", self.link.address, body.message)
 
     def _judge_all(self, held: Iterable[pb.OrphanedParticipant]) -> None:
-        """End what nobody else would; say of the rest that it will be told by itself."""
+        """End the orphans among these; tell the broker which transactions are known here."""
         known: list[pb.OrphanedParticipant] = []
         ended: list[pb.OrphanedParticipant] = []
         for one in held:
@@ -140,7 +145,7 @@ class BrokerPeer:
             elif verdict is OrphanVerdict.END:
                 ended.append(one)
         if known or ended:
-            # What the verdicts rest on may not be durable yet.
+            # The records that the verdicts rest on may not be durable yet.
             self._owner.when_durable(partial(self._tell_verdicts, known, ended))
 
     def _tell_verdicts(

@@ -1,4 +1,4 @@
-"""A question that a coordinator asks one broker before it serves."""
+"""A question that a coordinator asks a broker before it serves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerQuestion:
-    """Asks until it is answered; asking again has to be harmless."""
+    """Asks a broker until it answers. Asking again must be harmless."""
 
     def __init__(
         self, address: str, transport: Transport, config: CoordinatorConfig, random: Random
@@ -37,7 +37,12 @@ class BrokerQuestion:
         self._timer: asyncio.TimerHandle | None = None
 
     async def ask(self, request: Any, answer_name: str) -> Any:
-        """Args: answer_name: of the answer's field in a command."""
+        """Ask, and return the answer.
+
+        Args:
+            request: the command.
+            answer_name: name of the answer's field in the envelope.
+        """
         self._request, self._answer_name = request, answer_name
         self._answer = asyncio.get_running_loop().create_future()
         self._link.start()

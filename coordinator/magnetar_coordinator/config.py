@@ -1,4 +1,4 @@
-"""A coordinator's settings. Each field states its unit and what it trades."""
+"""Settings of a coordinator. Each field states its unit and its trade-off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TCID_MAX
 
-# Brokers take what lies farther beyond a bound for made up.
+# Brokers take a TxnID that lies farther beyond a bound for an invented one.
 _TXN_IDS_AHEAD_MAX = 1 << 24
 
 _DAY_MS = 24 * 60 * 60 * 1_000
@@ -15,10 +15,11 @@ _DAY_MS = 24 * 60 * 60 * 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
-    """Settings of one coordinator.
+    """Settings of a coordinator.
 
     Raises:
-        InvalidConfig: settings that cannot work together; the message says which, and what would.
+        InvalidConfig: the settings cannot work together; the message says which setting is wrong,
+            and what would work.
     """
 
     # As in the cluster file.

@@ -1,6 +1,6 @@
-"""One coordinator: what it consists of, and its life from recovery to the end.
+"""A coordinator: its parts, and its life from recovery to the end.
 
-What happens while it serves is in runtime.py, upkeep.py and announcements.py.
+Its work while it serves is in runtime.py, upkeep.py and announcements.py.
 Source: PIP-31, TC Startup; docs/design/0001-protocol.md.
 """
 
@@ -47,7 +47,7 @@ from magnetar_storage.store import RowsUnreadable, Store, cannot_recover
 
 log = logging.getLogger(__name__)
 
-# Of a producer id; its upper bits are the TCID.
+# Bits of a producer id that count; its upper bits are the TCID.
 PRODUCER_NUMBER_BITS = 47
 
 
@@ -58,13 +58,13 @@ class _State(Enum):
 
 
 class Coordinator:
-    """One transaction coordinator.
+    """A transaction coordinator.
 
     Args:
-        store: opened with `records.FAMILIES`; it is not closed here.
-        random: jitter, and the token of a new store.
-        on_fatal: called once when it cannot go on: the process must end, and start again.
-        directory: which broker serves a partition; by default the configured one serves all.
+        store: opened with `records.FAMILIES`; the coordinator does not close it.
+        random: for jitter, and for the token of a new store.
+        on_fatal: called once when the coordinator cannot go on: the process must end and restart.
+        directory: finds the broker of a partition; by default the configured broker serves all.
     """
 
     _metadata: TransactionMetadataStore
@@ -127,25 +127,27 @@ class Coordinator:
 
     @property
     def shard(self) -> Shard:
+        """The transactions and the rules about them."""
         return self._runtime.shard
 
     @property
     def identities(self) -> TransactionalIds:
+        """The transactional ids."""
         return self._runtime.identities
 
     @property
     def is_serving(self) -> bool:
-        """From the end of recovery until the beginning of the end."""
+        """Whether recovery has ended and the shutdown has not begun."""
         return self._state is _State.SERVING
 
     async def start(self) -> None:
-        """Recover and begin to serve. A new store first takes its incarnation, and waits for it.
+        """Recover and begin to serve. A new store first asks for its incarnation, and waits for it.
 
         Raises:
             InvalidConfig: the store belongs to another coordinator.
             ClusterMismatch: the store belongs to another cluster.
-            StoreDamaged: something that everything depends on cannot be read.
-            StoreFailed: it cannot be written.
+            StoreDamaged: rows that everything depends on cannot be read.
+            StoreFailed: the store cannot be written.
         Source: PIP-31, TC Startup.
         """
         try:
@@ -200,7 +202,7 @@ class Coordinator:
         async for record in metadata.live_records():
             transaction = shard.apply(record)
             if transaction is not None:
-                # Persisted less often than it is used.
+                # The run time is persisted less often than it is used.
                 run_time_ms = max(run_time_ms, transaction.start_run_time_ms)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
         run_time = RunTime(self._clock, start_ms=run_time_ms, jump_ms_min=config.clock_jump_ms_min)
@@ -212,10 +214,10 @@ class Coordinator:
         return Recovered(metadata, shard, identities, names, run_time)
 
     async def close(self) -> None:
-        """Take no more commands, answer what was taken, and persist the run time.
+        """Take no more commands, answer those that were taken, and persist the run time.
 
         Raises:
-            StoreFailed: something that was taken may be lost; nobody was told that it was kept.
+            StoreFailed: a command that was taken may be lost; its client got no answer.
         """
         was_serving = self.is_serving
         self._stop()
@@ -226,11 +228,11 @@ class Coordinator:
         await self._commits.close()
 
     def abandon(self) -> None:
-        """Drop everything where it is, as a crash would; the store must not be used any more."""
+        """Drop everything at once, as a crash would; the store must not be used any more."""
         self._stop()
 
     def fail(self, error: BaseException) -> None:
-        """Something is wrong that only a restart cures. Repeating it is harmless."""
+        """End the process, since only a restart can help. Repeating it is harmless."""
         if self._state is _State.STOPPED:
             return
         log.critical("the coordinator cannot go on: %r", error)
@@ -244,7 +246,7 @@ class Coordinator:
         self._finisher.stop()
         self._runtime.stop()
 
-    # The finisher is made before those that it tells.
+    # The finisher is made before its listeners.
 
     def _on_finished(self, txn_id: TxnID) -> None:
         self._runtime.on_finished(txn_id)
@@ -255,10 +257,10 @@ class Coordinator:
     def _on_expelled(self, txn_ids: list[TxnID]) -> None:
         self._upkeep.abort_expelled(txn_ids)
 
-    # What a store needs once.
+    # First use of a store.
 
     def _new_producer_id(self) -> int:
-        """Unique in the cluster, and never given out again."""
+        """Return a producer id that is unique in the cluster, and never used again."""
         return self.config.tcid << PRODUCER_NUMBER_BITS | self._metadata.new_producer_number()
 
     async def _take_incarnation(self, tcid: int, store_token: str) -> int:
@@ -270,7 +272,7 @@ class Coordinator:
         return BrokerQuestion(address, self._transport, self.config, self._random)
 
     async def _ask_past_ends(self, shard: Shard) -> PastEnds:
-        """How what is OPEN from before a loss has ended at brokers (rule n)."""
+        """Ask brokers how transactions that are OPEN from before a loss have ended (rule n)."""
         txn_ids = open_before_loss(shard)
         if not txn_ids:
             return {}

@@ -1,4 +1,4 @@
-"""What is decided about a transaction: the decision, its refusals, and answers to repeats. Pure.
+"""Decisions about transactions, refusals, and answers to repeated commands. Pure.
 
 Source: PIP-31, Transaction Coordinator, TC Request Processing; rule e.
 """
@@ -32,7 +32,7 @@ class OutcomeMissing(Exception):
 
 
 class Decision(NamedTuple):
-    """What to append and apply; the transaction's status afterwards, for the answer.
+    """Records to append and apply, and the transaction's status afterwards.
 
     Attributes:
         fixed: this decision fixed the outcome. Participants hear of it once it is durable.
@@ -45,13 +45,15 @@ class Decision(NamedTuple):
 
 
 class EndTxnRequest(NamedTuple):
-    """What CommandEndTxn says.
+    """The content of CommandEndTxn.
 
     Attributes:
         counts: None: omitted, not to be checked.
-        selection: None: omitted; everybody counts in a first end, nothing is compared in a repeat.
-        fingerprint: of a named sequence's content; empty: none. Not compared in a repeat.
-        identity_shown: whether it may be a transactional producer's transaction: whoever asks has
+        selection: None: omitted; all writers count in a first request, nothing is compared in a
+            repeat.
+        fingerprint: fingerprint of a named sequence's content; empty: none. Not compared in a
+            repeat.
+        identity_shown: whether it may be a transactional producer's transaction: the client has
             shown its identity, or this coordinator itself ends it.
     """
 
@@ -64,24 +66,24 @@ class EndTxnRequest(NamedTuple):
 
 
 def not_open(txn_id: TxnID, status: TxnStatus) -> InvalidTxnState:
-    """The refusal of what only an OPEN transaction allows."""
+    """Return the error of a command that only an OPEN transaction allows."""
     return InvalidTxnState(
         f"transaction {txn_id} is {status.name}, not OPEN", txn_id=txn_id, status=status.name
     )
 
 
 def forgotten(txn_id: TxnID) -> TxnForgotten:
-    """The refusal of anything about a transaction whose outcome is no longer kept."""
+    """Return the error about a transaction whose outcome is no longer kept."""
     return TxnForgotten(f"transaction {txn_id} ended, and its outcome is forgotten", txn_id=txn_id)
 
 
 def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision:
-    """Answer an end of what is being ended, or has ended.
+    """Answer a request to end a transaction that is ending or has ended.
 
-    Counts, and a selection that is omitted, are not compared: what was fixed stays as it is.
+    Counts, and an omitted selection, are not compared: the outcome stays as it was fixed.
 
     Args:
-        digest: of the selection that was fixed.
+        digest: digest of the fixed selection.
     Raises:
         InvalidTxnState: the opposite outcome, or another selection, is fixed. No effect.
     Source: PIP-31, CommandEndTxn, step 2; rule e.
@@ -106,7 +108,7 @@ def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision
 
 
 def repeat_accept_loss(txn_id: TxnID, status: TxnStatus) -> Decision:
-    """Answer an acceptance of loss of what is not COMMITTING.
+    """Answer an acceptance of loss for a transaction that is not COMMITTING.
 
     Raises:
         InvalidTxnState: it was not committed. No effect.

@@ -1,4 +1,4 @@
-"""Transactions as administrators see them. Pure."""
+"""Descriptions of transactions for administrators. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 def describe(
     transaction: Transaction, named: NamedSequence | None, *, run_time_ms: int
 ) -> pb.TransactionDescription:
-    """A live transaction."""
+    """Describe a live transaction."""
     description = pb.TransactionDescription(
         txn_id=transaction.txn_id.to_wire(),
         status=WIRE_STATUS[transaction.status],
@@ -39,7 +39,7 @@ def describe(
 
 
 def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDescription:
-    """An ended transaction: only its outcome is kept."""
+    """Describe an ended transaction by its outcome: nothing else of it is kept."""
     description = pb.TransactionDescription(
         txn_id=outcome.txn_id.to_wire(),
         status=WIRE_STATUS[outcome.status],

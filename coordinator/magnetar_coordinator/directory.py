@@ -1,4 +1,4 @@
-"""Which broker serves a partition. Pure."""
+"""Directory that finds the broker of a partition. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from magnetar_core.ids import PartitionName
 
 
 class BrokerDirectory(Protocol):
-    """The choice of a broker, behind which placement will grow."""
+    """Directory of brokers. Placement of partitions will grow behind this interface."""
 
-    def address_of(self, partition: PartitionName) -> str: ...
+    def address_of(self, partition: PartitionName) -> str:
+        """Return the address of the broker that serves a partition."""
 
     def addresses(self) -> tuple[str, ...]:
         """All brokers: each hears the low watermark."""
@@ -18,13 +19,15 @@ class BrokerDirectory(Protocol):
 
 
 class SingleBroker:
-    """A cluster with one broker: it serves everything."""
+    """Directory of a cluster with a single broker, which serves everything."""
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def address_of(self, partition: PartitionName) -> str:
+        """Return the broker's address."""
         return self._address
 
     def addresses(self) -> tuple[str, ...]:
+        """The broker's address."""
         return (self._address,)

@@ -1,9 +1,9 @@
-"""The ends that one broker has to be told, and when each is sent again.
+"""Sender of end commands to a broker, with the time at which each is sent again.
 
-An end is sent until it is answered: again when nothing comes within a deadline, or some time after
-an error, and at once when a broken link comes back. Its states are in end_state.py.
-Source: PIP-31, TC Startup, committing and aborting;
-docs/design/0001-protocol.md, Ends at a participant.
+An end command is sent until it is answered: again when no answer comes within a deadline, or some
+time after an error, and at once when a broken link comes back. Its states are in end_state.py.
+Source: PIP-31, TC Startup, committing and aborting; docs/design/0001-protocol.md, Ends at a
+participant.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from magnetar_core.wire import common_pb2 as common
 
 _SWEEP_SECONDS = 0.1
 _ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscription_response"})
-# The participant is no more, and what it had went with it.
+# The participant does not exist any more, and its part of the transaction went with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
 # Only an administrator can help.
 _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 
 
 class EndListener(Protocol):
-    """Who is told what becomes of an end."""
+    """Listener that hears the outcome of each end command."""
 
     def answered(self, end: PendingEnd) -> None:
-        """A participant has ended its transaction, or is no more."""
+        """Note that a participant has ended its part of a transaction, or no longer exists."""
 
     def refused(self, end: PendingEnd, error: common.ServerError) -> None:
-        """A participant refuses: the transaction waits for an administrator."""
+        """Note that a participant refuses: the transaction waits for an administrator."""
 
 
 class EndCommandSender:
-    """Sends ends to one broker, until each is answered."""
+    """Sends end commands to a broker, until each is answered."""
 
     def __init__(
         self,
@@ -61,15 +61,16 @@ class EndCommandSender:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        # By request id: all that are not answered.
+        # End commands without an answer, by request id.
         self._ends: dict[int, PendingEnd] = {}
-        # Those that are SENT, in order of time: most are answered, and leave at once.
+        # Commands in state SENT, in order of time: most get an answer soon, and leave.
         self._first: dict[int, PendingEnd] = {}
-        # Those that are DUE. Entries whose end has another due_ms by now are passed over.
+        # Commands in state DUE. Entries whose command has another due_ms by now are skipped.
         self._later: list[tuple[float, int, PendingEnd]] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
+        """Send nothing more."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
@@ -77,7 +78,7 @@ class EndCommandSender:
     def begin(
         self, transaction: Transaction, participant: Participant, now_ms: float
     ) -> PendingEnd:
-        """Tell a participant, or have it told when the link comes back."""
+        """Send an end command to a participant, now or when the link comes back."""
         end = PendingEnd(transaction, participant, self._link.next_request_id())
         self._ends[end.request_id] = end
         if self._link.is_up:
@@ -89,6 +90,7 @@ class EndCommandSender:
         return end
 
     def send_again(self, end: PendingEnd, now_ms: float) -> None:
+        """Repeat an end command, if the link is up."""
         if not self._link.is_up:
             return
         self._metrics.repeated.inc()
@@ -97,7 +99,7 @@ class EndCommandSender:
         self._due_later(end, EndEvent.SENT_AGAIN, due_ms)
 
     def link_is_up(self) -> None:
-        """Tell them all again."""
+        """Send all unanswered end commands again."""
         now_ms = self._clock.monotonic_ms()
         for end in self._ends.values():
             end.attempts = 0
@@ -105,13 +107,14 @@ class EndCommandSender:
             self._due_later(end, EndEvent.SENT_AGAIN, now_ms + self._config.answer_deadline_ms)
 
     def link_is_down(self) -> None:
+        """Note that no answer will come on the old link."""
         self._first.clear()
         self._later.clear()
         for end in self._ends.values():
             end.move(EndEvent.LINK_DOWN)
 
     def on_answer(self, request_id: int, name: str, body: Any) -> bool:
-        """Whether this was the answer to an end."""
+        """Take an answer; return whether it answered an end command."""
         end = self._ends.get(request_id)
         if end is None:
             return False
@@ -158,7 +161,7 @@ class EndCommandSender:
             self._sweep_timer = loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Send again what is due."""
+        """Repeat the end commands that are due."""
         self._sweep_timer = None
         now_ms = self._clock.monotonic_ms()
         for end in list(takewhile(lambda one: one.is_due(now_ms), self._first.values())):

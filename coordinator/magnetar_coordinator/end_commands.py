@@ -1,4 +1,4 @@
-"""What a participant is told about the end of a transaction. Pure.
+"""End commands for the participants of a transaction. Pure.
 
 Source: PIP-31, CommandEndTxnOnPartition and CommandEndTxnOnSubscription; rules g and h.
 """
@@ -22,7 +22,7 @@ EndCommand: TypeAlias = pb.CommandEndTxnOnPartition | pb.CommandEndTxnOnSubscrip
 
 
 def end_command(transaction: Transaction, participant: Participant) -> EndCommand:
-    """The command for one participant of a transaction that is being ended."""
+    """Build the command that tells a participant of the end of a transaction."""
     command: EndCommand
     if isinstance(participant, PartitionName):
         command = pb.CommandEndTxnOnPartition(txn_action=WIRE_ACTION[transaction.action])
@@ -33,7 +33,7 @@ def end_command(transaction: Transaction, participant: Participant) -> EndComman
     put_txn_id(command.txn_id, transaction.txn_id)
     if transaction.counts is not None:
         command.counts_given = True
-        # One that is not counted had nothing confirmed: all that it has is surplus.
+        # A participant without a count had nothing confirmed: all its writes are surplus.
         put_counts(command.counts, transaction.counts.get(participant, ()))
     if transaction.selection is not None:
         command.selection_given = True

@@ -1,6 +1,6 @@
-"""The states of an end that a participant has to be told, and the one table that moves them. Pure.
+"""States of an end command, and the table of their transitions. Pure.
 
-Only `next_state` reads the table, and only `PendingEnd.move` stores what it says. The drawing is
+Only `next_state` reads the table, and only `PendingEnd.move` stores its result. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0001-protocol.md, Ends at a participant.
 """
@@ -17,7 +17,7 @@ from magnetar_core.transitions import step
 
 @unique
 class EndState(Enum):
-    """Where an end is, with what that means."""
+    """States of an end command, each with its meaning."""
 
     AWAY = "its broker's link is down: it is sent when the link comes back"
     SENT = "sent once; nearly all are answered from here"
@@ -27,7 +27,7 @@ class EndState(Enum):
 
 @unique
 class EndEvent(Enum):
-    """What moves an end."""
+    """Events that move an end command to another state."""
 
     FIRST_SENT = "the link is up when the end begins"
     SENT_AGAIN = "its time came, its link came back, or something has changed at the participant"
@@ -52,19 +52,19 @@ TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
 
 
 def next_state(state: EndState, event: EndEvent) -> EndState:
-    """Where an event leads.
+    """Return the state to which an event leads.
 
     Raises:
-        InvalidTxnState: nowhere from this state. No effect.
+        InvalidTxnState: the event is not possible in this state. No effect.
     """
     return step(TRANSITIONS, state, event, "an end")
 
 
 class PendingEnd:
-    """One participant that has not answered yet.
+    """End command that its participant has not answered yet.
 
     Attributes:
-        due_ms: when it is sent again; says nothing in AWAY and ANSWERED.
+        due_ms: when the command is sent again; meaningless in AWAY and ANSWERED.
     """
 
     __slots__ = ("attempts", "due_ms", "participant", "request_id", "state", "transaction")
@@ -72,14 +72,16 @@ class PendingEnd:
     def __init__(self, transaction: Transaction, participant: Participant, request_id: int) -> None:
         self.transaction = transaction
         self.participant = participant
-        # It keeps its id over all attempts, so that any answer serves.
+        # All attempts have the same id, so that any answer serves.
         self.request_id = request_id
         self.attempts = 0
         self.due_ms = 0.0
         self.state = EndState.AWAY
 
     def move(self, event: EndEvent) -> None:
+        """Move to the state to which an event leads."""
         self.state = next_state(self.state, event)
 
     def is_due(self, now_ms: float) -> bool:
+        """Return whether it is time to send the command again."""
         return self.state in (EndState.SENT, EndState.DUE) and self.due_ms <= now_ms

@@ -1,10 +1,10 @@
-"""Drives COMMITTING and ABORTING transactions to their end, at every participant.
+"""Finisher: drives COMMITTING and ABORTING transactions to their end, at every participant.
 
-It starts when the decision is durable, and the runtime is told when the last participant has
-answered. Nothing here is stored: after a restart all participants are asked again, which is
-harmless. What one broker is told, and when again, is in end_command_sender.py.
-Source: PIP-31, TC Startup, committing and aborting;
-docs/design/0001-protocol.md, Ends at a participant.
+It starts when the decision is durable, and tells the runtime when the last participant has
+answered. It stores nothing: after a restart it sends all end commands again, which is harmless. The
+commands to a broker, and their repeats, are in end_command_sender.py.
+Source: PIP-31, TC Startup, committing and aborting; docs/design/0001-protocol.md, Ends at a
+participant.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 
 
 class _Finishing:
-    """One transaction under way.
+    """A transaction that is being ended.
 
     Attributes:
-        ends: those that have not answered.
-        later: participants that are told when these have.
+        ends: end commands without an answer.
+        later: participants that are told when these have answered.
     """
 
     __slots__ = ("ends", "later", "refused", "started_ms")
@@ -52,10 +52,10 @@ class Finisher:
     """All transactions that are being ended.
 
     Args:
-        on_finished: every participant of this transaction has answered.
-        judge_orphan: what becomes of what a broker holds open.
-        when_durable: calls back once all that was decided so far is durable.
-        on_expelled: a broker asks to abort these; members that a group expelled took part in them.
+        on_finished: called when every participant of a transaction has answered.
+        judge_orphan: decides about a transaction that a broker holds open.
+        when_durable: calls back when all decisions so far are durable.
+        on_expelled: called when a broker asks to abort transactions of expelled group members.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class Finisher:
         self._stopped = False
 
     def start(self) -> None:
-        """Link to all brokers."""
+        """Connect to all brokers."""
         for address in self._directory.addresses():
             self._broker(address)
 
     def stop(self) -> None:
-        """Break every link. Nothing is called back afterwards."""
+        """Break every link. No callback runs afterwards."""
         self._stopped = True
         for broker in self._brokers.values():
             broker.stop()
 
     async def close(self) -> None:
-        """Stop, and wait until that is done."""
+        """Stop, and wait until all links have ended."""
         self.stop()
         for broker in self._brokers.values():
             await broker.link.close()
@@ -109,8 +109,8 @@ class Finisher:
     def finish(self, transaction: Transaction) -> None:
         """Tell the participants of a transaction whose decision is durable.
 
-        Of a commit subscriptions hear when its messages are in place: whoever gets what comes next
-        there writes behind them.
+        Subscriptions hear of a commit after partitions: the next owner of a group's partition then
+        writes behind the committed messages.
         Source: PIP-31, TC Startup, the steps of committing; docs/design/0003-groups.md.
         """
         if self._stopped:
@@ -140,7 +140,7 @@ class Finisher:
             finishing.ends[participant] = broker, end
 
     def retry(self, txn_id: TxnID) -> None:
-        """Ask again at once: something has changed that makes a refusal unlikely."""
+        """Send the end commands of a transaction again at once: a refusal has become unlikely."""
         finishing = self._transactions.get(txn_id)
         if finishing is None or self._stopped:
             return
@@ -149,7 +149,7 @@ class Finisher:
             broker.ends.send_again(end, now_ms)
 
     def abort_hanging(self, participant: Participant, body: Any, on_answer: OnAnswer) -> None:
-        """Have a broker abort what its coordinator does not hold open; an administrator asks.
+        """Ask a broker to abort a hanging transaction, on behalf of an administrator.
 
         Args:
             on_answer: called once with the answer's name and body; "error" when there is none.
@@ -157,20 +157,20 @@ class Finisher:
         self._broker(self._address_of(participant)).ask(body, on_answer)
 
     def tell_watermark(self, watermark: pb.CommandLowWatermark) -> None:
-        """Tell every broker that does not know it yet. It must be durable."""
+        """Tell every broker that does not know this low watermark yet. It must be durable."""
         self._watermark = watermark
         for broker in self._brokers.values():
             broker.watermarks.tell(watermark)
 
     def tell_issued(self, issued: pb.CommandTxnsIssued, counter_bound: int) -> None:
-        """Tell every broker how far TxnIDs are issued.
+        """Tell every broker which TxnIDs are issued.
 
         Args:
-            counter_bound: none is issued beyond it, durably.
+            counter_bound: no counter beyond it is issued; this is durable.
         """
         self._issued = issued
         if self._watermark is not None and self._watermark.counter_bound < counter_bound:
-            # A broker that comes back hears this word first, and drops what lies beyond its bound.
+            # A broker that comes back hears this first, and drops transactions beyond the bound.
             word = pb.CommandLowWatermark()
             word.CopyFrom(self._watermark)
             word.counter_bound = counter_bound
@@ -178,10 +178,10 @@ class Finisher:
         for broker in self._brokers.values():
             broker.link.send(issued, 0)
 
-    # For brokers' peers.
+    # PeerOwner.
 
     def answered(self, end: PendingEnd) -> None:
-        """A participant has ended its transaction, or is no more."""
+        """Note that a participant has ended its part of a transaction, or no longer exists."""
         transaction = end.transaction
         finishing = self._transactions[transaction.txn_id]
         del transaction.unfinished[end.participant]
@@ -195,7 +195,7 @@ class Finisher:
             self._finished(transaction, finishing)
 
     def refused(self, end: PendingEnd, error: common.ServerError) -> None:
-        """A participant refuses: the transaction waits for an administrator."""
+        """Note that a participant refuses: the transaction waits for an administrator."""
         finishing = self._transactions[end.transaction.txn_id]
         if finishing.refused:
             return
@@ -213,18 +213,24 @@ class Finisher:
         )
 
     def oldest_ms(self) -> float:
-        """Age of the oldest decision that is being carried out; 0 when there is none."""
-        # In the order in which they were begun.
+        """Return the age of the oldest decision in progress, in milliseconds.
+
+        0 when there is none.
+        """
+        # The dictionary keeps the order in which transactions were begun.
         oldest = next(iter(self._transactions.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic_ms() - oldest.started_ms
 
     def issued_now(self) -> pb.CommandTxnsIssued | None:
+        """Return the latest range of issued TxnIDs, if any."""
         return self._issued
 
     def watermark_now(self) -> pb.CommandLowWatermark | None:
+        """Return the latest low watermark, if any."""
         return self._watermark
 
     def expelled(self, word: pb.CommandAbortExpelled) -> None:
+        """Take a broker's request to abort transactions of expelled group members."""
         self._on_expelled([TxnID.from_wire(one) for one in word.txn_ids])
 
     def _finished(self, transaction: Transaction, finishing: _Finishing) -> None:

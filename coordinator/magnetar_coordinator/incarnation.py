@@ -1,4 +1,4 @@
-"""Takes a new store's incarnation from the broker that keeps the cluster's metadata.
+"""Fetch a new store's incarnation from the broker that keeps the cluster's metadata.
 
 So no TxnID is ever issued twice, not even after the loss of a coordinator's disk.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 async def take_incarnation(question: BrokerQuestion, tcid: int, store_token: str) -> int:
-    """Ask until it is answered; asking again with the same token is harmless."""
+    """Ask until the broker answers; asking again with the same token is harmless."""
     log.info("asking for the incarnation of a new store")
     request = topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=store_token)
     answer: topic_pb2.CommandTakeIncarnationResponse = await question.ask(

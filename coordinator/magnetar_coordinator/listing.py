@@ -21,13 +21,13 @@ _LIMIT_DEFAULT = 1_000
 _LIMIT_MAX = 10_000
 _LIVE = frozenset({TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING})
 _ENDED = frozenset({TxnStatus.COMMITTED, TxnStatus.ABORTED})
-# Outcomes read at once, and for one command: where filters let few pass, it ends early.
+# Outcomes that are read at once, and for a command: with strict filters the listing ends early.
 _PAGE_ROWS = 1_000
 _ROWS_MAX = 100_000
 
 
 class TxnListing:
-    """One coordinator's."""
+    """Listing of a coordinator's transactions."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -53,12 +53,12 @@ class TxnListing:
         chosen: _Filter,
         limit: int,
     ) -> None:
-        """The oldest first."""
+        """Add live transactions, the oldest first."""
         runtime = self._runtime
         run_time_ms = runtime.run_time_ms()
         for transaction in runtime.shard.select(statuses):
             if run_time_ms - transaction.start_run_time_ms < chosen.age_ms_min:
-                break  # The others are younger still.
+                break  # All later transactions are younger.
             if not chosen.takes(transaction.owner):
                 continue
             if len(response.transactions) == limit:
@@ -75,10 +75,10 @@ class TxnListing:
         limit: int,
         recent: list[TxnEnded],
     ) -> pb.CommandListTxnsResponse:
-        """Those that began last, the last one first.
+        """Add ended transactions, the latest beginning first.
 
         Args:
-            recent: of them, those that may not be written yet; some are, too.
+            recent: recent outcomes, which may not be written yet; some of them are written.
         """
         runtime = self._runtime
         run_time_ms = runtime.run_time_ms()
@@ -106,7 +106,7 @@ class TxnListing:
             if len(rows) < _PAGE_ROWS:
                 break
             end = rows[-1][0]
-            # A recent one may come further down.
+            # A recent outcome may come further down.
             certain = sum(one.to_bytes() >= end for one in found)
             if certain > room or scanned >= _ROWS_MAX:
                 response.truncated = True
@@ -119,7 +119,7 @@ class TxnListing:
 
 
 class _Filter:
-    """What a command asks for, besides states."""
+    """Filters of a command, besides states."""
 
     def __init__(self, request: pb.CommandListTxns) -> None:
         self.age_ms_min = request.age_ms_min
@@ -127,7 +127,7 @@ class _Filter:
         self._producer_ids = frozenset(request.producer_ids)
 
     def takes(self, owner: Owner | None) -> bool:
-        """Whether a transaction of this owner is wanted."""
+        """Return whether transactions of this owner are wanted."""
         if self._producer_ids and (owner is None or owner.pair[0] not in self._producer_ids):
             return False
         return self._matches(owner.transactional_id if owner is not None else "")

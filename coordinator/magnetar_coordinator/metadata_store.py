@@ -1,8 +1,8 @@
-"""The transaction log on a store: PIP-31's TransactionMetadataStore and its provider.
+"""Transaction log on a store: PIP-31's TransactionMetadataStore and its provider.
 
-Everything is put into the open group of the group commit; what that depends on is awaited or parked
-by the caller. A transaction's rows are replaced by its outcome in one batch. One row is a bound
-that lies ahead of the counter: after a start TxnIDs go on there, so that none is ever issued twice.
+All rows enter the open group of the group commit; the caller awaits or parks what depends on them.
+The outcome of a transaction replaces its rows in a single batch. A row stores a bound that lies
+ahead of the counter: after a start TxnIDs continue there, so that none is ever issued twice.
 Source: PIP-31, Transaction Coordinator, TransactionMetadataStore, and TC Startup.
 """
 
@@ -60,19 +60,19 @@ TakeIncarnation = Callable[[int, str], Awaitable[int]]
 
 _SCAN_ROWS = 4_096
 _SCAN_BYTES = 4 << 20
-# Beyond so many rows a range tombstone is cheaper than deleting by key.
+# With more rows than this, a range tombstone is cheaper than deleting by key.
 _DELETE_BY_KEY_MAX = 2_000
 
 
 class TransactionMetadataStore:
-    """One TCID's transaction log. Made by `TransactionMetadataStoreProvider.open_store`.
+    """Transaction log of a TCID. `TransactionMetadataStoreProvider.open_store` opens it.
 
     Attributes:
-        counter_bound: no TxnID with this counter or a higher one was issued.
-        next_producer_number: all below it were given out.
-        run_time_ms: as it was persisted last.
+        counter_bound: no TxnID with this counter or a higher counter was issued.
+        next_producer_number: all smaller numbers are used.
+        run_time_ms: the last persisted run time.
         outcome_count: outcomes kept, those in the open group included.
-        first_outcome_key: no outcome lies before it; deleted rows are costly to pass over.
+        first_outcome_key: no outcome lies before it; deleted rows are costly to pass.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TransactionMetadataStore:
     # Appending.
 
     def append(self, record: Record, sequence: int) -> None:
-        """Put a record into the open group.
+        """Add a record to the open group.
 
         Args:
             sequence: how many records the transaction has in the log already.
@@ -122,7 +122,7 @@ class TransactionMetadataStore:
             self.remember_outcome(record, sequence)
 
     def new_transaction(self, record: TxnOpened) -> None:
-        """PIP-31, newTransaction; the TxnID was chosen by the shard."""
+        """Add a transaction, whose TxnID the shard has chosen. PIP-31, newTransaction."""
         if record.txn_id.counter >= self.counter_bound:
             self.reserve(record.txn_id.counter)
         self._put(record, 0)
@@ -135,15 +135,18 @@ class TransactionMetadataStore:
             self._commits.batch.put(META, META_COUNTER, u64(self.counter_bound))
 
     def add_produced_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
-        """PIP-31, addProducedPartitionToTxn."""
+        """Add partitions to a transaction. PIP-31, addProducedPartitionToTxn."""
         self._put(record, sequence)
 
     def add_acked_partition_to_txn(self, record: ParticipantsAdded, sequence: int) -> None:
-        """PIP-31, addAckedPartitionToTxn."""
+        """Add subscriptions to a transaction. PIP-31, addAckedPartitionToTxn."""
         self._put(record, sequence)
 
     def update_txn_status(self, record: StatusChanged, sequence: int) -> None:
-        """PIP-31, updateTxnStatus; the shard has compared the expected status."""
+        """Change a transaction's status.
+
+        PIP-31, updateTxnStatus; the shard has compared the status.
+        """
         self._put(record, sequence)
 
     def remember_outcome(self, record: TxnEnded, record_count: int) -> None:
@@ -160,27 +163,32 @@ class TransactionMetadataStore:
         self.first_outcome_key = min(self.first_outcome_key, prefix)
 
     def persist_run_time(self, run_time_ms: int) -> None:
+        """Store the run time."""
         self.run_time_ms = run_time_ms
         self._commits.batch.put(META, META_RUN_TIME, u64(run_time_ms))
 
     def new_producer_number(self) -> int:
-        """One that was never given out: it is taken in the open group."""
+        """Return an unused producer number; the open group marks it as used."""
         number = self.next_producer_number
         self.next_producer_number = number + 1
         self._commits.batch.put(META, META_PRODUCER_ID, u64(number + 1))
         return number
 
     def put_identity(self, identity: TransactionalIdMetadata) -> None:
+        """Store a transactional id."""
         key = identity.transactional_id.encode()
         self._commits.batch.put(IDENTITIES, key, encode_identity(identity))
 
     def delete_identity(self, transactional_id: str) -> None:
+        """Delete a transactional id."""
         self._commits.batch.delete(IDENTITIES, transactional_id.encode())
 
     def put_name(self, name: NamedSequenceState) -> None:
+        """Store a named sequence."""
         self._commits.batch.put(NAMES, name.name.encode(), encode_name(name))
 
     def delete_name(self, name: str) -> None:
+        """Delete a named sequence."""
         self._commits.batch.delete(NAMES, name.encode())
 
     def _put(self, record: MetadataRecord, sequence: int) -> None:
@@ -188,7 +196,8 @@ class TransactionMetadataStore:
         self._commits.batch.put(METADATA, key, encode_metadata(record))
 
     def _put_counts(self, batch: WriteBatch) -> None:
-        # It changes only together with rows of the same group, so no group is made for it.
+        # The count changes only together with rows of the same group, so it needs no group of its
+        # own.
         if self.outcome_count != self._stored_outcome_count:
             self._stored_outcome_count = self.outcome_count
             batch.put(META, META_OUTCOME_COUNT, u64(self.outcome_count))
@@ -196,20 +205,20 @@ class TransactionMetadataStore:
     # Reading.
 
     async def live_records(self) -> AsyncIterator[MetadataRecord]:
-        """Every record of the live transactions, each transaction's in their order.
+        """Yield every record of the live transactions; each transaction's records in their order.
 
-        What is read depends on what is open, not on how much has been.
+        The amount that is read depends on what is open, not on how much was ever open.
         """
         async for _, value in self._rows(METADATA):
             yield decode_metadata(value)
 
     async def identities(self) -> AsyncIterator[TransactionalIdMetadata]:
-        """Every transactional id."""
+        """Yield every transactional id."""
         async for key, value in self._rows(IDENTITIES):
             yield decode_identity(key.decode(), value)
 
     async def names(self) -> AsyncIterator[NamedSequenceState]:
-        """Every name of sequences."""
+        """Yield every named sequence."""
         async for key, value in self._rows(NAMES):
             yield decode_name(key.decode(), value)
 
@@ -226,19 +235,22 @@ class TransactionMetadataStore:
             start = rows[-1][0] + b"\x00"
 
     async def outcome(self, txn_id: TxnID) -> TxnEnded | None:
-        """How an ended transaction ended; None when that is forgotten."""
+        """Return how a transaction ended; None when its outcome is forgotten."""
         value = await self._store.get(OUTCOMES, txn_id.to_bytes())
         return None if value is None else decode_outcome(txn_id, value)
 
     async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
-        """Outcomes from a key on, in the order of their TxnIDs, with their keys."""
+        """Return outcomes from a key on, with their keys, in the order of their TxnIDs."""
         rows = await scan_readable(self._store, OUTCOMES, start, KEY_END, rows_max=rows_max)
         return [(key, decode_outcome(txn_id_of_key(key), value)) for key, value in rows]
 
     async def outcomes_before(
         self, end: bytes | None, *, rows_max: int
     ) -> list[tuple[bytes, TxnEnded]]:
-        """Written outcomes below a key, or from the last one on, the newest TxnIDs first."""
+        """Return written outcomes below a key (None.
+
+        From the last one), the newest TxnIDs first.
+        """
         start = self.first_outcome_key
         end = KEY_END if end is None else end
         if end <= start:
@@ -258,7 +270,7 @@ class TransactionMetadataStoreProvider:
     """Opens the transaction log of a TCID. PIP-31, TransactionMetadataStoreProvider.
 
     Args:
-        random: makes the token of a new store.
+        random: creates the token of a new store.
     """
 
     def __init__(
@@ -276,12 +288,12 @@ class TransactionMetadataStoreProvider:
         self._take_incarnation = take_incarnation
 
     async def open_store(self, tcid: int) -> TransactionMetadataStore:
-        """PIP-31, TC Startup, openStore. A new store takes its incarnation first.
+        """Open the log. A new store first asks for its incarnation. PIP-31, TC Startup, openStore.
 
         Raises:
             InvalidConfig: the store belongs to another server or TCID, or to a later version.
             ClusterMismatch: the store belongs to another cluster, or to a later list of members.
-            StoreFailed: it cannot be read or written.
+            StoreFailed: the store cannot be read or written.
         """
         await self._check_identity()
         await self._check_tcid(tcid)
@@ -312,7 +324,7 @@ class TransactionMetadataStoreProvider:
             )
 
     async def _notice_loss(self) -> None:
-        """After an accepted loss it is a new store: TxnIDs that were lost are not issued again."""
+        """Treat the store as new after an accepted loss: lost TxnIDs are not issued again."""
         losses = await store_identity.accepted_losses(self._store, META)
         if losses <= (await self._get_u64(META_LOSSES) or 0):
             return
@@ -340,7 +352,7 @@ class TransactionMetadataStoreProvider:
         if stored_token is None:
             stored_token = f"{self._random.getrandbits(128):032x}".encode()
             self._commits.batch.put(META, META_STORE_TOKEN, stored_token)
-            # Before asking: after a crash the same token gets the same incarnation.
+            # Durable before asking: after a crash the same token gets the same incarnation.
             await self._commits.durable()
         incarnation = await self._take_incarnation(tcid, stored_token.decode())
         if not 0 < incarnation <= INCARNATION_MAX:

@@ -1,4 +1,4 @@
-"""What a coordinator counts. Modules that decide count nothing: whoever calls them does."""
+"""Metrics of a coordinator. Modules that decide count nothing: their callers do."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class CoordinatorMetrics:
         identity_count: int,
         oldest_finishing_ms: float,
     ) -> None:
-        """Set what is looked at from time to time rather than counted."""
+        """Set the gauges, which are refreshed from time to time."""
         self._oldest_finishing.set(oldest_finishing_ms / 1_000)
         for status, gauge in self._live.items():
             gauge.set(shard.status_counts[status])

@@ -19,7 +19,12 @@ from magnetar_core.ids import TxnID
 
 
 class NamedSequences:
-    """Names and their sequences. Args: put, delete: bring a row into the open group."""
+    """All named sequences of a coordinator.
+
+    Args:
+        config: limits.
+        put: adds a row to the open group; delete removes a row with the group.
+    """
 
     def __init__(
         self,
@@ -35,16 +40,22 @@ class NamedSequences:
         self._of_txn: dict[TxnID, str] = {}
 
     def restore(self, name: NamedSequenceState) -> None:
+        """Take a named sequence from its stored row."""
         self._by_name[name.name] = name
         if name.open_txn_id is not None:
             self._of_txn[name.open_txn_id] = name.name
 
     def get(self, name: str) -> NamedSequenceState:
-        """A new one where there is none; it is kept once something begins in it."""
+        """Return the state of a name; a new state if the name is unknown. It is kept once used."""
         return self._by_name.get(name) or NamedSequenceState(name)
 
     def check_new(self, asked: NamedSequence) -> None:
-        """Raises: InvalidArgument, for what is no name or token; QuotaExceeded."""
+        """Check the name, the run token and the quota of a requested sequence.
+
+        Raises:
+            InvalidArgument: the name or the run token is malformed.
+            QuotaExceeded: too many names are known.
+        """
         for text in (asked.name, asked.run_token):
             if not 0 < len(text) <= TRANSACTIONAL_ID_CHARACTERS_MAX or not text.isprintable():
                 raise InvalidArgument(
@@ -58,26 +69,34 @@ class NamedSequences:
             )
 
     def begun(self, name: NamedSequenceState, asked: NamedSequence, txn_id: TxnID) -> None:
+        """Note that the transaction of a sequence has begun."""
         self._set(rules.begun(name, asked, txn_id))
 
     def joined(self, name: NamedSequenceState, asked: NamedSequence) -> None:
+        """Note that another client takes part in the open run."""
         changed = rules.joined(name, asked)
         if changed is not name:
             self._set(changed)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """The outcome of a transaction is fixed, in whatever name it was."""
+        """Note that the outcome of a transaction is fixed, if it belongs to a name."""
         found = self._of_txn.pop(record.txn_id, None)
         if found is not None:
             action, fingerprint = ACTION_OF[record.new], record.fingerprint
             self._set(rules.fixed(self._by_name[found], action, fingerprint))
 
     def of_txn(self, txn_id: TxnID) -> NamedSequence | None:
+        """Return the open sequence of a transaction, if it belongs to a name."""
         found = self._of_txn.get(txn_id)
         return None if found is None else self._by_name[found].open
 
     def remove(self, name: str) -> None:
-        """Raises: InvalidArgument, for none; ResourceInUse, while it is open."""
+        """Forget a name.
+
+        Raises:
+            InvalidArgument: the name is unknown.
+            ResourceInUse: a transaction of the name is open.
+        """
         found = self._by_name.get(name)
         if found is None:
             raise InvalidArgument(f"no name {name!r} is known here")

@@ -1,9 +1,9 @@
 """Named sequences: work that counts once, however often it is tried.
 
-A name remembers the last sequence that was committed, and at most one open transaction: that of a
-sequence, asked for with a run token. All who bring the same token share it; another token is
-another run of the same work, and aborts what the earlier one left. A fingerprint tells other work
-that comes under the same number from a repeat. Pure.
+A name remembers the last committed sequence, and at most one open transaction: that of a sequence
+which a client began with a run token. All clients with the same token share the transaction;
+another token is another run of the same work, and aborts the transaction of the earlier run. A
+fingerprint distinguishes other work under the same number from a repeat. Pure.
 Source: docs/design/0002-two-phase-commit.md, Named sequences.
 """
 
@@ -27,17 +27,18 @@ class NamedSequence(NamedTuple):
     fingerprint: str = ""
 
     def is_same_run(self, other: NamedSequence) -> bool:
+        """Return whether both have the same name, sequence and run token."""
         return self[:3] == other[:3]
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSequenceState:
-    """As it is stored.
+    """State of a name, as it is stored.
 
     Attributes:
         committed: the last committed sequence; None: none was.
-        open: what is open in this name, and in which transaction.
-        fingerprint: of the content of the last committed sequence; empty: none was given.
+        open: the open sequence of this name, and the TxnID of its transaction.
+        fingerprint: fingerprint of the last committed sequence's content; empty: none was given.
     """
 
     name: str
@@ -48,7 +49,7 @@ class NamedSequenceState:
 
 
 class SequenceVerdict(IntEnum):
-    """What to do about an asked-for sequence."""
+    """Reaction to a requested sequence."""
 
     BEGIN = 0
     JOIN = 1
@@ -56,12 +57,13 @@ class SequenceVerdict(IntEnum):
 
 
 def judge(name: NamedSequenceState, asked: NamedSequence) -> SequenceVerdict:
-    """Changes nothing.
+    """Return the reaction to a requested sequence; changes nothing.
 
     Raises:
-        SequenceCommitted: it is committed, or being committed.
-        SequenceDiffers: so is another content under this number; or the run has begun with another.
-        SequenceTooOld: a later one is.
+        SequenceCommitted: the sequence is committed, or being committed.
+        SequenceDiffers: another content is committed under this number; or the run has begun with
+            another content.
+        SequenceTooOld: a later sequence is committed.
     """
     if name.committed is not None:
         if asked.sequence == name.committed:
@@ -99,7 +101,7 @@ def _require_same(asked: NamedSequence, fingerprint: str, state: str) -> None:
 
 
 def joined(name: NamedSequenceState, asked: NamedSequence) -> NamedSequenceState:
-    """One more takes part in the open run: what it consists of may be known by now."""
+    """Add a client to the open run; its request may tell the content's fingerprint."""
     assert name.open is not None
     if not asked.fingerprint or name.open.fingerprint:
         return name
@@ -107,15 +109,15 @@ def joined(name: NamedSequenceState, asked: NamedSequence) -> NamedSequenceState
 
 
 def begun(name: NamedSequenceState, asked: NamedSequence, txn_id: TxnID) -> NamedSequenceState:
-    """The transaction of this sequence has begun."""
+    """Note that the transaction of this sequence has begun."""
     return replace(name, open=asked, open_txn_id=txn_id)
 
 
 def fixed(name: NamedSequenceState, action: TxnAction, fingerprint: str) -> NamedSequenceState:
-    """The outcome of its open transaction is fixed.
+    """Note that the outcome of its open transaction is fixed.
 
     Args:
-        fingerprint: of the content, if only the commit tells it; empty otherwise.
+        fingerprint: fingerprint of the content, if only the commit tells it; empty otherwise.
     """
     assert name.open is not None
     if action is not TxnAction.COMMIT:

@@ -1,10 +1,10 @@
-"""What becomes of a transaction at a participant that holds it and asks. Pure.
+"""Verdict about a transaction that a participant holds open and asks about. Pure.
 
-    live, and takes part          KNOWN: it will be told the end
-    OPEN, and does not take part  WAIT: it may be added at any moment
+    live, and takes part          KNOWN: the participant will be told the end
+    OPEN, and does not take part  WAIT: the participant may be added at any moment
     decided without it            END: nothing that it holds can count
     not live, and issued          END
-    not issued                    WAIT: its coordinator first makes sure that it never will be
+    not issued                    WAIT: the coordinator first makes sure that it never issues it
 
 Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
@@ -19,7 +19,7 @@ from magnetar_core.ids import TxnID
 
 
 class OrphanVerdict(Enum):
-    """What a participant is told."""
+    """Verdict that a participant is told."""
 
     KNOWN = auto()
     WAIT = auto()
@@ -27,11 +27,11 @@ class OrphanVerdict(Enum):
 
 
 def judge(shard: Shard, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
-    """Decide. What it rests on has to be durable before the participant is told."""
+    """Return the verdict. Its reasons must be durable before the participant is told."""
     transaction = shard.live.get(txn_id)
     if transaction is None:
         return OrphanVerdict.END if shard.is_issued(txn_id) else OrphanVerdict.WAIT
-    # Who adds a participant may leave its topic's id open.
+    # A client that adds a participant may leave out the topic's id.
     names = (participant, participant._replace(topic_id=0))
     if any(name in transaction.participants for name in names):
         return OrphanVerdict.KNOWN

@@ -1,8 +1,8 @@
-"""What an accepted loss has taken: ends of transactions that are OPEN in what is left.
+"""Ends that an accepted loss has taken: transactions that are OPEN in the remaining records.
 
-Such a transaction is of an incarnation before the present one. Its end may have been decided, told
-to its client and carried out at some participants: to end it otherwise at the rest would tear it.
-So brokers are asked before anybody is served.
+Such a transaction belongs to an earlier incarnation. Its end may have been decided, told to its
+client and carried out at some participants: another outcome at the other participants would tear
+it. So the coordinator asks brokers before it serves anybody.
 Source: docs/protocol/rules.md, rule n.
 """
 
@@ -16,7 +16,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
 
-# In one question.
+# How many TxnIDs a question names.
 ASKED_MAX = 1_000
 
 PastEnds = dict[TxnID, tuple[TxnAction, bytes]]
@@ -24,7 +24,7 @@ Ask = Callable[[pb.CommandDescribeEnds], Awaitable[pb.CommandDescribeEndsRespons
 
 
 def open_before_loss(shard: Shard) -> list[TxnID]:
-    """What is OPEN here and may have ended elsewhere."""
+    """Return transactions that are OPEN here and may have ended elsewhere."""
     return [
         one.txn_id
         for one in shard.select(frozenset({TxnStatus.OPEN}))
@@ -33,7 +33,7 @@ def open_before_loss(shard: Shard) -> list[TxnID]:
 
 
 async def past_ends(ask: Ask, txn_ids: list[TxnID]) -> PastEnds:
-    """How these have ended at participants, with the digest of the selection."""
+    """Ask how these transactions have ended at participants, with the selection's digest."""
     found: PastEnds = {}
     for start in range(0, len(txn_ids), ASKED_MAX):
         some = txn_ids[start : start + ASKED_MAX]

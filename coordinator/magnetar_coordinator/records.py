@@ -1,4 +1,4 @@
-"""What the coordinator keeps: its records, and where their rows lie.
+"""Records of the coordinator, and the keys of their rows.
 
     metadata   TxnID, sequence of the record in its transaction   TransactionMetadataEntry
     outcomes   TxnID                                              TransactionOutcome
@@ -7,7 +7,7 @@
     meta       a name                                             single values
 
 Keys are big-endian, so that scans come in order: a transaction's records in theirs, outcomes by the
-age of their transactions. Records are what `Shard.apply` takes, live and in replay. Pure.
+age of their transactions. `Shard.apply` takes these records, live and in replay. Pure.
 Source: PIP-31, Transaction Log.
 """
 
@@ -79,7 +79,7 @@ WIRE_STATE: Final[dict[TransactionalIdState, txn_pb.TransactionalState]] = {
 
 
 class TxnOpened(NamedTuple):
-    """NEW. A timeout of 0: it never expires."""
+    """Record NEW. A timeout of 0: the transaction never expires."""
 
     txn_id: TxnID
     timeout_ms: int
@@ -90,7 +90,7 @@ class TxnOpened(NamedTuple):
 
 
 class ParticipantsAdded(NamedTuple):
-    """ADD_PARTITION or ADD_SUBSCRIPTION: only those that were absent, all of one kind."""
+    """Record ADD_PARTITION or ADD_SUBSCRIPTION: new participants, all of the same kind."""
 
     txn_id: TxnID
     participants: tuple[Participant, ...]
@@ -98,7 +98,7 @@ class ParticipantsAdded(NamedTuple):
 
 
 class StatusChanged(NamedTuple):
-    """UPDATE. COMMITTING keeps what the client said with its end."""
+    """Record UPDATE. COMMITTING keeps the arguments of the client's request."""
 
     txn_id: TxnID
     expected: TxnStatus
@@ -110,14 +110,14 @@ class StatusChanged(NamedTuple):
 
 
 class LossAccepted(NamedTuple):
-    """ACCEPT_LOSS."""
+    """Record ACCEPT_LOSS."""
 
     txn_id: TxnID
     time_ms: int
 
 
 class TxnEnded(NamedTuple):
-    """Every participant has ended it: the outcome takes the place of all its other records."""
+    """Record of an outcome: every participant has ended, and it replaces all other records."""
 
     txn_id: TxnID
     status: TxnStatus
@@ -133,24 +133,28 @@ Record: TypeAlias = MetadataRecord | TxnEnded
 
 
 def metadata_key(txn_id: TxnID, sequence: int) -> bytes:
+    """Return the key of a transaction's record."""
     return txn_id.to_bytes() + _SEQUENCE.pack(sequence)
 
 
 def txn_id_of_key(key: bytes) -> TxnID:
+    """Return the TxnID in a key."""
     return TxnID.from_bytes(key[:TXN_ID_BYTES])
 
 
 def u64(value: int) -> bytes:
+    """Encode a 64-bit number."""
     return _U64.pack(value)
 
 
 def read_u64(value: bytes) -> int:
+    """Decode a 64-bit number."""
     return int(_U64.unpack(value)[0])
 
 
 def encode_metadata(record: MetadataRecord) -> bytes:
-    """A record as TransactionMetadataEntry. PIP-31, Transaction Log."""
-    # The key holds the TxnID; it is in the entry too because PIP-31's format has it.
+    """Encode a record as TransactionMetadataEntry. PIP-31, Transaction Log."""
+    # The key holds the TxnID; the entry holds it too because PIP-31's format has it.
     entry = pb.TransactionMetadataEntry(last_modification_time_ms=record.time_ms)
     put_txn_id(entry.txn_id, record.txn_id)
     if isinstance(record, TxnOpened):
@@ -184,7 +188,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
 
 
 def decode_metadata(value: bytes) -> MetadataRecord:
-    """Read what encode_metadata wrote."""
+    """Decode a record that encode_metadata wrote."""
     entry = pb.TransactionMetadataEntry.FromString(value)
     txn_id = TxnID.from_wire(entry.txn_id)
     time_ms = entry.last_modification_time_ms
@@ -215,6 +219,7 @@ def decode_metadata(value: bytes) -> MetadataRecord:
 
 
 def encode_outcome(record: TxnEnded) -> bytes:
+    """Encode an outcome."""
     outcome = pb.TransactionOutcome(
         status=WIRE_STATUS[record.status],
         end_run_time_ms=record.end_run_time_ms,
@@ -228,6 +233,7 @@ def encode_outcome(record: TxnEnded) -> bytes:
 
 
 def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
+    """Decode an outcome."""
     outcome = pb.TransactionOutcome.FromString(value)
     return TxnEnded(
         txn_id,
@@ -241,7 +247,7 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
 
 
 def encode_identity(identity: TransactionalIdMetadata) -> bytes:
-    """KIP-939, TransactionLogValue."""
+    """Encode a transactional id. KIP-939, TransactionLogValue."""
     row = pb.IdentityRow(
         producer_id=identity.producer.producer_id,
         producer_epoch=identity.producer.epoch,
@@ -266,6 +272,7 @@ def encode_identity(identity: TransactionalIdMetadata) -> bytes:
 
 
 def decode_identity(transactional_id: str, value: bytes) -> TransactionalIdMetadata:
+    """Decode a transactional id."""
     row = pb.IdentityRow.FromString(value)
     return TransactionalIdMetadata(
         transactional_id=transactional_id,
@@ -290,12 +297,14 @@ def _init_call(wire: pb.InitCall) -> InitCall:
 
 
 def encode_name(name: NamedSequenceState) -> bytes:
+    """Encode a named sequence."""
     row = pb.NameRow()
     put_name(row, name)
     return row.SerializeToString()
 
 
 def decode_name(name: str, value: bytes) -> NamedSequenceState:
+    """Decode a named sequence."""
     row = pb.NameRow.FromString(value)
     committed = row.committed_sequence if row.has_committed else None
     fingerprint = row.committed_fingerprint
@@ -310,6 +319,7 @@ def decode_name(name: str, value: bytes) -> NamedSequenceState:
 
 
 def writer_counts(counts: Iterable[txn_pb.WriterCount]) -> WriterCounts:
+    """Convert the wire's counts to pairs."""
     return tuple((one.writer_id, one.count) for one in counts)
 
 

@@ -1,4 +1,4 @@
-"""What commands say, read from the wire. Pure."""
+"""Parsing of commands from the wire. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ FINGERPRINT_CHARACTERS_MAX = 255
 
 
 def txn_id_of(request: Any) -> TxnID:
+    """Return a request's TxnID.
+
+    Raises:
+        InvalidArgument: it is missing.
+    """
     if not request.HasField("txn_id"):
         raise InvalidArgument("txn_id is missing")
     return TxnID.from_wire(request.txn_id)
 
 
 def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
+    """Return the partitions that a request names.
+
+    Raises:
+        InvalidArgument: a partition has no topic.
+    """
     names = [PartitionName.from_wire(one) for one in wire]
     for name in names:
         if not name.topic:
@@ -33,6 +43,11 @@ def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
 
 
 def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionName]:
+    """Return the subscriptions that a request names.
+
+    Raises:
+        InvalidArgument: a subscription has no topic or no name.
+    """
     names = [SubscriptionName.from_wire(one) for one in wire]
     for name in names:
         if not name.topic or not name.subscription:
@@ -41,6 +56,11 @@ def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionNa
 
 
 def action_of(request: pb.CommandEndTxn) -> TxnAction:
+    """Return the action of a request: COMMIT or ABORT.
+
+    Raises:
+        InvalidArgument: the action is unknown.
+    """
     try:
         return TxnAction(request.txn_action)
     except ValueError as error:
@@ -48,10 +68,13 @@ def action_of(request: pb.CommandEndTxn) -> TxnAction:
 
 
 def end_of(request: pb.CommandEndTxn, txn_id: TxnID | None = None) -> EndTxnRequest:
-    """
+    """Parse CommandEndTxn.
+
     Args:
-        txn_id: which one to end, whatever the request says: that of the identity that it shows.
-            None: the one that it names.
+        txn_id: the transaction to end, whatever the request says: that of the identity that it
+            shows. None: the transaction that the request names.
+    Raises:
+        InvalidArgument: the action is unknown, or a participant is counted twice.
     """
     identity_shown = txn_id is not None
     action = action_of(request)
@@ -77,7 +100,11 @@ def _counts(request: pb.CommandEndTxn) -> Counts:
 
 
 def init_call_of(request: pb.CommandInitProducer) -> InitCall:
-    """Raises: InvalidArgument: half a pair."""
+    """Parse CommandInitProducer.
+
+    Raises:
+        InvalidArgument: half of a pair is missing.
+    """
     if request.HasField("producer_id") is not request.HasField("producer_epoch"):
         raise InvalidArgument("producer_id and producer_epoch belong together")
     if not request.HasField("producer_id"):
@@ -86,17 +113,26 @@ def init_call_of(request: pb.CommandInitProducer) -> InitCall:
 
 
 def pair_of(wire: common.ProducerIdentity) -> Pair:
+    """Return the producer id and epoch of an identity."""
     return Pair(wire.producer_id, wire.producer_epoch)
 
 
 def named_sequence_of(wire: pb.NamedSequence) -> NamedSequence:
-    """Raises: InvalidArgument: what is no fingerprint."""
+    """Parse a named sequence.
+
+    Raises:
+        InvalidArgument: the fingerprint is malformed.
+    """
     _check_fingerprint(wire.fingerprint)
     return NamedSequence(wire.name, wire.sequence, wire.run_token, wire.fingerprint)
 
 
 def _check_fingerprint(text: str) -> None:
-    """Raises: InvalidArgument, for what is no fingerprint; an empty one says that none is known."""
+    """Check a fingerprint; an empty one says that none is known.
+
+    Raises:
+        InvalidArgument: it is malformed.
+    """
     if len(text) > FINGERPRINT_CHARACTERS_MAX or not text.isprintable():
         raise InvalidArgument(
             f"{text[:FINGERPRINT_CHARACTERS_MAX]!r} is no fingerprint: at most"

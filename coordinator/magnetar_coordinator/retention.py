@@ -1,7 +1,7 @@
-"""Forgets outcomes: those that are old enough, and those beyond the number to be kept.
+"""Retention of outcomes: old outcomes, and outcomes beyond the limit, are forgotten.
 
-They are looked at in the order of their TxnIDs, from the oldest on, a portion at a time. A portion
-full of transactions that stayed open for very long can hold up the removal behind it.
+Outcomes are checked in the order of their TxnIDs, the oldest first, in portions. A portion full of
+transactions that stayed open for very long can delay the removal of later ones.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 
-# In a row, before it rests until the next call.
+# Portions in a row, before the removal rests until the next call.
 _PORTIONS_MAX = 20
 
 
 class OutcomeRetention:
-    """One coordinator's outcomes."""
+    """Retention of a coordinator's outcomes."""
 
     def __init__(self, metadata: TransactionMetadataStore, config: CoordinatorConfig) -> None:
         self._metadata = metadata
         self._config = config
-        # Until then none is old enough: nothing is read.
+        # Until this run time no outcome is old enough, and nothing is read.
         self._due_run_time_ms = 0
 
     async def remove(self, run_time_ms: int) -> int:
-        """Remove what may go, as far as a few portions reach. Returns how many went.
+        """Remove old outcomes, in a few portions. Returns how many were removed.
 
         Raises:
-            RowsUnreadable: outcomes cannot be read; those before them may be gone.
+            RowsUnreadable: outcomes cannot be read; earlier ones may be removed.
         """
         excess = self._metadata.outcome_count - self._config.outcomes_max
         if excess <= 0 and run_time_ms < self._due_run_time_ms:

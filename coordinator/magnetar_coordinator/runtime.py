@@ -1,8 +1,8 @@
-"""What services, timers and brokers' peers have of a running coordinator: decide, answer, park.
+"""Interface of a running coordinator to services, timers and peers: decide, answer, park.
 
-Commands are decided and applied at once, in order. Answers, refusals too, are parked until all that
-they depend on is durable; so is everything that brokers are told. Whatever fails on the way to the
-disk ends the process: memory has run ahead of it.
+Commands are decided and applied at once, in order. Answers, and refusals too, are parked until all
+records that they depend on are durable; so is everything that brokers are told. Any failure on the
+way to the disk ends the process: memory has run ahead of the disk.
 Source: docs/design/0001-protocol.md; rules a, b, c and f.
 """
 
@@ -39,12 +39,12 @@ from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
 
-# What the outcome of a transaction waits at most for a group that is written anyway.
+# How long an outcome waits for a group that is written anyway.
 _OUTCOME_DELAY_SECONDS = 0.005
 
 
 class Recovered(NamedTuple):
-    """What a coordinator has in memory once it has read its store."""
+    """Memory of a coordinator that has read its store."""
 
     metadata: TransactionMetadataStore
     shard: Shard
@@ -54,16 +54,17 @@ class Recovered(NamedTuple):
 
 
 class OutcomeFollower(Protocol):
-    """What changes with a transaction's outcome, in the group that fixes it."""
+    """Object whose state changes with a transaction's outcome, in the group that fixes it."""
 
-    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None: ...
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
+        """Note that the outcome of a transaction is fixed."""
 
 
 class Runtime:
-    """The inside of one coordinator.
+    """The inside of a coordinator.
 
     Args:
-        fail: called with what only a restart cures.
+        fail: called with an error that only a restart cures.
     Attributes:
         is_serving: from the end of recovery until the beginning of the end.
     """
@@ -97,21 +98,22 @@ class Runtime:
         self._commits = commits
         self._clock = clock
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # Who waits until a transaction has ended everywhere.
+        # Replies that wait until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
         self._ending: dict[TxnID, list[Callable[[], None]]] = {}
-        # Every participant has answered; their outcomes wait for a group to join.
+        # Transactions whose participants have all answered; their outcomes wait for a group to
+        # join.
         self._finished: list[TxnID] = []
         self._finished_timer: asyncio.TimerHandle | None = None
 
     def serve(self, recovered: Recovered) -> None:
-        """The store is read: take commands."""
+        """Begin to take commands: the store is read."""
         self.metadata, self.shard, self.identities, self.named_sequences, self.run_time = recovered
         self._followers = (self.session_quota, self.identities, self.named_sequences)
         self.is_serving = True
 
     def stop(self) -> None:
-        """Take nothing more. What waits for its outcome is asked again after the next start."""
+        """Take no more commands. Waiting outcomes are determined again after the next start."""
         self.is_serving = False
         if self._finished_timer is not None:
             self._finished_timer.cancel()
@@ -119,14 +121,16 @@ class Runtime:
             task.cancel()
 
     async def close(self) -> None:
-        """Wait until what was stopped has ended."""
+        """Wait until all stopped tasks have ended."""
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
     def run_time_ms(self) -> int:
+        """The coordinator's run time, in milliseconds."""
         return self.run_time.now_ms()
 
     def time_ms(self) -> int:
+        """The wall clock, in milliseconds since the Unix epoch."""
         return self._clock.wall_ms()
 
     # Deciding.
@@ -137,7 +141,10 @@ class Runtime:
         Args:
             until_ended: answer only when every participant has ended it.
         Raises:
-            As Shard.end. No effect.
+            TxnNotFound: as Shard.end. No effect.
+            InvalidTxnState: as Shard.end. No effect.
+            InvalidArgument: as Shard.end. No effect.
+            OutcomeMissing: as Shard.end. No effect.
         """
         decision = self.shard.end(end, time_ms=self.time_ms())
         # Before it is carried out: without participants it ends on the spot.
@@ -149,7 +156,7 @@ class Runtime:
             self.answer(reply, self.ended(end.txn_id, decision.status))
 
     def carry_out(self, decision: Decision) -> None:
-        """Append and apply what was decided; participants hear of it when it is durable."""
+        """Append and apply a decision's records; participants hear of it when they are durable."""
         transaction: Transaction | None = None
         try:
             for record in decision.records:
@@ -171,9 +178,9 @@ class Runtime:
             if transaction.unfinished:
                 self.when_durable(partial(self.finisher.finish, transaction))
             else:
-                # Nobody to tell: it ends in the same group.
+                # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
-        # Not before: what was decided may be about one of these.
+        # Only now: the decision may be about one of these transactions.
         if self._finished:
             self._conclude()
 
@@ -186,12 +193,12 @@ class Runtime:
         owner: Owner | None = None,
         expires: bool = True,
     ) -> Transaction:
-        """Open a transaction for whoever asks. The answer is the caller's.
+        """Open a transaction for a client. The caller sends the answer.
 
         Raises:
             DiskFull: the disk's reserve is reached.
-            QuotaExceeded: whoever asks has begun too many.
-            As Shard.new_txn.
+            QuotaExceeded: the client has begun too many, or as Shard.new_txn.
+            InvalidArgument: as Shard.new_txn.
         """
         self.disk_reserve.check()
         self.session_quota.check(reply)
@@ -210,15 +217,15 @@ class Runtime:
     # Answering.
 
     def when_durable(self, call: Callable[[], None]) -> None:
-        """Call back once all that was applied so far is durable."""
+        """Call back when all records applied so far are durable."""
         self._commits.when_durable(self._commits.position(), call)
 
     def answer(self, reply: Reply, body: Any) -> None:
-        """Send an answer when everything applied so far is durable."""
+        """Send an answer when all records applied so far are durable."""
         self.when_durable(partial(reply.send, body))
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """Send a refusal when everything that it may depend on is durable."""
+        """Send a refusal when all records that it may depend on are durable."""
 
         def leave() -> None:
             self.metrics.refusals.labels(type(error).__name__).inc()
@@ -227,11 +234,11 @@ class Runtime:
         self.when_durable(leave)
 
     def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
-        """The answer to an end: with the pair for what comes next, if a producer owns it."""
+        """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
         return answers.ended(txn_id, status, self.identities.of_txn(txn_id))
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
-        """Tell a new TxnID when it is durable; it counts from then on."""
+        """Send a new TxnID when it is durable; its timeout and quota begin then."""
         self.when_durable(partial(self._tell, reply, body))
 
     def _tell(self, reply: Reply, body: Any) -> None:
@@ -239,9 +246,9 @@ class Runtime:
         reply.send(body)
 
     def look_up(self, txn_id: TxnID, reply: Reply, again: Callable[[], None]) -> None:
-        """Look up how a transaction ended, and give the command again with that at hand.
+        """Look up how a transaction ended, and give the command again with its outcome.
 
-        Answers TxnForgotten when nobody knows any more.
+        Answers TxnForgotten when the outcome is no longer kept.
         """
 
         async def work() -> None:
@@ -254,7 +261,7 @@ class Runtime:
         self.spawn(self._or_refuse(reply, work()))
 
     def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
-        """Answer with what `work` returns, or with the error that it raises."""
+        """Answer with the result of a coroutine, or with the error that it raises."""
 
         async def answer() -> None:
             self.answer(reply, await work)
@@ -267,7 +274,7 @@ class Runtime:
         except StoreFailed as error:
             self.fail(error)
         except RowsUnreadable as error:
-            self.refuse(DataLoss(f"what is asked for cannot be read: {error}"), reply)
+            self.refuse(DataLoss(f"the requested rows cannot be read: {error}"), reply)
         except MagnetarError as error:
             self.refuse(error, reply)
         except Exception:
@@ -275,7 +282,7 @@ class Runtime:
             reply.fail(internal_failure())
 
     def _answer_when_ended(self, txn_id: TxnID, reply: Reply) -> None:
-        """Answer an end when every participant has ended the live transaction."""
+        """Answer a request to end when every participant has ended the live transaction."""
         waiting = self._waiting.setdefault(txn_id, [])
         waiting[:] = [one for one in waiting if one.session is None or not one.session.closed]
         waiting.append(reply)
@@ -296,10 +303,10 @@ class Runtime:
         self._ending.setdefault(txn_id, []).append(callback)
 
     def on_finished(self, txn_id: TxnID) -> None:
-        """Every participant has answered.
+        """Note that every participant of a transaction has answered.
 
-        Nobody hurries for the outcome, unless they said so: in a group of its own it would cost a
-        sync, and hold up the next command's.
+        The outcome waits for the next group, unless a client asked to wait for it: in a group of
+        its own it would cost a sync, and delay the next command's sync.
         """
         hurried = txn_id in self._waiting or txn_id in self._ending
         if hurried or self._commits.batch.operations:

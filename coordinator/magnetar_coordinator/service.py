@@ -1,4 +1,4 @@
-"""The coordinator's commands: what arrives on a link or in a unary call finds its handler.
+"""Commands of the coordinator: the handler of each command, on a link or as a unary call.
 
 Source: PIP-31, Wire Protocol Changes, New Commands.
 """
@@ -23,8 +23,8 @@ from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
 
-# Answers that are made only while the client takes them: so much is reckoned for each, and nearly
-# all are far smaller.
+# These answers are made only while the client takes them. This much is reserved for each answer;
+# nearly all are far smaller.
 _LIST_BYTES = 4 << 20
 ANSWER_SIZES: AnswerSizes = {
     name: lambda _: _LIST_BYTES for name in ("list_txns", "describe_txn", "list_transactional_ids")
@@ -32,10 +32,10 @@ ANSWER_SIZES: AnswerSizes = {
 
 
 class CoordinatorServer:
-    """What a coordinator is to its transport.
+    """Coordinator as its transport sees it.
 
     Attributes:
-        handlers: by the command's field in the envelope; for streams and unary calls alike.
+        handlers: the handler of each command field, for streams and unary calls alike.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -51,17 +51,17 @@ class CoordinatorServer:
         ):
             for name, handler in commands.handlers.items():
                 self.handlers[name] = self._serving(handler)
-        # InitProducer keeps its tokens in the store: a copy must take over nothing, ever.
+        # InitProducer keeps its tokens in the store: a copy must never take anything over.
         repeats = Repeats()
         for name in ("new_txn", "remove_name"):
             self.handlers[name] = repeats.once(self.handlers[name])
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
-        """A conversation begins."""
+        """Begin a conversation."""
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """Send a refusal once all that it depends on is durable."""
+        """Send a refusal when all records that it depends on are durable."""
         self._runtime.refuse(error, reply)
 
     def _serving(self, handler: Handler) -> Handler:
@@ -69,7 +69,7 @@ class CoordinatorServer:
 
         def handle(request: Any, reply: Reply) -> None:
             if not runtime.is_serving:
-                # At once: when writing has failed, nothing becomes durable any more.
+                # At once: after a failed write nothing becomes durable any more.
                 reply.fail(LogUnavailable("the coordinator is starting or stopping; ask again"))
                 return
             try:

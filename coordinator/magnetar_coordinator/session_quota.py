@@ -1,4 +1,4 @@
-"""How many OPEN transactions each conversation has begun, and what earlier ones left behind."""
+"""Quota of OPEN transactions per conversation, including those of earlier conversations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar_core.ids import TxnID
 
 
 class _Begun:
-    """What a conversation has begun and not ended, or a machine's unary calls and past ones."""
+    """OPEN transactions of a conversation, or of a machine's unary calls and past conversations."""
 
     __slots__ = ("_quota", "is_left", "origin", "txn_ids")
 
@@ -21,7 +21,7 @@ class _Begun:
         self.is_left = is_left
         self.txn_ids: dict[TxnID, None] = {}
 
-    # It listens to its conversation.
+    # SessionListener.
 
     def session_writable(self, writable: bool) -> None: ...
 
@@ -30,22 +30,27 @@ class _Begun:
 
 
 class SessionQuota:
-    """Counts what a conversation begins until its outcome is fixed.
+    """Counts the transactions that a conversation has begun, until their outcome is fixed.
 
-    What it leaves open when it ends counts for the machine at its other end, until it expires, and
-    so does what unary calls begin: whoever comes again from there does not start from nothing.
+    When a conversation ends, its open transactions count for the client's machine until they
+    expire. Transactions of unary calls count there too, so a client that reconnects does not start
+    from nothing.
     """
 
     def __init__(self, open_max: int) -> None:
         self._open_max = open_max
         self._open: WeakKeyDictionary[CommandSession, _Begun] = WeakKeyDictionary()
-        # By the machine; none is empty.
+        # By machine; no entry is empty.
         self._left: dict[str, _Begun] = {}
-        # By the transaction: where it counts.
+        # Where each transaction counts.
         self._counted: dict[TxnID, _Begun] = {}
 
     def check(self, reply: Reply) -> None:
-        """Raises: QuotaExceeded, when whoever asks has begun too many."""
+        """Check that a client may begin another transaction.
+
+        Raises:
+            QuotaExceeded: the client has begun too many.
+        """
         own = self._open.get(reply.session) if reply.session is not None else None
         left = self._left.get(reply.origin)
         count = sum(len(one.txn_ids) for one in (own, left) if one is not None)
@@ -57,6 +62,7 @@ class SessionQuota:
             )
 
     def begun(self, reply: Reply, txn_id: TxnID) -> None:
+        """Count a new transaction."""
         session = reply.session
         if session is None or session.closed:
             begun = self._left_of(reply.origin)
@@ -69,7 +75,7 @@ class SessionQuota:
         self._counted[txn_id] = begun
 
     def leave(self, begun: _Begun) -> None:
-        """Its conversation has ended."""
+        """Move the transactions of an ended conversation to the machine."""
         if begun.txn_ids:
             left = self._left_of(begun.origin)
             left.txn_ids.update(begun.txn_ids)
@@ -77,7 +83,7 @@ class SessionQuota:
                 self._counted[txn_id] = left
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """The outcome of a transaction is fixed: it is OPEN no more."""
+        """Count a transaction no more: its outcome is fixed."""
         begun = self._counted.pop(record.txn_id, None)
         if begun is not None:
             del begun.txn_ids[record.txn_id]

@@ -1,7 +1,7 @@
-"""The coordinator's decisions: a command, or the passing of time, becomes records and an answer.
+"""Decisions of the coordinator: a command, or the passing of time, becomes records and an answer.
 
 A decision changes nothing; `TransactionTable.apply` does, and takes the same records live and in
-replay. Nothing here knows of stores, links or clocks. Pure.
+replay. Nothing here knows stores, links or clocks. Pure.
 Source: PIP-31, Transaction Coordinator, TC Request Processing and TC Transaction Expiration; rules
 e, g and h.
 """
@@ -46,10 +46,10 @@ from magnetar_core.transitions import step
 
 
 class Shard(TransactionTable):
-    """The transactions of one TCID, and what may become of them."""
+    """Transactions of a TCID, and the rules about them."""
 
     def find(self, txn_id: TxnID) -> Transaction | TxnEnded:
-        """A live transaction, or the outcome of one that has ended.
+        """Return a live transaction, or the outcome of an ended transaction.
 
         Raises:
             TxnNotFound: never issued here. No effect.
@@ -81,10 +81,10 @@ class Shard(TransactionTable):
 
         Args:
             timeout_ms: 0 means the configured default.
-            expires: not with two-phase commit, whatever the timeout says.
             time_ms: wall clock.
+            expires: False with two-phase commit, whatever the timeout says.
         Raises:
-            InvalidArgument: longer than the maximum, or more participants than allowed. No effect.
+            InvalidArgument: timeout above the maximum, or too many participants. No effect.
             QuotaExceeded: too many transactions are live. No effect.
         Source: PIP-31, TC Request Processing, CommandNewTxn.
         """
@@ -112,7 +112,7 @@ class Shard(TransactionTable):
         """Add partitions, or subscriptions; adding again writes nothing.
 
         Args:
-            participants: all of one kind.
+            participants: all of the same kind.
         Raises:
             TxnNotFound: never opened. No effect.
             InvalidTxnState: not OPEN. No effect.
@@ -135,9 +135,9 @@ class Shard(TransactionTable):
 
         Raises:
             TxnNotFound: never opened. No effect.
-            InvalidTxnState: the opposite outcome, or another selection, is fixed; or it is of a
-                transactional producer whose identity was not shown. No effect.
-            InvalidArgument: something is counted at what is no participant. No effect.
+            InvalidTxnState: the opposite outcome, or another selection, is fixed; or a
+                transactional producer owns it, whose identity was not shown. No effect.
+            InvalidArgument: counts name a partition or subscription that takes no part. No effect.
             OutcomeMissing: ended before, and not in memory.
         Source: PIP-31, CommandEndTxn.
         """
@@ -155,7 +155,7 @@ class Shard(TransactionTable):
         self._check_past_commit(end)
         counts, selection = end.counts, end.selection
         if end.action is TxnAction.ABORT:
-            # Everything is discarded, whatever was confirmed or selected.
+            # An abort discards everything, whatever was confirmed or selected.
             counts = selection = None
         elif counts is not None:
             _check_counts(found, counts)
@@ -186,7 +186,7 @@ class Shard(TransactionTable):
         return Decision((record,), txn_id, status, fixed=True)
 
     def accept_loss(self, txn_id: TxnID, *, time_ms: int) -> Decision:
-        """Let a commit go on without what its participants lost; repeating is harmless.
+        """Let a commit go on without the writes that its participants lost; repeating is harmless.
 
         Raises:
             TxnNotFound: never opened. No effect.
@@ -195,7 +195,8 @@ class Shard(TransactionTable):
         """
         found = self.find(txn_id)
         if self.past_commits.pop(txn_id, None) is not None:
-            # From now on it may be aborted, though some participants have committed it.
+            # From now on the transaction may be aborted, though some participants have committed
+            # it.
             return Decision((), txn_id, found.status)
         if isinstance(found, TxnEnded) or found.status is not TxnStatus.COMMITTING:
             return repeat_accept_loss(txn_id, found.status)
@@ -241,7 +242,7 @@ def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
 
 
 def _check_counts(transaction: Transaction, counts: Counts) -> None:
-    """What was confirmed elsewhere could not be committed: to go on would lose it silently."""
+    """Check that counts name participants only: other confirmed writes would be lost silently."""
     for participant, writers in counts.items():
         if participant not in transaction.participants and any(count for _, count in writers):
             raise InvalidArgument(

@@ -1,4 +1,4 @@
-"""Something to do again and again, by the event loop's time."""
+"""Periodic callbacks, by the event loop's time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Periodic:
     """Calls back at an interval until it is stopped.
 
     Args:
-        on_failure: called with what the callback raised; it is then not called again.
+        on_failure: called with the callback's exception; the callback then runs no more.
     """
 
     def __init__(
@@ -26,10 +26,12 @@ class Periodic:
         self._stopped = False
 
     def start(self) -> None:
+        """Begin; the first call comes after an interval."""
         loop = asyncio.get_running_loop()
         self._handle = loop.call_later(self._interval_seconds, self._run)
 
     def stop(self) -> None:
+        """Call back no more."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()

@@ -1,4 +1,4 @@
-"""One transaction as its coordinator sees it: its states, and the one table that moves them.
+r"""One transaction as its coordinator sees it: its states, and the one table that moves them.
 
     OPEN --COMMIT_REQUESTED--> COMMITTING --PARTICIPANTS_ENDED--> COMMITTED
       \\--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
@@ -21,7 +21,7 @@ from magnetar_core.wire import common_pb2 as common
 
 
 class TxnStatus(IntEnum):
-    """Numbered as on the wire. PIP-31, TxnStatus."""
+    """Status of a transaction, with the numbers of the wire. PIP-31, TxnStatus."""
 
     OPEN = 1
     COMMITTING = 2
@@ -31,14 +31,14 @@ class TxnStatus(IntEnum):
 
 
 class TxnAction(IntEnum):
-    """What CommandEndTxn asks for; numbered as on the wire."""
+    """Action of CommandEndTxn, with the numbers of the wire."""
 
     COMMIT = 0
     ABORT = 1
 
 
 class TxnEvent(Enum):
-    """What moves a transaction."""
+    """Events that move a transaction to another status."""
 
     COMMIT_REQUESTED = auto()
     ABORT_REQUESTED = auto()
@@ -59,7 +59,7 @@ REQUESTED: Mapping[TxnAction, TxnEvent] = {
     TxnAction.ABORT: TxnEvent.ABORT_REQUESTED,
 }
 
-# The action that led to a status, or will be the only one that may be repeated in it.
+# The action that led to a status; it is the only action that may be repeated in that status.
 ACTION_OF: Mapping[TxnStatus, TxnAction] = {
     TxnStatus.COMMITTING: TxnAction.COMMIT,
     TxnStatus.COMMITTED: TxnAction.COMMIT,
@@ -69,13 +69,16 @@ ACTION_OF: Mapping[TxnStatus, TxnAction] = {
 
 Participant: TypeAlias = PartitionName | SubscriptionName
 
-# How much each writer had confirmed: (writer id, count) pairs per participant.
+# Confirmed writes of a participant: pairs of writer id and count.
 WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
 Counts: TypeAlias = Mapping[Participant, WriterCounts]
 
 
 def selection_digest(selection: Iterable[int] | None) -> bytes:
-    """SHA-256 of the selected writers, to recognise a repeat; empty without a selection."""
+    """Return the SHA-256 of the selected writers, to recognise a repeat.
+
+    Empty without a selection.
+    """
     if selection is None:
         return b""
     writers = sorted(set(selection))
@@ -83,7 +86,7 @@ def selection_digest(selection: Iterable[int] | None) -> bytes:
 
 
 class Owner(NamedTuple):
-    """The transactional producer that began a transaction, and with which producer id and epoch."""
+    """Transactional producer that began a transaction, with its producer id and epoch."""
 
     transactional_id: str
     pair: tuple[int, int]
@@ -95,19 +98,19 @@ class Transaction:
 
     Attributes:
         timeout_ms: 0: it never expires.
-        participants: in the order in which they were added; the values say nothing.
-        counts: what the client had confirmed; None: not to be checked.
-        selection: whose writes count, sorted; None: everybody's.
-        unfinished: who has not ended it yet, with what they answered last,
-            None: nothing; empty while OPEN.
-        record_count: rows that its metadata takes in the store.
+        participants: in the order in which they were added; the values mean nothing.
+        counts: writes that the client had confirmed; None: not to be checked.
+        selection: writers whose writes count, sorted; None: all writers.
+        unfinished: participants that have not ended it yet, with the last error or ""; empty while
+            OPEN.
+        record_count: rows of its metadata in the store.
     """
 
     txn_id: TxnID
     status: TxnStatus = TxnStatus.OPEN
     timeout_ms: int
     start_run_time_ms: int
-    # Wall clock, shown to people; nothing is decided by it.
+    # Wall clock, shown to people; no decision uses it.
     start_time_ms: int
     last_modification_time_ms: int
     participants: dict[Participant, None] = field(default_factory=dict)
@@ -120,19 +123,21 @@ class Transaction:
 
     @property
     def expires(self) -> bool:
+        """Whether the transaction has a timeout."""
         return self.timeout_ms > 0
 
     @property
     def deadline_run_time_ms(self) -> int:
+        """Run time at which the transaction expires, in milliseconds."""
         return self.start_run_time_ms + self.timeout_ms
 
     @property
     def action(self) -> TxnAction:
-        """What its participants are told; not for an OPEN one."""
+        """The action that participants are told. Not defined for an OPEN transaction."""
         return ACTION_OF[self.status]
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise TxnError."""
+        """Check the invariants."""
         assert self.record_count > 0
         assert self.status in (TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING)
         assert self.unfinished.keys() <= self.participants.keys()

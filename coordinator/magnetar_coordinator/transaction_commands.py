@@ -1,4 +1,4 @@
-"""Commands that clients give about transactions: begin, add participants, end.
+"""Commands of clients about transactions: begin, add participants, end.
 
 Source: PIP-31, TC Request Processing.
 """
@@ -19,7 +19,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 
 
 class TransactionCommands:
-    """Answers commands that open transactions, add participants and end them."""
+    """Handlers of the commands that open transactions, add participants and end them."""
 
     def __init__(self, runtime: Runtime, identity_commands: TransactionalIdCommands) -> None:
         self._runtime = runtime
@@ -32,7 +32,7 @@ class TransactionCommands:
         }
 
     def _new_txn(self, request: pb.CommandNewTxn, reply: Reply) -> None:
-        """PIP-31, CommandNewTxn."""
+        """Handle CommandNewTxn (PIP-31)."""
         participants: tuple[Participant, ...] = ()
         if request.partitions or request.subscriptions:
             participants = (
@@ -48,7 +48,7 @@ class TransactionCommands:
         runtime.answer_opened(reply, answers.opened(transaction.txn_id, timeout_ms))
 
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
-        """PIP-31, CommandAddPartitionToTxn."""
+        """Handle CommandAddPartitionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
         self._identity_commands.check_owner(txn_id, request)
         self._add(
@@ -56,7 +56,7 @@ class TransactionCommands:
         )
 
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
-        """PIP-31, CommandAddSubscriptionToTxn."""
+        """Handle CommandAddSubscriptionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
         self._identity_commands.check_owner(txn_id, request)
         names = subscriptions_of(request.subscriptions)
@@ -72,7 +72,7 @@ class TransactionCommands:
         runtime.answer(reply, body)
 
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
-        """PIP-31, CommandEndTxn."""
+        """Handle CommandEndTxn (PIP-31)."""
         if request.HasField("identity"):
             self._identity_commands.end_txn(request, reply)
         else:

@@ -1,7 +1,7 @@
-"""The transactions of one coordinator, in memory: what is live, and what ended lately. Pure.
+"""Transactions of a coordinator in memory: live ones, and those that ended lately. Pure.
 
-Records change it, live and in replay alike, and nothing else does but what is durable and what is
-skipped. What may be done with a transaction is decided in shard.py.
+Records change the table, live and in replay alike; nothing else does, except notes about durability
+and skipped TxnIDs. The rules about transactions are in shard.py.
 Source: PIP-31, Transaction Coordinator, TC Startup; rules g and h.
 """
 
@@ -29,10 +29,10 @@ from magnetar_core.invariants import BrokenInvariant
 
 
 class TransactionTable:
-    """The live transactions of one TCID, and its latest outcomes.
+    """Live transactions of a TCID, and its latest outcomes.
 
     Args:
-        next_counter: all counters below it were issued by this store.
+        next_counter: this store has issued all smaller counters.
     """
 
     def __init__(
@@ -43,21 +43,22 @@ class TransactionTable:
         self._incarnation = incarnation
         self.next_counter = next_counter
         self.live: dict[TxnID, Transaction] = {}
-        # Of live transactions.
+        # How many live transactions are in each status.
         self.status_counts = {
             TxnStatus.OPEN: 0,
             TxnStatus.COMMITTING: 0,
             TxnStatus.ABORTING: 0,
         }
         self.expiry = ExpiryQueue()
-        # Committed before a loss, and OPEN here: the digests of their selections.
+        # Transactions that were committed before a loss and are OPEN here, with digests of their
+        # selections.
         self.past_commits: dict[TxnID, bytes] = {}
         self.watermark = WatermarkTracker(
             next_counter,
             listed_age_ms_min=config.watermark_listed_age_ms_min,
             ranges_max=config.watermark_ranges_max,
         )
-        # The latest outcomes; those not yet durable are always among them.
+        # The latest outcomes, among them all that are not durable yet.
         self._recent: dict[TxnID, TxnEnded] = {}
         # Looked up in the store, for the command that is being given again.
         self._recalled: TxnEnded | None = None
@@ -67,16 +68,17 @@ class TransactionTable:
 
     @property
     def incarnation(self) -> int:
+        """The incarnation of the coordinator's store."""
         return self._incarnation
 
     # Finding.
 
     def is_own(self, txn_id: TxnID) -> bool:
-        """Whether it is of this coordinator's present incarnation."""
+        """Return whether a TxnID belongs to this coordinator's present incarnation."""
         return txn_id.tcid == self._tcid and txn_id.incarnation == self._incarnation
 
     def is_issued(self, txn_id: TxnID) -> bool:
-        """Whether this coordinator, in this incarnation or an earlier one, gave that TxnID out."""
+        """Return whether this coordinator issued a TxnID, in this incarnation or an earlier one."""
         if txn_id.tcid != self._tcid or txn_id.incarnation > self._incarnation:
             return False
         if txn_id.incarnation == self._incarnation:
@@ -84,11 +86,11 @@ class TransactionTable:
         return txn_id.incarnation > 0
 
     def require_fenced(self, txn_id: TxnID) -> None:
-        """Whether a participant may be told to abort a transaction that it holds open.
+        """Check that a participant may be told to abort a transaction that it holds open.
 
         Raises:
-            TxnNotFound: never issued here; to abort it would harm its later owner.
-            InvalidTxnState: it is live here, and comes to its end by itself or by its producer.
+            TxnNotFound: never issued here; an abort would harm its later owner.
+            InvalidTxnState: it is live here, and ends by itself or by its producer.
         """
         transaction = self.live.get(txn_id)
         if transaction is not None and transaction.status is not TxnStatus.ABORTING:
@@ -101,10 +103,10 @@ class TransactionTable:
             raise TxnNotFound(f"transaction {txn_id} was never opened here", txn_id=txn_id)
 
     def skip(self, txn_id: TxnID) -> None:
-        """Never issue a TxnID that somebody has made up, nor those before it.
+        """Never issue a TxnID that a client invented, nor smaller ones.
 
-        What was done under it would be its later owner's. They count as issued and ended. Nothing
-        is written: after a restart the counter goes on at a bound above all of them.
+        Writes under it would belong to its later owner. These TxnIDs count as issued and ended.
+        Nothing is written: after a restart the counter continues at a bound above all of them.
         """
         if not self.is_own(txn_id):
             raise BrokenInvariant(f"{txn_id} is another coordinator's")
@@ -112,6 +114,7 @@ class TransactionTable:
         self.watermark.skipped_to(self.next_counter)
 
     def oldest_open(self) -> Transaction | None:
+        """Return the oldest OPEN transaction, or None."""
         if not self.status_counts[TxnStatus.OPEN]:
             return None
         for transaction in self.live.values():
@@ -120,12 +123,12 @@ class TransactionTable:
         raise AssertionError("an OPEN transaction is counted, and none is there")
 
     def select(self, statuses: frozenset[TxnStatus]) -> Iterator[Transaction]:
-        """Live transactions in these states, oldest first."""
+        """Yield live transactions in these states, oldest first."""
         return (one for one in self.live.values() if one.status in statuses)
 
     @contextmanager
     def recalling(self, outcome: TxnEnded) -> Iterator[None]:
-        """Have an outcome that was looked up at hand, while a command is given again."""
+        """Use an outcome that was looked up, while a command is given again."""
         self._recalled = outcome
         try:
             yield
@@ -133,13 +136,13 @@ class TransactionTable:
             self._recalled = None
 
     def recent_outcomes(self) -> list[TxnEnded]:
-        """The latest ones; all that are not durable yet are among them."""
+        """Return the latest outcomes, among them all that are not durable yet."""
         return list(self._recent.values())
 
     # Applying.
 
     def apply(self, record: Record) -> Transaction | None:
-        """Change memory: the one path for live records and for replay.
+        """Change memory by a record: the only path, for live records and for replay.
 
         Returns:
             The transaction that the record left behind; None when it ended.
@@ -156,7 +159,7 @@ class TransactionTable:
         return transaction
 
     def outcome_durable(self, txn_id: TxnID) -> None:
-        """An outcome that was applied is durable now: the watermark may pass it."""
+        """Note that an applied outcome is durable: the watermark may pass it."""
         if txn_id.incarnation == self._incarnation:
             self.watermark.ended_durably(txn_id.counter)
         self._recent_durable.append(txn_id)
@@ -164,7 +167,7 @@ class TransactionTable:
             del self._recent[self._recent_durable.popleft()]
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise TxnError."""
+        """Check the invariants."""
         self.expiry.check()
         counted = dict.fromkeys(self.status_counts, 0)
         for txn_id, transaction in self.live.items():

@@ -1,12 +1,12 @@
-"""One transactional id: who may act in its name, and what becomes of the pairs.
+"""Rules of a transactional id: who may act in its name, and how its epochs are raised.
 
-A pair is a producer id with an epoch. Every end raises the epoch (KIP-890), and so does everybody
-who takes the id over, so that whoever had it before is told from whoever has it now. An epoch that
-is about to overflow makes place for a new producer id.
+A pair is a producer id with an epoch. Every end raises the epoch (KIP-890), and so does every
+takeover of the id, so that an earlier owner differs from the present owner. Before an epoch
+overflows, a new producer id takes its place.
 
     EMPTY --begin--> ONGOING --fix--> PREPARE_COMMIT or PREPARE_ABORT --complete--> COMPLETE_...
 
-From EMPTY and COMPLETE_... the next one begins; `take_over` leads back to EMPTY. Pure.
+From EMPTY and COMPLETE_... the next transaction begins; `take_over` leads back to EMPTY. Pure.
 Source: KIP-939, Persisted Data Format Changes, with both of its worked examples.
 """
 
@@ -26,7 +26,7 @@ NONE = -1
 
 
 class Pair(NamedTuple):
-    """A producer id and its epoch; both are -1 where there is none."""
+    """A producer id and its epoch; both are -1 if there is none."""
 
     producer_id: int = NONE
     epoch: int = NONE
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 NO_PAIR = Pair()
 
-# Calls of InitProducer, before the last one, of which a late copy is still recognised.
+# How many earlier calls of InitProducer are remembered, to recognise their late copies.
 PAST_CALLS_MAX = 8
 
 
@@ -42,9 +42,9 @@ class InitCall(NamedTuple):
     """A call of InitProducer.
 
     Attributes:
-        token: of this call and its copies; 0: it has none.
-        named: the pair that it says it has; none: it takes the id from whoever has it.
-        given: its answer.
+        token: token of this call and its copies; 0: none.
+        named: the pair that the client says it has; none: it takes the id from any owner.
+        given: the pair in the answer.
     """
 
     token: int = 0
@@ -53,7 +53,7 @@ class InitCall(NamedTuple):
 
 
 class TransactionalIdState(IntEnum):
-    """Kafka's names; numbered as on the wire."""
+    """Kafka's names of the states, with the numbers of the wire."""
 
     EMPTY = 0
     ONGOING = 1
@@ -81,18 +81,18 @@ ACTION_OF_STATE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalIdMetadata:
-    """As it is stored.
+    """State of a transactional id, as it is stored.
 
     Attributes:
-        producer: ONGOING: with which the transaction began. PREPARE_...: that, raised for the
-            markers. Otherwise the one that may begin.
-        prev: with which the last end was asked for, so that its repeat is recognised.
-        next: of whoever took an ONGOING transaction over, or the one that may begin once a
-            PREPARE_... is complete, where that is not `producer`.
-        timeout_ms: of its transactions; -1 with two-phase commit: they never expire.
+        producer: ONGOING: the pair that began the transaction. PREPARE_...: the same, raised for
+            the markers. Otherwise the pair that may begin.
+        prev: the pair that asked for the last end, so that a repeat is recognised.
+        next: the pair of the instance that took an ONGOING transaction over, or the pair that may
+            begin once a PREPARE_... is complete, if it is not `producer`.
+        timeout_ms: timeout of its transactions; -1 with two-phase commit: they never expire.
         txn_id: the latest transaction.
         last_init: the call that took the id over last; None in rows of earlier versions.
-        past_call_tokens: of those before it, the newest last.
+        past_call_tokens: tokens of earlier calls, the newest last.
     """
 
     transactional_id: str
@@ -108,20 +108,21 @@ class TransactionalIdMetadata:
 
     @property
     def two_phase_commit(self) -> bool:
+        """Whether its transactions take part in two-phase commit, and so never expire."""
         return self.timeout_ms == NONE
 
     @property
     def current(self) -> Pair:
-        """Who may act, or may begin as soon as the last transaction is complete."""
+        """The pair that may act, or may begin when the last transaction is complete."""
         return self.producer if self.next == NO_PAIR else self.next
 
     @property
     def is_kept(self) -> bool:
-        """Somebody took an ongoing transaction over, to complete it."""
+        """Whether a new instance took an ongoing transaction over, to complete it."""
         return self.state is TransactionalIdState.ONGOING and self.next != NO_PAIR
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         assert self.producer != NO_PAIR
         if self.state is TransactionalIdState.EMPTY:
             assert self.prev == self.next == NO_PAIR
@@ -137,12 +138,12 @@ class TransactionalIdMetadata:
 
 
 class Epochs:
-    """How pairs are raised.
+    """Rules for raising pairs.
 
     Args:
-        epoch_max: the highest epoch that there is. It is left to markers, and to those that only
-            complete what others began.
-        new_producer_id: one that was never given out.
+        epoch_max: the highest epoch. It is reserved for markers, and for instances that only
+            complete a transaction that others began.
+        new_producer_id: returns a producer id that was never used.
     """
 
     def __init__(self, epoch_max: int, new_producer_id: Callable[[], int]) -> None:
@@ -150,14 +151,21 @@ class Epochs:
         self._new_producer_id = new_producer_id
 
     def first(self) -> Pair:
+        """Return the first pair of a new transactional id."""
         return Pair(self._new_producer_id(), 0)
 
     def raised(self, pair: Pair) -> Pair:
-        """For who may begin transactions: the marker of each needs one epoch more."""
+        """Return the next pair for an instance that may begin transactions.
+
+        The marker of each transaction needs an epoch more.
+        """
         return self._raised(pair, self._epoch_max - 1)
 
     def raised_to_complete(self, pair: Pair) -> Pair:
-        """For who may only complete one, whose markers carry its own pair."""
+        """Return the next pair for an instance that may only complete a transaction.
+
+        The markers of that transaction carry this pair.
+        """
         return self._raised(pair, self._epoch_max)
 
     def _raised(self, pair: Pair, epoch_max: int) -> Pair:
@@ -167,22 +175,22 @@ class Epochs:
 
 
 class EndVerdict(IntEnum):
-    """What an end with a pair means."""
+    """The meaning of a request to end with a pair."""
 
-    # Of the ongoing transaction.
+    # End the ongoing transaction.
     END = 0
-    # It has happened: answer as then.
+    # The end has happened: give the same answer again.
     REPEAT = 1
-    # Nothing is open: an abort raises the epoch all the same.
+    # Nothing is open: an abort still raises the epoch.
     RAISE = 2
 
 
 def is_repeated_init(identity: TransactionalIdMetadata, call: InitCall) -> bool:
-    """Whether a call of InitProducer is a copy, to be answered as the first one was.
+    """Return whether a call of InitProducer is a copy, which gets the first answer again.
 
     Raises:
-        ProducerFenced: it is a copy, and others came after it; or it names a pair of an instance
-            from which another one has taken the id over. No effect.
+        ProducerFenced: it is a copy, and other calls came after it; or it names the pair of an
+            instance that lost the id to another instance. No effect.
     Source: KIP-939, InitProducerId; KIP-360, for the retry with a pair.
     """
     last = identity.last_init
@@ -202,13 +210,13 @@ def is_repeated_init(identity: TransactionalIdMetadata, call: InitCall) -> bool:
     if last is not None and is_latest and call.named == last.named:
         return True
     if call.named == identity.prev:
-        # Its own end has raised the epoch, and it has not heard of it.
+        # The instance's own end has raised the epoch, and the answer was lost.
         return False
     raise _fenced(identity, call.named)
 
 
 def initialised(identity: TransactionalIdMetadata, call: InitCall) -> TransactionalIdMetadata:
-    """A call has taken the id over, and is answered with the current pair."""
+    """Note that a call has taken the id over, and is answered with the current pair."""
     past = identity.past_call_tokens
     if identity.last_init is not None and identity.last_init.token:
         past = (*past, identity.last_init.token)[-PAST_CALLS_MAX:]
@@ -218,7 +226,7 @@ def initialised(identity: TransactionalIdMetadata, call: InitCall) -> Transactio
 def take_over(
     identity: TransactionalIdMetadata, epochs: Epochs, *, timeout_ms: int, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """A new instance begins with a clean slate; nothing may be ongoing.
+    """Let a new instance begin without an open transaction; nothing may be ongoing.
 
     Source: KIP-939, InitProducerId without KeepPreparedTxn.
     """
@@ -237,7 +245,7 @@ def take_over(
 def keep(
     identity: TransactionalIdMetadata, epochs: Epochs, *, timeout_ms: int, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """A new instance takes the ongoing transaction over, to complete it.
+    """Let a new instance take the ongoing transaction over, to complete it.
 
     Source: KIP-939, InitProducerId with KeepPreparedTxn, steps 4 to 8 of the second example.
     """
@@ -251,12 +259,12 @@ def keep(
 
 
 def check_begin(identity: TransactionalIdMetadata, pair: Pair) -> None:
-    """Whether a pair may begin, or has begun, a transaction.
+    """Check that a pair may begin, or has begun, a transaction.
 
     Raises:
         ProducerFenced: another instance has taken over.
-        InvalidTxnState: what it took over is to be completed first.
-        ConcurrentTransactions: the last one is still ending.
+        InvalidTxnState: the transaction that the instance took over must be completed first.
+        ConcurrentTransactions: the last transaction is still ending.
     """
     require_current(identity, pair)
     if identity.is_kept:
@@ -273,7 +281,7 @@ def check_begin(identity: TransactionalIdMetadata, pair: Pair) -> None:
 def begin(
     identity: TransactionalIdMetadata, txn_id: TxnID, *, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """A transaction has begun."""
+    """Note that a transaction has begun."""
     return replace(
         identity,
         state=TransactionalIdState.ONGOING,
@@ -284,10 +292,12 @@ def begin(
 
 
 def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) -> EndVerdict:
-    """What an end with a pair means in each state; changes nothing.
+    """Return what a request to end with a pair means in the present state; changes nothing.
 
     Raises:
-        ProducerFenced, InvalidTxnState, ConcurrentTransactions: as KIP-890 has it.
+        ProducerFenced: as KIP-890 has it.
+        InvalidTxnState: as KIP-890 has it.
+        ConcurrentTransactions: as KIP-890 has it.
     """
     state = identity.state
     is_current, is_previous = pair == identity.current, pair == identity.prev != NO_PAIR
@@ -320,7 +330,7 @@ def judge_end(identity: TransactionalIdMetadata, pair: Pair, action: TxnAction) 
 def raise_epoch(
     identity: TransactionalIdMetadata, epochs: Epochs, *, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """An abort of nothing: KIP-890, TransactionState EMPTY and COMPLETE_..."""
+    """Raise the epoch for an abort of nothing: KIP-890, states EMPTY and COMPLETE_..."""
     return replace(
         identity,
         state=TransactionalIdState.COMPLETE_ABORT,
@@ -333,7 +343,7 @@ def raise_epoch(
 def fix(
     identity: TransactionalIdMetadata, action: TxnAction, epochs: Epochs, *, run_time_ms: int
 ) -> TransactionalIdMetadata:
-    """The outcome of what is ongoing is fixed: by its producer, by expiry, or by a takeover."""
+    """Fix the outcome of the ongoing transaction, for its producer, by expiry, or by a takeover."""
     if identity.state is not TransactionalIdState.ONGOING:
         raise BrokenInvariant(f"a transactional id with nothing ongoing: {identity.state.name}")
     latest = identity.current
@@ -350,7 +360,7 @@ def fix(
 
 
 def complete(identity: TransactionalIdMetadata) -> TransactionalIdMetadata:
-    """Every participant has ended the transaction."""
+    """Note that every participant has ended the transaction."""
     return replace(
         identity,
         state=COMPLETED[identity.state],
@@ -360,7 +370,11 @@ def complete(identity: TransactionalIdMetadata) -> TransactionalIdMetadata:
 
 
 def require_current(identity: TransactionalIdMetadata, pair: Pair) -> None:
-    """Raises: ProducerFenced, unless the pair is the newest."""
+    """Check that a pair is the newest.
+
+    Raises:
+        ProducerFenced: it is not.
+    """
     if pair != identity.current:
         raise _fenced(identity, pair)
 

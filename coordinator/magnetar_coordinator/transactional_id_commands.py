@@ -1,4 +1,4 @@
-"""Commands about transactional ids and names: who may act, what is taken over, what is parked.
+"""Commands about transactional ids and named sequences: takeovers, beginnings, ends, waiting.
 
 Source: KIP-939, RPC Changes; docs/design/0002-two-phase-commit.md.
 """
@@ -43,7 +43,7 @@ _LIST_LIMIT_DEFAULT = 1_000
 
 
 class TransactionalIdCommands:
-    """Answers commands about transactional ids and named sequences."""
+    """Handlers of commands about transactional ids and named sequences."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -58,7 +58,7 @@ class TransactionalIdCommands:
     # Taking over.
 
     def _init_producer(self, request: pb.CommandInitProducer, reply: Reply) -> None:
-        """KIP-939, InitProducerId."""
+        """Handle InitProducer (KIP-939, InitProducerId)."""
         config = self._runtime.config
         if request.enable_2pc and not config.two_phase_commit_enabled:
             raise TransactionalIdAuthorizationFailed(
@@ -113,7 +113,7 @@ class TransactionalIdCommands:
     def new_txn(
         self, request: pb.CommandNewTxn, participants: tuple[Participant, ...], reply: Reply
     ) -> None:
-        """CommandNewTxn of a transactional producer, or of a named sequence."""
+        """Handle CommandNewTxn of a transactional producer, or of a named sequence."""
         if request.HasField("identity") and request.HasField("named_sequence"):
             raise InvalidArgument("a transaction has an identity or a named sequence, not both")
         if request.HasField("identity"):
@@ -137,7 +137,7 @@ class TransactionalIdCommands:
             self._park(identity, reply, deadline_s, partial(self._begin, request, participants))
             return
         if identity.state is TransactionalIdState.ONGOING:
-            # The answer was lost: it has begun.
+            # The answer was lost: the transaction has begun already.
             assert identity.txn_id is not None
             transaction = runtime.shard.live[identity.txn_id]
             self._add(transaction, participants)
@@ -180,7 +180,7 @@ class TransactionalIdCommands:
         self._answer_opened(transaction, reply)
 
     def _add(self, transaction: Transaction, participants: tuple[Participant, ...]) -> None:
-        """One record for partitions, and one for subscriptions."""
+        """Add participants, with a record for partitions and a record for subscriptions."""
         runtime = self._runtime
         partitions = [one for one in participants if isinstance(one, PartitionName)]
         subscriptions = [one for one in participants if isinstance(one, SubscriptionName)]
@@ -197,12 +197,12 @@ class TransactionalIdCommands:
         self._runtime.answer_opened(reply, opened)
 
     def check_owner(self, txn_id: TxnID, request: Any) -> None:
-        """Whether who adds participants may, for an owned transaction.
+        """Check that a client may add participants to a transaction that a transactional id owns.
 
         Raises:
             ProducerFenced: another instance has taken over.
-            InvalidTxnState: it is another transaction than the ongoing one.
-            InvalidArgument: an owned transaction, and no identity is given.
+            InvalidTxnState: the ongoing transaction is another one.
+            InvalidArgument: a transactional id owns the transaction, and the client names none.
         """
         runtime = self._runtime
         if request.HasField("identity"):
@@ -286,7 +286,7 @@ class TransactionalIdCommands:
         deadline_s: float,
         again: Callable[[Reply, float], None],
     ) -> None:
-        """Try again when the identity's last transaction has ended, if that is soon (rule k)."""
+        """Try again when the id's last transaction has ended, if that is soon (rule k)."""
         runtime = self._runtime
         assert identity.txn_id is not None
         waiting = True

@@ -1,7 +1,7 @@
-"""All transactional ids and names of one coordinator, in memory and as rows.
+"""All transactional ids of a coordinator, in memory and as rows.
 
-What changes is put into the open group with whatever caused it: a transaction's row and its
-identity's are never apart, whenever the process ends.
+A change enters the open group together with the record that causes it, so the row of a transaction
+and the row of its transactional id are never apart, whenever the process ends.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ TRANSACTIONAL_ID_CHARACTERS_MAX = 255
 
 
 class TransactionalIds:
-    """Transactional ids.
+    """All transactional ids of a coordinator.
 
     Args:
-        new_producer_id: one that was never given out.
-        put, delete: bring a row into the open group.
+        config: limits and epochs.
+        new_producer_id: returns a producer id that was never used.
+        put: adds a row to the open group; delete removes a row with the group.
     """
 
     def __init__(
@@ -60,15 +61,21 @@ class TransactionalIds:
         return iter(self._by_id.values())
 
     def restore(self, identity: TransactionalIdMetadata) -> None:
+        """Take a transactional id from its stored row."""
         self._by_id[identity.transactional_id] = identity
         if identity.txn_id is not None:
             self._of_txn[identity.txn_id] = identity.transactional_id
 
     def find(self, transactional_id: str) -> TransactionalIdMetadata | None:
+        """Return a transactional id, or None."""
         return self._by_id.get(transactional_id)
 
     def get(self, transactional_id: str) -> TransactionalIdMetadata:
-        """Raises: TransactionalIdNotFound."""
+        """Return a transactional id.
+
+        Raises:
+            TransactionalIdNotFound: it was never initialised, or it was forgotten.
+        """
         found = self._by_id.get(transactional_id)
         if found is None:
             raise TransactionalIdNotFound(
@@ -77,19 +84,24 @@ class TransactionalIds:
         return found
 
     def of_txn(self, txn_id: TxnID) -> TransactionalIdMetadata | None:
-        """Whose latest transaction it is."""
+        """Return the transactional id whose latest transaction this is."""
         transactional_id = self._of_txn.get(txn_id)
         return None if transactional_id is None else self._by_id[transactional_id]
 
     def matching(self, pattern: str) -> Iterator[TransactionalIdMetadata]:
-        """In the order of their ids."""
+        """Return the transactional ids that match a pattern, in alphabetical order."""
         matches = matcher(pattern)
         return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
 
     def create(
         self, transactional_id: str, call: InitCall, *, timeout_ms: int, run_time_ms: int
     ) -> TransactionalIdMetadata:
-        """Raises: InvalidArgument, for the id; QuotaExceeded."""
+        """Create a transactional id.
+
+        Raises:
+            InvalidArgument: the id is malformed.
+            QuotaExceeded: too many transactional ids are known.
+        """
         length = len(transactional_id)
         if not 0 < length <= TRANSACTIONAL_ID_CHARACTERS_MAX or not transactional_id.isprintable():
             raise InvalidArgument(
@@ -119,6 +131,7 @@ class TransactionalIds:
         timeout_ms: int,
         run_time_ms: int,
     ) -> TransactionalIdMetadata:
+        """Let a new instance take a transactional id over; nothing is ongoing."""
         taken = rules.take_over(
             identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms
         )
@@ -132,34 +145,37 @@ class TransactionalIds:
         timeout_ms: int,
         run_time_ms: int,
     ) -> TransactionalIdMetadata:
+        """Let a new instance take a transactional id over with its prepared transaction."""
         kept = rules.keep(identity, self._epochs, timeout_ms=timeout_ms, run_time_ms=run_time_ms)
         return self._set(rules.initialised(kept, call))
 
     def begin(
         self, identity: TransactionalIdMetadata, txn_id: TxnID, *, run_time_ms: int
     ) -> TransactionalIdMetadata:
+        """Note that a transaction has begun."""
         return self._set(rules.begin(identity, txn_id, run_time_ms=run_time_ms))
 
     def raise_epoch(
         self, identity: TransactionalIdMetadata, *, run_time_ms: int
     ) -> TransactionalIdMetadata:
+        """Raise the epoch for an abort of nothing."""
         return self._set(rules.raise_epoch(identity, self._epochs, run_time_ms=run_time_ms))
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
-        """The outcome of a transaction is fixed, whosever it is."""
+        """Note that the outcome of a transaction is fixed, if a transactional id owns it."""
         identity = self.of_txn(record.txn_id)
         if identity is not None:
             action = ACTION_OF[record.new]
             self._set(rules.fix(identity, action, self._epochs, run_time_ms=run_time_ms))
 
     def completed(self, txn_id: TxnID) -> None:
-        """Every participant has ended a transaction, whosever it was."""
+        """Note that every participant has ended a transaction, if a transactional id owns it."""
         identity = self.of_txn(txn_id)
         if identity is not None:
             self._set(rules.complete(identity))
 
     def forget_idle(self, run_time_ms: int) -> list[str]:
-        """Forget what nobody has used for long, and nothing of which is open."""
+        """Forget transactional ids that are idle for long and have nothing open; return them."""
         before_ms = run_time_ms - self._config.identity_idle_ms_max
         busy = (TransactionalIdState.ONGOING, *rules.COMPLETED)
         idle = [
@@ -175,7 +191,7 @@ class TransactionalIds:
         return [one.transactional_id for one in idle]
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         for identity in self._by_id.values():
             identity.check()
 

@@ -1,5 +1,6 @@
-"""What time alone brings: transactions expire, outcomes and idle ids are forgotten, gauges are set.
+"""Periodic work of a coordinator: transactions expire, old outcomes and idle ids are forgotten.
 
+It also sets gauges.
 Source: PIP-31, TC Transaction Expiration.
 """
 
@@ -22,7 +23,7 @@ _IDLE_CHECK_INTERVAL_MS = 60_000
 
 
 class Upkeep:
-    """Does what falls due at one coordinator, and what it finds when it starts."""
+    """Periodic work of a coordinator, and the work that it finds when it starts."""
 
     _retention: OutcomeRetention
 
@@ -33,16 +34,17 @@ class Upkeep:
         self._next_idle_check_ms = 0
 
     def recovered(self) -> None:
+        """Begin: the store is read."""
         self._retention = OutcomeRetention(self._runtime.metadata, self._runtime.config)
 
     def resume(self) -> None:
-        """PIP-31, TC Transaction Expiration, steps 2 and 3: go on with what was being ended."""
+        """Continue to end transactions. PIP-31, TC Transaction Expiration, steps 2 and 3."""
         undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
         for transaction in list(self._runtime.shard.select(undecided)):
             self._finisher.finish(transaction)
 
     def expire(self) -> None:
-        """PIP-31, TC Transaction Expiration, step 1."""
+        """Abort transactions whose time is up. PIP-31, TC Transaction Expiration, step 1."""
         runtime = self._runtime
         expired = runtime.shard.expiry.expired(
             runtime.run_time_ms(), count_max=runtime.config.expiries_per_check_max
@@ -55,10 +57,10 @@ class Upkeep:
             runtime.metrics.expired.inc()
 
     def go_on_with(self, txn_id: TxnID, action: TxnAction, digest: bytes) -> None:
-        """Carry out what was decided in what is lost (rule n)."""
+        """Carry out a decision whose records are lost (rule n)."""
         runtime = self._runtime
         if digest:
-            # Which writers count is lost as well: only who commits it again can say.
+            # The selection of writers is lost as well: only the client that commits again knows it.
             runtime.shard.past_commits[txn_id] = digest
             log.critical(
                 "transaction %s was committed with a selection that is lost: it stays open until"
@@ -73,9 +75,10 @@ class Upkeep:
         )
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:
-        """Members that a group expelled took part in these: others wait for their end.
+        """Abort transactions of expelled group members: others wait for their end.
 
-        What is being ended is left to its end; so is what never expires, for its owner decides.
+        Transactions that are ending are left alone; so are those that never expire, for their owner
+        decides.
         """
         runtime = self._runtime
         if not runtime.is_serving:
@@ -95,7 +98,7 @@ class Upkeep:
                 runtime.metrics.expelled.inc()
 
     def note_time(self) -> None:
-        """Persist the run time, set gauges, and forget what is old."""
+        """Persist the run time, set gauges, and forget old outcomes and idle ids."""
         runtime = self._runtime
         runtime.disk_reserve.look()
         run_time_ms = runtime.run_time_ms()
@@ -125,7 +128,7 @@ class Upkeep:
 
     async def _remove_outcomes(self, run_time_ms: int) -> None:
         try:
-            # What cannot be read stays; it was logged and counted.
+            # Unreadable outcomes stay; they were logged and counted.
             with suppress(RowsUnreadable):
                 await self._retention.remove(run_time_ms)
         except StoreFailed as error:

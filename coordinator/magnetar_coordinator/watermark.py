@@ -1,4 +1,4 @@
-"""The low watermark: which of this incarnation's transactions have durably ended. Pure.
+"""Low watermark: which of this incarnation's transactions have durably ended. Pure.
 
 Every counter below W has durably ended, except those in the live ranges. So a transaction that
 stays open for long holds nothing back: after a minute it is listed instead.
@@ -16,12 +16,13 @@ CounterRange: TypeAlias = tuple[int, int]
 
 
 class Watermark(NamedTuple):
-    """What brokers are told. Ranges ascend and do not touch."""
+    """The watermark that brokers are told. Ranges ascend and do not touch."""
 
     low_watermark: int
     live: tuple[CounterRange, ...] = ()
 
     def covers(self, counter: int) -> bool:
+        """Return whether the watermark says that a counter has ended."""
         if counter >= self.low_watermark:
             return False
         return not any(first <= counter <= last for first, last in self.live)
@@ -33,7 +34,7 @@ class WatermarkTracker:
     Args:
         next_counter: the first counter that was not issued yet.
         listed_age_ms_min: younger live transactions hold W back.
-        ranges_max: when more would be needed, W stays.
+        ranges_max: when the watermark would need more ranges, W stays.
     """
 
     def __init__(self, next_counter: int, *, listed_age_ms_min: int, ranges_max: int) -> None:
@@ -42,40 +43,40 @@ class WatermarkTracker:
         self._next_counter = next_counter
         self._listed_age_ms_min = listed_age_ms_min
         self._ranges_max = ranges_max
-        # Start in run time by counter. Dictionaries keep the order of insertion.
+        # The start of each counter, in run time. Dictionaries keep the order of insertion.
         self._live: dict[int, int] = {}
         self._last = Watermark(0)
 
     def opened(self, counter: int, start_run_time_ms: int) -> None:
-        """A counter was issued; in ascending order, gaps being counters that ended earlier."""
+        """Note that a counter was issued. Counters ascend; gaps are counters that ended earlier."""
         if counter in self._live:
             raise BrokenInvariant(f"counter {counter} is issued twice")
         self._live[counter] = start_run_time_ms
         self._next_counter = max(self._next_counter, counter + 1)
 
     def skipped_to(self, next_counter: int) -> None:
-        """Counters below it that were not issued never will be: they count as ended."""
+        """Note that smaller counters that were not issued never will be: they count as ended."""
         self._next_counter = max(self._next_counter, next_counter)
 
     def ended_durably(self, counter: int) -> None:
-        """Its outcome is durable, not merely applied."""
+        """Note that a counter's outcome is durable, not merely applied."""
         del self._live[counter]
 
     def is_live(self, counter: int) -> bool:
-        """Whether a counter was issued and has not durably ended."""
+        """Return whether a counter was issued and has not durably ended."""
         return counter in self._live
 
     def advance(self, run_time_ms: int) -> Watermark:
-        """The watermark now; W never goes back.
+        """Return the watermark now; W never goes back.
 
-        What an earlier one covered may be listed again (see below): whoever remembers that one goes
-        on covering it, whoever does not is merely cautious.
+        A counter that an earlier watermark covered may be listed again (see below): a broker that
+        remembers the earlier watermark still covers it; another broker is merely cautious.
         """
         low_watermark = self._next_counter
         ranges: list[list[int]] = []
         for counter, start_run_time_ms in self._live.items():
             is_young = run_time_ms - start_run_time_ms < self._listed_age_ms_min
-            # What was listed stays listed, also when run time was set back by a restart.
+            # A listed counter stays listed, also when a restart set run time back.
             if is_young and counter >= self._last.low_watermark:
                 low_watermark = counter
                 break
@@ -84,8 +85,8 @@ class WatermarkTracker:
             elif len(ranges) < self._ranges_max:
                 ranges.append([counter, counter])
             elif counter < self._last.low_watermark:
-                # Ranges break up when their middle ends. To list what has ended as live is always
-                # safe; to take W back never is.
+                # Ranges break up when their middle ends. Listing an ended counter as live is always
+                # safe; taking W back never is.
                 ranges[-1][1] = counter
             else:
                 low_watermark = counter

@@ -1,4 +1,4 @@
-"""Tells one broker the low watermark, and hears what it holds in return.
+"""Sends the low watermark to a broker, and receives the orphans that the broker holds.
 
 Source: docs/design/0001-protocol.md, Low watermark, and What nobody else would end.
 """
@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class WatermarkSender:
-    """One word at a time: the next leaves only when the last was answered.
+    """Sends a single watermark at a time: the next leaves only when the last was answered.
 
     Args:
-        on_held: told what the broker holds and nobody else would end.
+        on_held: called with the orphans that the broker holds.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class WatermarkSender:
         self._request_id = 0
 
     def tell(self, watermark: pb.CommandLowWatermark) -> None:
-        """Send it, also when it has not changed: it asks what the broker holds.
+        """Send the watermark, even unchanged: the answer lists the broker's orphans.
 
-        Not while the broker has not answered the last one.
+        Nothing is sent while the broker has not answered the last watermark.
         """
         if not self._link.is_up or self._is_asked:
             return
@@ -50,16 +50,16 @@ class WatermarkSender:
         self._link.send(watermark, self._request_id)
 
     def add_known(self, participants: Iterable[pb.OrphanedParticipant]) -> None:
-        """These take part in what the coordinator knows, durably: the next word says so."""
+        """Tell the broker with the next watermark that these participants are known, durably."""
         self._known.extend(participants)
 
     def reset(self) -> None:
-        """The link broke."""
+        """Note that the link broke."""
         self._known = []
         self._is_asked = False
 
     def on_answer(self, request_id: int, name: str, body: Any) -> bool:
-        """Whether this was the answer to the last word."""
+        """Take an answer; return whether it answered the last watermark."""
         if not self._is_asked or request_id != self._request_id:
             return False
         self._is_asked = False

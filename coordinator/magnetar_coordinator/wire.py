@@ -1,4 +1,4 @@
-"""Names and counts, put into a message where it is.
+"""Writers of names and counts into a message in place.
 
 A message that is given to a constructor or to append() is serialized and parsed on its way; filled
 in place it is neither, at a third of the cost. Pure.
@@ -20,32 +20,37 @@ if TYPE_CHECKING:
 
 
 def put_txn_id(wire: common.TxnId, txn_id: TxnID) -> None:
+    """Write a TxnID."""
     wire.most_bits, wire.least_bits = txn_id
 
 
 def put_partition(wire: common.Partition, name: PartitionName) -> None:
+    """Write a partition's name."""
     wire.topic, wire.partition, wire.topic_id = name
 
 
 def put_subscription(wire: common.Subscription, name: SubscriptionName) -> None:
+    """Write a subscription's name."""
     wire.topic, wire.partition, wire.topic_id, wire.subscription = name
 
 
 def put_identity(
     wire: common.ProducerIdentity, transactional_id: str, pair: tuple[int, int]
 ) -> None:
+    """Write a transactional id with its pair."""
     wire.transactional_id = transactional_id
     wire.producer_id, wire.producer_epoch = pair
 
 
 def put_named_sequence(wire: pb.NamedSequence, named: NamedSequence) -> None:
+    """Write a named sequence."""
     wire.name, wire.sequence, wire.run_token, wire.fingerprint = named
 
 
 def put_name(
     wire: records.NameRow | pb.CommandDescribeNameResponse, name: NamedSequenceState
 ) -> None:
-    """What is known of a name: its last committed sequence, and the one that is open."""
+    """Write the state of a name: its last committed sequence, and the open sequence."""
     if name.committed is not None:
         wire.has_committed, wire.committed_sequence = True, name.committed
         wire.committed_fingerprint = name.fingerprint
@@ -55,5 +60,6 @@ def put_name(
 
 
 def put_counts(wire: RepeatedCompositeFieldContainer[pb.WriterCount], counts: WriterCounts) -> None:
+    """Write counts of writers."""
     for writer_id, count in counts:
         wire.add(writer_id=writer_id, count=count)

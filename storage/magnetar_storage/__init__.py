@@ -1,4 +1,4 @@
-"""Durable ordered rows for one process: the seam, its engines, and group commit.
+"""Durable ordered rows for a process: the store interface, its engines, and group commit.
 
 The engines are imported by name (`magnetar_storage.rocks`, `.memory`), so that a simulation needs
 no RocksDB.

@@ -1,9 +1,9 @@
-"""Going on without what was lost from the write-ahead logs: a decision that a person makes.
+"""Accept what was lost from the write-ahead logs, and continue: a decision that a person makes.
 
-What is left is what was there before the first change that is missing: everything behind that is
-given up, also where it could still be read, since it rests on what is missing. The files as they
-were found are kept. The server learns from its identity row that something was lost; it then opens
-a higher ledger id, or takes a higher incarnation, so that nobody takes old for new.
+The store keeps everything before the first missing change. It gives up all later changes, even
+readable ones, since they rest on what is missing. A copy of the damaged files is kept. The server
+learns from its identity row that something was lost; it then opens a higher ledger id, or takes a
+higher incarnation, so that nobody takes old data for new data.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from magnetar_storage.rocks_options import (
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import LOG, current_manifest, holds_store, log_path, numbered
 
-# Both servers keep their identity there.
+# Both servers keep the store's identity in this family.
 _FAMILY: Final = "meta"
 _CACHE_BYTES: Final = 8 << 20
-# More than the store that is gone can have had: nobody knows how many.
+# More losses than the lost store can have had: nobody knows their number.
 LOSSES_OF_EVERYTHING: Final = 1_000
 
 
 def lost_from(directory: str) -> str | None:
-    """What is missing from the logs of a data directory; None: nothing.
+    """Describe what is missing from the logs of a data directory; None: nothing is missing.
 
     Raises:
-        InvalidConfig: no store lies here.
-        StoreInUse: its server is running.
-        StoreDamaged: it is damaged elsewhere, and going on would not help.
+        InvalidConfig: the directory holds no store.
+        StoreInUse: the store's server is running.
+        StoreDamaged: the store is damaged elsewhere, where accepting the loss would not help.
     """
     directory = os.path.realpath(directory)
     if not holds_store(directory):
@@ -53,12 +53,14 @@ def lost_from(directory: str) -> str | None:
 
 
 def accept_loss(directory: str) -> Path:
-    """Give up what is missing, and all that came behind it.
+    """Give up the missing changes, and all changes after them.
 
     Returns:
-        Where the files are kept as they were found.
+        The directory with a copy of the damaged files.
     Raises:
-        InvalidConfig, StoreInUse, StoreDamaged: as lost_from().
+        InvalidConfig: as lost_from().
+        StoreInUse: as lost_from().
+        StoreDamaged: as lost_from().
     """
     directory = os.path.realpath(directory)
     if lost_from(directory) is None:
@@ -79,11 +81,12 @@ def accept_loss(directory: str) -> Path:
 
 
 def accept_loss_of_everything(directory: str) -> None:
-    """An empty store takes the place of one that is gone.
+    """Record that an empty store replaces a lost store.
 
     Raises:
-        StoreInUse, StoreDamaged: as lost_from().
-        InvalidConfig: no store lies here.
+        InvalidConfig: as lost_from().
+        StoreInUse: as lost_from().
+        StoreDamaged: as lost_from().
     """
     directory = os.path.realpath(directory)
     reason = lost_from(directory)
@@ -93,7 +96,7 @@ def accept_loss_of_everything(directory: str) -> None:
 
 
 def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:
-    """The mark, or why there is none."""
+    """Return the mark, or the reason why there is none."""
     try:
         mark = synced_mark.read_mark(directory)
     except StoreDamaged as error:
@@ -115,7 +118,7 @@ def _keep(directory: str) -> Path:
         if file.suffix == ".log" or file.name.startswith(("MANIFEST-", "CURRENT", "SYNCED")):
             copy = part / file.name
             copy.unlink(missing_ok=True)
-            # Logs are cut below, so a second name for the same file would not do.
+            # The logs are truncated below, so a hard link would not preserve them.
             copy.write_bytes(file.read_bytes())
     return part.replace(kept)
 
@@ -128,7 +131,7 @@ def _count_loss(directory: str, losses: int) -> None:
         name: payload_family_options(cache) if "log" in name else row_family_options(cache)
         for name in sorted(names)
     }
-    # What the manifest lists is missing for good.
+    # Files that the manifest lists are missing for good, so the list is not checked.
     database = rocksdict.Rdict(directory, database_options(tracking=False), options)
     rows = database.get_column_family(_FAMILY)
     row = rows.get(store_identity.KEY)

@@ -1,35 +1,36 @@
-"""When compactions rewrite blob files, and when they leave them alone. Pure.
+"""Decide when compactions rewrite blob files. Pure.
 
-RocksDB counts what of its blob files nobody refers to any more, and removes a file of which that is
-all: so retention, which deletes from the front, frees its files at no cost. A file with a few rows
-that stay is freed only when a compaction moves them. RocksDB can do that with the oldest part of
-all files, but then does so in every compaction, garbage or not, which would write a quarter of all
-that is stored again and again. So it is allowed while enough is garbage: what is moved is then less
-than what is freed.
+RocksDB counts the bytes of a blob file that no row refers to, and removes a file when all its bytes
+are garbage. So retention, which deletes from the front, frees files at no cost. A file with a few
+live rows is freed only when a compaction moves these rows. RocksDB can do that with the oldest part
+of all files, but then does so in every compaction, and would write a quarter of all stored bytes
+again and again. So compactions may do it only while enough bytes are garbage: they then move less
+than they free.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Shares of a family's blob files that are garbage: begin to collect above the one, end below the
-# other.
+# Shares of garbage in a family's blob files: collecting begins above the first share, and ends
+# below the second.
 GARBAGE_SHARE_MAX: Final = 0.5
 GARBAGE_SHARE_MIN: Final = 0.25
-# Below it, collecting is not worth while.
+# With fewer stored bytes, collecting is not worth its cost.
 STORED_BYTES_MIN: Final = 256 << 20
 
-# The oldest share of the files that a compaction moves rows out of.
+# The oldest share of the files, from which a compaction moves rows.
 AGE_CUTOFF_COLLECTING: Final = 0.25
 AGE_CUTOFF_LEAVING: Final = 0.0
 
 
 def is_to_collect(stored_bytes: int, garbage_bytes: int, *, collecting: bool) -> bool:
-    """Whether a family's compactions are to move rows out of its oldest blob files.
+    """Return whether compactions of a family shall move rows out of its oldest blob files.
 
     Args:
-        stored_bytes: of its blob files, garbage included.
-        collecting: whether they do so now.
+        stored_bytes: size of the family's blob files, garbage included.
+        garbage_bytes: the part of it that no row refers to.
+        collecting: whether compactions do so now.
     """
     if stored_bytes < STORED_BYTES_MIN:
         return False

@@ -1,4 +1,4 @@
-"""What a group commit does, as Prometheus metrics."""
+"""Prometheus metrics of a group commit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ _OPERATIONS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 
 
 class CommitMetrics:
-    """Of one store.
+    """Metrics of a store's group commit.
 
     Args:
-        prefix: of the metrics' names, as "magnetar_broker".
+        registry: where the metrics are registered.
+        prefix: beginning of the metrics' names, such as "magnetar_broker".
     """
 
     def __init__(self, prefix: str, registry: CollectorRegistry) -> None:
@@ -33,7 +34,7 @@ class CommitMetrics:
         )
 
     def observe(self, operations: int, byte_count: int, seconds: float) -> None:
-        """A group is durable."""
+        """Count a group that has become durable."""
         self._seconds.observe(seconds)
         self._operations.observe(operations)
         self._bytes.inc(byte_count)

@@ -1,12 +1,12 @@
-"""Whether a data directory still holds all that was synced. Looked at before RocksDB opens it.
+"""Check that a data directory still holds all synced data, before RocksDB opens it.
 
-Only a torn tail is tolerated: the last group, cut off by a loss of power before it was synced, and
-so never acknowledged. RocksDB goes further: it takes a log that is damaged in its middle, or gone,
-for one that ended there, and removes what lies behind.
+Only a torn tail is tolerated: a power loss cut off the last group before it was synced, so nobody
+was told that it is durable. RocksDB tolerates more: it takes a log that is damaged in its middle,
+or missing, for a log that ended there, and removes the rest.
 
-What is held against what: each log against its checksums; the sequence numbers of the logs, which
-have no gaps; the newest log and the manifest against the mark of what was synced; and the other
-logs against the manifest, which lists them.
+The check compares each log with its checksums; the sequence numbers of the logs, which have no
+gaps; the newest log and the manifest with the mark of synced data; and the other logs with the
+manifest, which lists them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from magnetar_storage.store_files import (
 )
 from magnetar_storage.synced_mark import Synced
 
-# In the options of a store whose logs are listed: such a store has a mark as well.
+# This option stands in the options of a store whose logs are listed. Such a store has a mark, too.
 TRACKED: Final = "track_and_verify_wals_in_manifest=true"
 
 
@@ -37,8 +37,8 @@ class Damage:
     """The first place from which on changes are missing.
 
     Attributes:
-        number: of the log in which they are, or would be.
-        kept_bytes: of that log, which come before.
+        number: number of the log that holds the changes, or would hold them.
+        kept_bytes: bytes of that log before the damage.
     """
 
     reason: str
@@ -47,12 +47,12 @@ class Damage:
 
 
 def check_directory(directory: str) -> Synced | None:
-    """Compare a directory with what was synced there. Changes nothing.
+    """Compare a directory with its mark of synced data. Changes nothing.
 
     Returns:
         The newest mark of a store that has one.
     Raises:
-        StoreDamaged: something that was synced is missing.
+        StoreDamaged: synced data is missing.
     """
     if not holds_store(directory):
         return None
@@ -70,11 +70,11 @@ def check_directory(directory: str) -> Synced | None:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a manifest says of the write-ahead logs.
+    """The write-ahead logs that a manifest names.
 
     Attributes:
-        first: those with a lower number are no longer needed.
-        listed: those that were closed and synced.
+        first: logs with a lower number are no longer needed.
+        listed: logs that were closed and synced.
     """
 
     first: int
@@ -82,7 +82,11 @@ class Needed:
 
 
 def check_manifest(number: int, path: Path, mark: Synced | None) -> Needed:
-    """Raises StoreDamaged: it is not whole."""
+    """Read which logs are needed from a manifest.
+
+    Raises:
+        StoreDamaged: the manifest is not whole.
+    """
     walked = walk(path.read_bytes())
     if mark is not None and number < mark.manifest:
         raise StoreDamaged(f"CURRENT names {path.name}, but number {mark.manifest} was in use")
@@ -101,7 +105,7 @@ def check_manifest(number: int, path: Path, mark: Synced | None) -> Needed:
 
 
 def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damage | None:
-    """The first damage in the write-ahead logs; None: they are whole."""
+    """Return the first damage in the write-ahead logs; None: they are whole."""
     logs = dict(numbered(directory, LOG))
     expected = set(needed.listed)
     if mark is not None and mark.log >= needed.first and mark.log_bytes:

@@ -1,4 +1,4 @@
-"""The disk's reserve: below a floor, only what finishes or frees something is let through."""
+"""Reserve of free disk space: below a floor, only commands that finish or free something pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK_INTERVAL_MS = 100
 
 
 class DiskReserve:
-    """Looks at the free space now and then, and refuses what would eat the reserve.
+    """Checks the free space from time to time, and refuses commands that would use the reserve.
 
     Args:
         floor_bytes: below this much free space, check() refuses.
@@ -29,9 +29,9 @@ class DiskReserve:
         self.free_bytes = 0
 
     def look(self) -> int:
-        """The free space, as it was a moment ago.
+        """Return the free space in bytes, as it was a moment ago.
 
-        The log is told once when it gets short, and once when that is over.
+        The log gets a line when space becomes short, and a line when there is room again.
         """
         now_ms = self._clock.monotonic_ms()
         if self._looked_at_ms is None or now_ms - self._looked_at_ms >= CHECK_INTERVAL_MS:
@@ -41,7 +41,11 @@ class DiskReserve:
         return self.free_bytes
 
     def check(self) -> None:
-        """Raises DiskFull. Call it before anything is applied."""
+        """Refuse what takes room while the reserve is in use. Call it before anything is applied.
+
+        Raises:
+            DiskFull: the free space is below the floor.
+        """
         if self.look() < self._floor_bytes:
             raise DiskFull(self._text(), free_bytes=self.free_bytes, floor_bytes=self._floor_bytes)
 
@@ -50,7 +54,10 @@ class DiskReserve:
             return
         self._is_full = is_full
         if is_full:
-            log.error("the disk is full: %s; until then, what takes room is refused", self._text())
+            log.error(
+                "the disk is full: %s; until then, commands that take room are refused",
+                self._text(),
+            )
         else:
             log.warning("the disk has room again: %d MiB are free", self.free_bytes >> 20)
 

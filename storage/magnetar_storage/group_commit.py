@@ -1,9 +1,9 @@
-"""Group commit: one write and one sync for everything that happened meanwhile.
+"""Group commit: a single write and a single sync for all changes of the meantime.
 
-A state change puts its rows into the open group and is applied in memory at once; its reply is
-parked here until the group is durable. One task seals the open group, writes it and syncs, while
-the next group fills. Groups are numbered from 1; a group's number is the *position* of what is in
-it. Nothing of a group leaves the process before it is durable.
+A state change puts its rows into the open group and is applied in memory at once. Its reply is
+parked here until the group is durable. A task seals the open group, writes it and syncs, while the
+next group fills. Groups are numbered from 1; the number of a group is the *position* of its
+content. Nothing of a group leaves the process before the group is durable.
 
 Time comes from the event loop only, and there is no thread here: under a loop with virtual time a
 run is repeated exactly.
@@ -17,20 +17,20 @@ from collections.abc import Callable
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
-# Operations, bytes, and the seconds that the group's write and sync took.
+# Takes the count of operations, the bytes, and the seconds of the group's write and sync.
 Observe = Callable[[int, int, float], None]
 
 
 class GroupCommit:
     """The only writer of a store.
 
-    A failed write or sync is never retried, since memory already ran ahead of the store: every
+    A failed write or sync is never retried, since memory already runs ahead of the store: every
     parked callback is dropped, waiters get StoreFailed, and on_failure is called once, to end the
     process.
 
     Args:
-        on_failure: called once with what the store raised.
-        observe: called for each group that was written, when it is durable.
+        on_failure: called once with the exception of the store.
+        observe: called for each written group, when it is durable.
     """
 
     def __init__(
@@ -59,9 +59,10 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
 
     def position(self) -> int:
-        """What anything applied in memory so far depends on; a reply leaves once it is durable.
+        """The position that replies must wait for, given everything applied in memory so far.
 
-        The open group if it holds or expects a row, else the newest sealed one, durable or not.
+        It is the open group if that holds or expects a row, else the newest sealed group, durable
+        or not.
         """
         if self.batch.operations or self._deferred:
             return self._sealed_position + 1
@@ -71,11 +72,12 @@ class GroupCommit:
         """Call back at once if position is durable, else when it is, in the order of these calls.
 
         A callback must not block or raise: an exception goes to the event loop's exception handler,
-        as a bug, and the others still run. After a failure what is not durable never calls back.
+        as a bug, and the other callbacks still run. After a failure, callbacks of groups that are
+        not durable never run.
         """
         if position <= self.durable_position:
             if self._running is not None:
-                self._running.append(callback)  # Not ahead of those parked before it.
+                self._running.append(callback)  # After earlier callbacks.
             else:
                 callback()
             return
@@ -89,10 +91,10 @@ class GroupCommit:
             self._parked_open.append(callback)
 
     async def durable(self, position: int | None = None) -> None:
-        """Wait until position is durable; without one, everything applied so far.
+        """Wait until position is durable; without a position, everything applied so far.
 
         Raises:
-            StoreFailed: it may or may not be durable; the process is ending.
+            StoreFailed: the rows may or may not be durable; the process is ending.
         """
         if position is None:
             position = self.position()
@@ -108,32 +110,33 @@ class GroupCommit:
             self._waiters.pop(future, None)
 
     def before_seal(self, hook: Callable[[WriteBatch], None]) -> None:
-        """Have hook add deferred rows to every group just before it is sealed.
+        """Call hook just before each group is sealed, so that it can add deferred rows.
 
-        For rows that change often and need writing once a group. A hook that raises fails the
-        group, since memory would then hold what the store will never see.
+        This is for rows that change often and need a single write per group. A hook that raises
+        fails the group, since memory would then hold changes that the store will never get.
         """
         self._hooks.append(hook)
 
     def mark_deferred(self) -> None:
-        """A hook will add a row: the open group is no longer empty. Repeating it is cheap."""
+        """Note that a hook will add a row: the open group is not empty. Repeating it is cheap."""
         if not self._deferred:
             self._check_open()
             self._deferred = True
             self._wake.set()
 
     async def start(self) -> None:
+        """Begin to write groups."""
         if self._task is not None:
             raise BrokenInvariant("started twice")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
 
     async def close(self) -> None:
-        """Make everything appended durable, what callbacks append included; then accept no more.
+        """Make all appended rows durable, also rows that callbacks append; then accept no more.
 
         The store stays open.
 
         Raises:
-            StoreFailed: something appended may be lost.
+            StoreFailed: appended rows may be lost.
         """
         if self._task is not None and not self._closing:
             self._closing = True
@@ -142,7 +145,7 @@ class GroupCommit:
             await asyncio.wait([self._task])
         self._raise_failure()
         if self.position() > self.durable_position:
-            raise StoreFailed("never started: what was appended is not durable")
+            raise StoreFailed("never started: appended rows are not durable")
 
     async def _run(self) -> None:
         try:
@@ -167,7 +170,7 @@ class GroupCommit:
     async def _commit(self) -> None:
         batch = self._seal()
         started = asyncio.get_running_loop().time()
-        if batch.operations:  # Hooks may have had nothing to add to a group that was empty.
+        if batch.operations:  # Hooks may have added nothing to an empty group.
             await self._store.write(batch)
             await self._store.sync()
         seconds = asyncio.get_running_loop().time() - started
@@ -184,15 +187,15 @@ class GroupCommit:
             self._guard(lambda: observe(len(batch), batch.byte_count, seconds))
 
     def _seal(self) -> WriteBatch:
-        """Close the open group, with its deferred rows, and open the next."""
+        """Close the open group, with its deferred rows, and open the next group."""
         self._deferred = False
         for hook in self._hooks:
             hook(self.batch)
         sealed, self.batch = self.batch, WriteBatch(self._before_first_operation)
         self._sealed_position += 1
         self._parked_sealed, self._parked_open = self._parked_open, []
-        # Hooks may have woken the writer for the group that they were called for; what they defer
-        # again is the next one's.
+        # Hooks may have woken the writer for this group; rows that they defer again belong to the
+        # next group.
         self._wake.clear()
         if self._deferred:
             self._wake.set()

@@ -17,35 +17,35 @@ import google_crc32c
 BLOCK_BYTES: Final = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-# Record types from here on are notes about the file, as which compression it has, and no data.
+# Record types from this number on are notes about the file, such as its compression, not data.
 _NOTES_FROM: Final = 9
 _MASK_DELTA: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
 
 _BATCH = struct.Struct("<QI")
-# What is kept of a record's beginning: enough for what is looked for in it.
+# How many bytes of each record are kept: enough for the fields that are read.
 HEAD_BYTES: Final = 512
 
 _MIN_LOG_TO_KEEP: Final = 10
-# A log that was closed and synced, and one before which all are taken off the list; its number
-# comes first.
+# Tags of a log that was closed and synced, and of a log before which all logs leave the list. The
+# log's number comes first.
 _LOG_ADDED: Final = (1 << 13) + 7
 _LOGS_DELETED: Final = (1 << 13) + 8
 _NUMBERS: Final = frozenset({2, 3, 4, 9, 10, 203})
 _TEXTS: Final = frozenset({1})
-# A tag with this bit is followed by a length, and may be passed over.
+# A length follows a tag with this bit, so that a reader may skip the field.
 _MAY_BE_IGNORED: Final = 1 << 13
 
 
 @dataclass(slots=True)
 class Walk:
-    """What can be read of a file, from its beginning.
+    """The readable part of a file, from its beginning.
 
     Attributes:
         heads: the beginnings of its records.
         end: where the last whole record ends.
-        damaged_at: a piece that is cut off or damaged; None: everything is whole.
-        goes_on: another record begins behind that piece, so it is not where the writing ended.
+        damaged_at: where a piece is cut off or damaged; None: everything is whole.
+        goes_on: another record begins after that piece, so writing did not end there.
     """
 
     heads: list[bytes] = field(default_factory=list)
@@ -87,14 +87,14 @@ def walk(data: bytes) -> Walk:
 
 
 def sequences_of_batch(head: bytes) -> tuple[int, int]:
-    """The first and the last sequence number of a log's record; of an empty one last < first."""
+    """Return the first and the last sequence number of a log's record; if empty, last < first."""
     first, count = _BATCH.unpack_from(head.ljust(_BATCH.size, b"\x00"))
     return first, first + count - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What an edit says of the write-ahead logs; None: nothing."""
+    """The statements of an edit about write-ahead logs; None: no statement."""
 
     min_log_to_keep: int | None = None
     added_logs: tuple[int, ...] = ()
@@ -102,7 +102,7 @@ class Edit:
 
 
 def read_edit(head: bytes) -> Edit:
-    """Read the fields that come first in an edit: those that are single numbers."""
+    """Read the first fields of an edit, which are single numbers."""
     at = 0
     min_log: int | None = None
     added: list[int] = []
@@ -126,13 +126,13 @@ def read_edit(head: bytes) -> Edit:
 
 
 def _next_header(at: int) -> int:
-    """A header does not cross blocks: what is too short for one is filled up."""
+    """Return where the next header begins. No header crosses blocks: short rests are padding."""
     left = BLOCK_BYTES - at % BLOCK_BYTES
     return at + left if left < _HEADER.size else at
 
 
 def _piece(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """The kind of a piece, and where its content begins and ends; None: it is damaged."""
+    """Return a piece's type, and where its content begins and ends; None: the piece is damaged."""
     begin = at + _HEADER.size
     if begin > len(data):
         return None
@@ -148,9 +148,10 @@ def _piece(data: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def _begins_again(data: bytes, at: int) -> bool:
-    """Whether a record begins behind a damaged piece.
+    """Return whether a record begins after a damaged piece.
 
-    Where the pieces of its block begin is known as far as lengths lead; a block begins with one.
+    The beginnings of the pieces in a block are known as far as lengths lead; each block begins with
+    a piece.
     """
     block_end = at - at % BLOCK_BYTES + BLOCK_BYTES
     if at + _HEADER.size <= len(data):

@@ -1,8 +1,8 @@
-"""The in-memory engine, for simulation and tests.
+"""In-memory engine, for simulation and tests.
 
-`MemoryDisk` is what outlives a process: it keeps rows, loses unsynced ones on command, fails, fills
-and stalls as told. `MemoryStore` is one process's opening of it. All chance and all time are
-injected.
+`MemoryDisk` outlives a process: it keeps rows, loses unsynced rows on command, fails, fills and
+stalls as told. `MemoryStore` is the store of a process that has opened the disk. All randomness and
+time are injected.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from magnetar_storage.store import (
     WriteBatch,
 )
 
-# How to take one batch back: in reverse, put these rows back (None: delete the key).
+# How to undo a batch: in reverse order, put these rows back (None: delete the key).
 _Undo = list[tuple[str, bytes, bytes | None]]
 
 
 class MemoryDisk:
-    """Rows that survive the process, and the faults of what they lie on.
+    """Rows that survive the process, and the faults of the disk.
 
     Every fault is a plain attribute that a test may set at any time.
 
@@ -50,7 +50,8 @@ class MemoryDisk:
         self.sync_failure_probability = 0.0
         # Rows that cannot be read, by family and key.
         self.unreadable: set[tuple[str, bytes]] = set()
-        # What is read in a row's place, where no checksum of the engine's says that it is damaged.
+        # Values that are read instead of the stored ones, where no checksum of the engine detects
+        # the damage.
         self.torn: dict[tuple[str, bytes], bytes] = {}
         self.write_count = 0  # Batches ever written, lost ones included.
         self.sync_count = 0
@@ -59,25 +60,28 @@ class MemoryDisk:
         self._fail_next_write = False
         self._fail_next_sync = False
         self._tables: dict[str, Table] = {}
-        self._undo: deque[_Undo] = deque()  # One for each unsynced batch, oldest first.
+        self._undo: deque[_Undo] = deque()  # An entry for each unsynced batch, oldest first.
         self._opened_by: MemoryStore | None = None
 
     def fail_next_write(self) -> None:
+        """Fail the next write."""
         self._fail_next_write = True
 
     def fail_next_sync(self) -> None:
+        """Fail the next sync."""
         self._fail_next_sync = True
 
     @property
     def unsynced_batch_count(self) -> int:
+        """The number of batches that were written and not synced."""
         return len(self._undo)
 
     def crash(self, random: Random | None = None) -> int:
         """End the process that has this disk open. Returns how many batches were lost.
 
         Args:
-            random: how much of the unsynced tail is lost, in whole batches, from none to all of it,
-                as after a power loss. None: nothing is lost, as after kill -9.
+            random: chooses how much of the unsynced tail is lost, in whole batches, from none to
+                all, as after a power loss. None: nothing is lost, as after kill -9.
         """
         self._opened_by = None
         lost_count = 0 if random is None else random.randint(0, len(self._undo))
@@ -88,11 +92,11 @@ class MemoryDisk:
                     table.delete(key)
                 else:
                     table.put(key, value)
-        self._undo.clear()  # What came through a crash is on the disk.
+        self._undo.clear()  # Batches that survived a crash are on the disk.
         return lost_count
 
     def _writable(self, family: str) -> Table:
-        """The family's table, copied first if a snapshot looks at it."""
+        """Return the family's table, copied first if a snapshot uses it."""
         table = self._tables[family]
         if table.shared:
             table = self._tables[family] = table.copy()
@@ -113,7 +117,7 @@ class MemoryDisk:
         self.write_count += 1
 
     def _keep(self, write_count: int) -> None:
-        """The first write_count batches ever written are safe now."""
+        """Mark the first write_count batches as synced."""
         while self._undo and self.write_count - len(self._undo) < write_count:
             self._undo.popleft()
 
@@ -135,7 +139,7 @@ class MemoryDisk:
 
 
 class MemoryStore:
-    """One opening of a disk. After the disk's crash everything raises StoreFailed.
+    """A store on a MemoryDisk. After the disk's crash every call raises StoreFailed.
 
     Raises:
         StoreInUse: the disk is open already.
@@ -152,6 +156,7 @@ class MemoryStore:
         self._failure: str | None = None
 
     async def write(self, batch: WriteBatch) -> None:
+        """Apply a batch; see `Store.write`."""
         self._check()
         disk = self._disk
         for _, family, _, _ in batch.operations:
@@ -165,9 +170,10 @@ class MemoryStore:
         disk._apply(batch)
 
     async def sync(self) -> None:
+        """Make all written batches durable; see `Store.sync`."""
         self._check()
         disk = self._disk
-        target = disk.write_count  # What is written during a stall is not covered.
+        target = disk.write_count  # Rows written during a stall are not covered.
         if disk.sync_seconds:
             await disk._sleep(disk.sync_seconds)
             self._check()
@@ -177,6 +183,7 @@ class MemoryStore:
         disk._keep(target)
 
     async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
         self._check()
         table = self._table(family)
         if (family, key) in self._disk.unreadable:
@@ -194,6 +201,7 @@ class MemoryStore:
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
         self._check()
         table = self._table(family)
         rows = table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
@@ -213,6 +221,7 @@ class MemoryStore:
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
+        """Return the distinct beginnings of keys; see `Store.prefixes`."""
         self._check()
         found = self._table(family).prefixes(start, end, length=length, count_max=count_max)
         behind = end if found[1] is None else found[1]
@@ -221,6 +230,7 @@ class MemoryStore:
         return found
 
     async def snapshot(self) -> MemorySnapshot:
+        """Freeze a view of all families; see `Store.snapshot`."""
         self._check()
         tables = {name: self._table(name) for name in self._families}
         for table in tables.values():
@@ -228,9 +238,11 @@ class MemoryStore:
         return MemorySnapshot(self, tables)
 
     def free_bytes(self) -> int:
+        """Return the disk's free space, in bytes."""
         return self._disk.free_bytes
 
     async def close(self) -> None:
+        """Release the disk. Repeating it is harmless."""
         if self._disk._opened_by is self:
             self._disk._opened_by = None
         self._failure = self._failure or "the store is closed"
@@ -259,6 +271,7 @@ class MemorySnapshot:
         self._tables: dict[str, Table] | None = tables
 
     async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
         return self._table(family).values.get(key)
 
     async def scan(
@@ -271,10 +284,12 @@ class MemorySnapshot:
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
         table = self._table(family)
         return table.scan(start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse)
 
     async def close(self) -> None:
+        """Release the view. Repeating it is harmless."""
         self._tables = None
 
     def _table(self, family: str) -> Table:

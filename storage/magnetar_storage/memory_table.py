@@ -1,4 +1,4 @@
-"""Rows of one family in memory, ordered by key.
+"""Rows of a family in memory, ordered by key.
 
 A sorted list of keys beside a dict: rows mostly arrive at the end, and up to some ten thousand rows
 bisect into a list beats any tree that Python can offer.
@@ -13,7 +13,7 @@ from magnetar_storage.store import behind_prefix
 
 
 class Table:
-    """`shared` means that a snapshot looks at it: copy it before the next change."""
+    """Rows in memory. If `shared` is set, a snapshot uses the table: copy it before a change."""
 
     __slots__ = ("keys", "shared", "values")
 
@@ -25,10 +25,11 @@ class Table:
         self.shared = False
 
     def copy(self) -> Table:
+        """Return an independent copy."""
         return Table(self.keys.copy(), self.values.copy())
 
     def put(self, key: bytes, value: bytes) -> bytes | None:
-        """Returns the value that was there before, if any."""
+        """Set a row, and return the value that was there before, if any."""
         previous = self.values.get(key)
         if previous is None:
             if not self.keys or self.keys[-1] < key:
@@ -39,14 +40,14 @@ class Table:
         return previous
 
     def delete(self, key: bytes) -> bytes | None:
-        """Returns the value that was there, if any."""
+        """Delete a row, and return the value that was there, if any."""
         previous = self.values.pop(key, None)
         if previous is not None:
             del self.keys[bisect_left(self.keys, key)]
         return previous
 
     def delete_range(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
-        """Returns the rows that were there."""
+        """Delete the rows of a range, and return them."""
         first, last = bisect_left(self.keys, start), bisect_left(self.keys, end)
         removed = [(key, self.values.pop(key)) for key in self.keys[first:last]]
         del self.keys[first:last]
@@ -55,7 +56,7 @@ class Table:
     def scan(
         self, start: bytes, end: bytes, *, rows_max: int, bytes_max: int | None, reverse: bool
     ) -> list[tuple[bytes, bytes]]:
-        """As `Reader.scan`."""
+        """Return the rows of a range; see `Reader.scan`."""
         if rows_max <= 0:
             raise BrokenInvariant(f"rows_max is {rows_max}")
         first, last = bisect_left(self.keys, start), bisect_left(self.keys, end)
@@ -80,7 +81,7 @@ class Table:
     def prefixes(
         self, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
-        """As `Store.prefixes`."""
+        """Return the distinct beginnings of keys; see `Store.prefixes`."""
         if count_max <= 0:
             raise BrokenInvariant(f"count_max is {count_max}")
         found: list[bytes] = []
@@ -93,4 +94,5 @@ class Table:
         return found, start if start < end else None
 
     def check(self) -> None:
+        """Check the table's invariant."""
         assert self.keys == sorted(self.values)

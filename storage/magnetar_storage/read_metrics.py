@@ -1,4 +1,4 @@
-"""Reads that fail: counted, and logged once for each place."""
+"""Failed reads: counted, and logged once for each place."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from magnetar_storage.store import RowsUnreadable, Snapshot, Store, WriteBatch
 
 log = logging.getLogger(__name__)
 
-# Beyond so many places they are only counted.
+# Failures in further places are only counted.
 _LOGGED_MAX: Final = 1_000
 
 
 class ReadMetrics:
-    """Of one store.
+    """Metrics of a store's failed reads.
 
     Args:
-        prefix: of the metrics' names, as "magnetar_broker".
+        registry: where the metrics are registered.
+        prefix: beginning of the metrics' names, such as "magnetar_broker".
     """
 
     def __init__(self, prefix: str, registry: CollectorRegistry) -> None:
@@ -33,7 +34,7 @@ class ReadMetrics:
         self._logged: set[tuple[str, str]] = set()
 
     def failed(self, family: str, start: bytes, error: RowsUnreadable) -> None:
-        """A read from a key on has failed."""
+        """Count a failed read that began at a key, and log its place once."""
         self._unreadable.labels(family).inc()
         # The engine's message names the file and the place in it.
         place = (family, str(error))
@@ -45,22 +46,26 @@ class ReadMetrics:
 
 
 class CountedReads:
-    """A store whose failed reads are counted; everything goes through to the one behind it."""
+    """A store that counts its failed reads and passes every call to another store."""
 
     def __init__(self, store: Store, metrics: ReadMetrics) -> None:
         self._store = store
         self._metrics = metrics
 
     async def write(self, batch: WriteBatch) -> None:
+        """Apply a batch; see `Store.write`."""
         await self._store.write(batch)
 
     async def sync(self) -> None:
+        """Make all written batches durable; see `Store.sync`."""
         await self._store.sync()
 
     def free_bytes(self) -> int:
+        """Return the free space, in bytes."""
         return self._store.free_bytes()
 
     async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
         try:
             return await self._store.get(family, key)
         except RowsUnreadable as error:
@@ -77,6 +82,7 @@ class CountedReads:
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
         try:
             return await self._store.scan(
                 family, start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse
@@ -88,6 +94,7 @@ class CountedReads:
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
+        """Return the distinct beginnings of keys; see `Store.prefixes`."""
         try:
             return await self._store.prefixes(
                 family, start, end, length=length, count_max=count_max
@@ -97,7 +104,9 @@ class CountedReads:
             raise
 
     async def snapshot(self) -> Snapshot:
+        """Freeze a view of all families; see `Store.snapshot`."""
         return await self._store.snapshot()
 
     async def close(self) -> None:
+        """Release the store; see `Store.close`."""
         await self._store.close()

@@ -1,9 +1,9 @@
-"""The RocksDB engine, through rocksdict in raw mode.
+"""RocksDB engine, through rocksdict in raw mode.
 
-`write` holds the GIL whatever is asked of it, so a batch is written without sync on the event loop:
-a copy into the page cache and the memtable. The fsync then runs as `flush_wal(True)` on one worker
-thread, where rocksdict releases the GIL. Reads are direct calls. Since only the event loop writes,
-views of all families taken in one call show one moment.
+`write` always holds the GIL, so the event loop writes a batch without sync: a copy into the page
+cache and the memtable. The fsync then runs as `flush_wal(True)` on a worker thread, where rocksdict
+releases the GIL. Reads are direct calls. Since only the event loop writes, views of all families
+that a single call takes show the same moment.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from magnetar_storage.store import (
 from magnetar_storage.store_files import holds_store
 from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
 
-# What this process has open: closing a file of theirs would release their locks.
+# Directories that this process has open: closing any of their files would release their locks.
 _open_directories: set[str] = set()
 
 
 class RocksStore:
-    """One opening of a data directory. Open it with `RocksStore.open`."""
+    """Store in a data directory. Open it with `RocksStore.open`."""
 
     def __init__(
         self,
@@ -87,13 +87,15 @@ class RocksStore:
         """Open or create a data directory. Blocks while the write-ahead log is replayed.
 
         Args:
-            families: what this process reads and writes; missing ones are created.
+            path: the data directory.
+            families: the families that this process uses; missing families are created.
             payload_families: those of them whose large values go to blob files.
-            unsynced: sync() hands rows to the operating system and no further, so that they outlive
-                the process but not the machine.
+            block_cache_bytes: memory for blocks of all families.
+            unsynced: sync() hands rows to the operating system only, so that they outlive the
+                process but not the machine.
         Raises:
             StoreInUse: another process has this directory open.
-            StoreDamaged: not all that was synced is there. Nothing was changed.
+            StoreDamaged: synced data is missing. Nothing was changed.
             StoreFailed: this directory cannot be opened as a store.
         """
         unknown = set(payload_families) - set(families)
@@ -114,7 +116,7 @@ class RocksStore:
             create_mark(directory, mark)
         cache = rocksdict.Cache(block_cache_bytes)
         try:
-            # RocksDB insists on opening whatever is there, in use or not.
+            # RocksDB insists on opening all existing families, in use or not.
             names = set(families) | _existing_families(directory)
             options = {
                 name: payload_family_options(cache)
@@ -140,6 +142,7 @@ class RocksStore:
         )
 
     async def write(self, batch: WriteBatch) -> None:
+        """Apply a batch; see `Store.write`."""
         self._check()
         handles = self._handles
         raw = rocksdict.WriteBatch(raw_mode=True)
@@ -156,6 +159,7 @@ class RocksStore:
             raise self._fail("write", error) from error
 
     async def sync(self) -> None:
+        """Make all written batches durable; see `Store.sync`."""
         self._check()
         loop = asyncio.get_running_loop()
         try:
@@ -168,6 +172,7 @@ class RocksStore:
         self._check()
 
     async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
         self._check()
         return get_row(self._families[family], family, key)
 
@@ -181,6 +186,7 @@ class RocksStore:
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
         self._check()
         rows = self._families[family]
         return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse)
@@ -188,6 +194,7 @@ class RocksStore:
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
+        """Return the distinct beginnings of keys; see `Store.prefixes`."""
         self._check()
         rows = self._families[family]
         try:
@@ -196,10 +203,11 @@ class RocksStore:
             raise RowsUnreadable(str(error), family=family) from error
 
     async def snapshot(self) -> RocksSnapshot:
+        """Freeze a view of all families; see `Store.snapshot`."""
         self._check()
         try:
-            # An iterator shows its moment for as long as it lives; rocksdict's own snapshots,
-            # when iterated over, show the newest rows.
+            # An iterator shows the moment of its creation; iterators over rocksdict's own snapshots
+            # show the newest rows.
             views = {name: rows.iter() for name, rows in self._families.items()}
         except Exception as error:
             raise self._fail("snapshot", error) from error
@@ -208,6 +216,7 @@ class RocksStore:
         return snapshot
 
     def free_bytes(self) -> int:
+        """Return the volume's free space, in bytes."""
         return shutil.disk_usage(self._path).free
 
     async def close(self) -> None:
@@ -282,9 +291,9 @@ def _close(
 
 
 def make_private(directory: str) -> None:
-    """Make a directory that only its owner may look into."""
+    """Make a directory that only its owner may read."""
     os.makedirs(directory, mode=0o700, exist_ok=True)
-    # One that holds other things is not ours alone.
+    # A directory with other files is not ours alone.
     is_ours = not os.listdir(directory) or holds_store(directory)
     if is_ours and os.stat(directory).st_mode & 0o077:
         # A mounted volume may belong to another user.
@@ -293,7 +302,11 @@ def make_private(directory: str) -> None:
 
 
 def check_unused(directory: str) -> None:
-    """Raises StoreInUse; what another process is writing must not be taken for damage."""
+    """Check that no other process uses a directory: its writes must not be taken for damage.
+
+    Raises:
+        StoreInUse: another process uses it.
+    """
     if directory in _open_directories:
         raise StoreInUse(_in_use(directory))
     try:
@@ -309,7 +322,7 @@ def check_unused(directory: str) -> None:
 
 
 def _how_to_go_on(directory: str, *, in_logs: bool) -> str:
-    """What a person can do about a store that is damaged."""
+    """Say what a person can do about a damaged store."""
     advice = (
         "put back the file, or a copy of the whole directory that was made while the server was"
         " stopped"

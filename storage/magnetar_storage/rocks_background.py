@@ -1,7 +1,7 @@
-"""What RocksDB does in the background: when it collects garbage, and when it has to leave off.
+"""Background work of RocksDB: when it collects garbage, and when it must pause.
 
-A compaction that meets a damaged block fails, and is begun again a second later, for ever. So where
-one has failed, all rest for a while: rows then go on being written and read, from more files.
+A compaction that meets a damaged block fails, and RocksDB repeats it a second later, for ever. So
+after a failure all compactions rest for a while: rows are still written and read, from more files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 LOOK_INTERVAL_SECONDS: Final = 1.0
 REST_SECONDS: Final = 600.0
 _ERRORS: Final = "rocksdb.background-errors"
-# RocksDB slows down writes, and stops them, when compactions fall behind: not while they rest.
+# RocksDB slows writes down, or stops them, when compactions fall behind. While they rest, it must
+# not.
 _RESTING: Final = {
     "disable_auto_compactions": "true",
     "level0_slowdown_writes_trigger": "1000000",
@@ -33,7 +34,7 @@ _WORKING: Final = {"disable_auto_compactions": "false"}
 
 
 class Background:
-    """Looks after one open store. Everything runs on its one worker thread.
+    """Looks after an open store. All calls run on the store's worker thread.
 
     Attributes:
         error_count: background work that failed since the store was opened.
@@ -49,13 +50,13 @@ class Background:
         self._database = database
         self._families = list(families)
         self._payload_families = list(payload_families)
-        # Those whose compactions collect garbage, by place.
+        # Indexes of the families whose compactions collect garbage.
         self._collecting: set[int] = set()
         self._resting_until: float | None = None
         self._next_look = 0.0
 
     def look(self, now_seconds: float) -> None:
-        """Look at everything, once in a while."""
+        """Check all families, from time to time."""
         if now_seconds < self._next_look:
             return
         self._next_look = now_seconds + LOOK_INTERVAL_SECONDS
@@ -63,7 +64,7 @@ class Background:
         self._look_at_garbage()
 
     def close(self) -> None:
-        """Let go of the families: RocksDB is closed when nobody has them."""
+        """Drop the references to the families: RocksDB is closed when nobody holds them."""
         self._families.clear()
         self._payload_families.clear()
 

@@ -1,4 +1,4 @@
-"""How RocksDB is tuned for Magnetar: two cores shared with the server, and little memory.
+"""Options of RocksDB for Magnetar: two cores shared with the server, and little memory.
 
 A server has about ten families and most are small, so memory is bounded over all of them: memtables
 by `MEMTABLES_BYTES_MAX`, blocks, indexes and filters by the block cache that the caller gives.
@@ -27,7 +27,7 @@ BLOB_BYTES_MIN: Final = 4 << 10
 BLOB_FILE_BYTES: Final = 64 << 20
 
 
-# The binding has no call for this option, but reads it from a file of options.
+# rocksdict has no call for this option, but reads it from a file of options.
 _TRACKING: Final = """\
 [Version]
   rocksdb_version=9.8.4
@@ -40,7 +40,7 @@ _TRACKING: Final = """\
 
 
 def _tracking_options() -> rocksdict.Options:
-    """The manifest lists the write-ahead logs but the newest; one that is missing is noticed."""
+    """Return options under which the manifest lists all write-ahead logs but the newest."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "OPTIONS-000001").write_text(_TRACKING)
         Path(directory, "rocksdict-config.json").write_text('{"raw_mode": true}')
@@ -49,15 +49,19 @@ def _tracking_options() -> rocksdict.Options:
 
 
 def database_options(*, tracking: bool = True) -> rocksdict.Options:
-    """Args: tracking: whether each write-ahead log that was synced has to be there."""
+    """Return the options of a database.
+
+    Args:
+        tracking: whether each synced write-ahead log must exist.
+    """
     options = _tracking_options() if tracking else rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_max_total_wal_size(WAL_BYTES_MAX)
     options.set_db_write_buffer_size(MEMTABLES_BYTES_MAX)
     options.set_max_background_jobs(2)
-    # A torn tail is what a crash leaves, and only rows never synced can be in it: whatever else is
-    # wrong with the logs was found before (`directory_check`).
+    # A crash leaves a torn tail, which holds only rows that were never synced. `directory_check`
+    # finds all other damage of the logs before.
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
     # Otherwise a compaction that meets a damaged block stops every write; reads verify checksums
     # all the same.
@@ -72,7 +76,7 @@ def database_options(*, tracking: bool = True) -> rocksdict.Options:
 
 
 def row_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
-    """A family of small rows: cursors, indexes, metadata."""
+    """Return the options of a family of small rows: cursors, indexes, metadata."""
     blocks = rocksdict.BlockBasedOptions()
     blocks.set_block_cache(cache)
     blocks.set_bloom_filter(10, False)
@@ -87,7 +91,13 @@ def row_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
 
 
 def payload_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
-    """A family of messages: what is large goes to blob files, as it came (clients compress)."""
+    """Return the options of a family of messages.
+
+    Large values go to blob files, stored as they are.
+
+
+    Clients compress batches, so the store does not.
+    """
     options = row_family_options(cache)
     options.set_write_buffer_size(PAYLOAD_MEMTABLE_BYTES)
     options.set_enable_blob_files(True)
@@ -95,7 +105,7 @@ def payload_family_options(cache: rocksdict.Cache) -> rocksdict.Options:
     options.set_blob_file_size(BLOB_FILE_BYTES)
     options.set_blob_compression_type(rocksdict.DBCompressionType.none())
     options.set_enable_blob_gc(True)
-    # The store sets it anew when there is garbage.
+    # The store changes this when there is garbage.
     options.set_blob_gc_age_cutoff(AGE_CUTOFF_LEAVING)
     options.set_blob_gc_force_threshold(0.5)
     return options

@@ -1,10 +1,10 @@
-"""Walks over the distinct beginnings of RocksDB's keys, a bounded step at a time.
+"""Walk over the distinct beginnings of RocksDB's keys, in bounded steps.
 
-A seek goes over every row that was deleted and not compacted away yet, and holds the GIL: behind
-300,000 trimmed transactions one takes seconds, in which a server answers nobody. So RocksDB is told
-to give up after some, which does not say where it was. What lies ahead is then taken in spans, each
-closed by an upper bound: they double while they are passed, and shrink to their root where that is
-too much.
+A seek passes every deleted row that is not compacted away yet, and holds the GIL: after 300,000
+trimmed transactions a seek takes seconds, in which the server answers nobody. So RocksDB is told to
+give up after some rows; it does not say where it stopped. The keys ahead are then taken in spans,
+each closed by an upper bound. Spans double when they are passed, and shrink to their root when they
+are too large.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ import rocksdict
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import KEY_END, behind_prefix
 
-# Rows that a seek may go over; twice as many take four times as long where caches are cold.
+# Rows that a seek may pass; twice as many take four times as long when caches are cold.
 SKIPPED_MAX = 1_000
-# Seeks of one call, beside those that find something: a few milliseconds.
+# Seeks of a call that find nothing: they take a few milliseconds.
 MISSES_MAX = 16
-# How RocksDB says that it gave up; the binding has no kinds of errors.
+# RocksDB's text when it gave up; rocksdict has no error classes.
 _GAVE_UP = "Result incomplete"
 
 
 def walk_prefixes(
     family: rocksdict.Rdict, start: bytes, end: bytes, length: int, count_max: int
 ) -> tuple[list[bytes], bytes | None]:
-    """As `Store.prefixes`.
+    """Return the distinct beginnings of keys; see `Store.prefixes`.
 
-    Every call gets ahead: it stops only where a span was passed, or something was found.
+    Every call makes progress: it stops only where it passed a span, or found something.
     """
     if count_max <= 0:
         raise BrokenInvariant(f"count_max is {count_max}")
     found: list[bytes] = []
     misses = 0
-    # In beginnings, taken as numbers; None: up to the end.
+    # The span's size, in beginnings taken as numbers; None: up to the end.
     span: int | None = None
     at = start
     bound, iterator = end, _iterator(family, end, skipped_max=SKIPPED_MAX)
@@ -57,7 +57,7 @@ def walk_prefixes(
         if next_span is not None or span is not None:
             span = next_span
             bound = end if span is None else min(end, _ahead(at, span, length))
-            # One beginning cannot be cut further.
+            # A span of a single beginning cannot be divided.
             iterator = _iterator(family, bound, skipped_max=None if span == 1 else SKIPPED_MAX)
     return found, at if at < end else None
 
@@ -74,7 +74,7 @@ def _iterator(
 
 
 def _gave_up(iterator: rocksdict.RdictIter) -> bool:
-    """Whether rows may follow where none was found. Raises what else ended the walk."""
+    """Return whether rows may follow where none was found. Raises any other error of the walk."""
     try:
         iterator.status()
     except Exception as error:
@@ -89,20 +89,20 @@ def _number(key: bytes, length: int) -> int:
 
 
 def _ahead(key: bytes, span: int, length: int) -> bytes:
-    """The key so many beginnings ahead."""
+    """Return the key that lies span beginnings ahead."""
     number = _number(key, length) + span
     return number.to_bytes(length, "big") if number < 1 << (8 * length) else KEY_END
 
 
 def _root(span: int | None, at: bytes, end: bytes, length: int) -> int:
-    """The next span, where this one was too much."""
+    """Return the next span after a span that was too large."""
     if span is None:
         span = max(1, _number(end, length) - _number(at, length))
     return 1 << (span.bit_length() - 1) // 2
 
 
 def _doubled(span: int | None, at: bytes, end: bytes, length: int) -> int | None:
-    """The next span, where this one was passed; None when it reaches the end."""
+    """Return the next span after a span that was passed; None when it reaches the end."""
     if span is None or _number(at, length) + 2 * span >= _number(end, length):
         return None
     return 2 * span

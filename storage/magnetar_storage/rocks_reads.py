@@ -1,6 +1,6 @@
-"""Reads of RocksDB's rows. One that fails says so, and what it had read before; the store goes on.
+"""Reads of RocksDB's rows. A failed read reports the rows that it read before; the store goes on.
 
-Checksums lie in every block and blob, so what is damaged is never returned as if it were right.
+Every block and blob has checksums, so damaged rows are never returned as if they were right.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Row = tuple[bytes, bytes]
 
 
 def get_row(family: rocksdict.Rdict, name: str, key: bytes) -> bytes | None:
-    """As `Reader.get`."""
+    """Return a row's value; see `Reader.get`."""
     try:
         value: bytes | None = family.get(key)
     except Exception as error:
@@ -33,11 +33,11 @@ def scan_rows(
     bytes_max: int | None,
     reverse: bool,
 ) -> list[Row]:
-    """As `Reader.scan`."""
+    """Return the rows of a range; see `Reader.scan`."""
     options = rocksdict.ReadOptions()
     options.set_background_purge_on_iterator_cleanup(True)
-    # The bound spares the walk what was deleted beyond it. No lower bound is set: rocksdict 0.3
-    # hands it to RocksDB as an upper one.
+    # The bound keeps the walk away from deleted rows after it. No lower bound is set: rocksdict 0.3
+    # hands it to RocksDB as an upper bound.
     if start < end and not reverse:
         options.set_iterate_upper_bound(end)
     return _walk(family.iter(options), name, start, end, rows_max, bytes_max, reverse)
@@ -111,6 +111,7 @@ class RocksSnapshot:
         self._views: dict[str, rocksdict.RdictIter] | None = views
 
     async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
         rows = await self.scan(family, key, key + b"\x00", rows_max=1)
         return rows[0][1] if rows else None
 
@@ -124,13 +125,16 @@ class RocksSnapshot:
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[Row]:
+        """Return the rows of a range; see `Reader.scan`."""
         self._check()
         if self._views is None:
             raise StoreFailed("the snapshot is closed")
         return _walk(self._views[family], family, start, end, rows_max, bytes_max, reverse)
 
     async def close(self) -> None:
+        """Release the view. Repeating it is harmless."""
         self.release()
 
     def release(self) -> None:
+        """Release the view at once. Repeating it is harmless."""
         self._views = None

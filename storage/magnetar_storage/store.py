@@ -1,4 +1,4 @@
-"""The seam between Magnetar and whatever keeps its rows.
+"""Interface between Magnetar and the engine that stores its rows.
 
 A store holds families of rows, each family ordered by key as bytes compare. Nothing of an engine
 crosses this file: the same callers must one day run on a store whose rows live in S3, which is why
@@ -24,19 +24,19 @@ KEY_END: Final = b"\xff" * 32
 
 
 class StoreFailed(Exception):
-    """The engine cannot go on: a write or sync failed, or a crash cut it off.
+    """The engine cannot go on: a write or sync failed, or a crash interrupted it.
 
-    What was not yet durable may or may not survive. Never retry: memory already ran ahead of the
-    rows, so the process must end and start again from what is durable.
+    Rows that were not durable may or may not survive. Never retry: memory already runs ahead of the
+    rows, so the process must end and start again from the durable rows.
     """
 
 
 class StoreDamaged(StoreFailed):
-    """What was durable is not all there, so nothing was opened. A person decides how to go on.
+    """Durable data is missing, so the store was not opened. A person decides how to continue.
 
     Attributes:
-        in_logs: only the newest changes are missing, in the write-ahead logs: what came before them
-            is whole.
+        in_logs: only the newest changes are missing, in the write-ahead logs; earlier changes are
+            whole.
     """
 
     def __init__(self, reason: str, *, in_logs: bool = False) -> None:
@@ -45,11 +45,11 @@ class StoreDamaged(StoreFailed):
 
 
 class RowsUnreadable(Exception):
-    """Rows of a range are damaged, or the disk does not give them. The store goes on.
+    """Rows of a range are damaged, or the disk does not return them. The store goes on.
 
     Attributes:
-        family: where they lie.
-        rows: those of the range that come before them, in the order of the scan.
+        family: the family of the rows.
+        rows: the rows of the range before the damage, in the order of the scan.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RowsUnreadable(Exception):
 
 
 def cannot_recover(error: RowsUnreadable) -> StoreDamaged:
-    """What a server says that cannot read what it needs to start."""
+    """Return the error of a server that cannot read the rows that it needs to start."""
     return StoreDamaged(
         f"rows of {error.family!r} cannot be read, and without them nothing can be served: {error};"
         " stop the server, and put back a copy of its data directory that was made while it was"
@@ -70,7 +70,7 @@ def cannot_recover(error: RowsUnreadable) -> StoreDamaged:
 
 
 class StoreInUse(Exception):
-    """Another process uses this data directory. Nothing was touched; stop that one first."""
+    """Another process uses this data directory. Nothing was touched; stop that process first."""
 
 
 class WriteBatch:
@@ -95,12 +95,14 @@ class WriteBatch:
         return len(self.operations)
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
+        """Set a row."""
         if not self.operations and self._on_first_operation is not None:
             self._on_first_operation()
         self.operations.append((PUT, family, key, value))
         self.byte_count += len(key) + len(value)
 
     def delete(self, family: str, key: bytes) -> None:
+        """Delete a row."""
         if not self.operations and self._on_first_operation is not None:
             self._on_first_operation()
         self.operations.append((DELETE, family, key, b""))
@@ -123,10 +125,10 @@ class WriteBatch:
 
 
 class Reader(Protocol):
-    """What a store and a snapshot have in common."""
+    """Reads that a store and a snapshot have in common."""
 
     async def get(self, family: str, key: bytes) -> bytes | None:
-        """The row's value, or None.
+        """Return the row's value, or None.
 
         Raises:
             RowsUnreadable: the row could not be read.
@@ -144,18 +146,18 @@ class Reader(Protocol):
         bytes_max: int | None = None,
         reverse: bool = False,
     ) -> list[tuple[bytes, bytes]]:
-        """Rows with start <= key < end, by ascending key, or by descending key if reverse.
+        r"""Return rows with start <= key < end, by ascending key, or by descending key if reverse.
 
         Args:
             rows_max: at least 1. Fewer rows than this, and no bytes_max: the range is exhausted.
             bytes_max: stop with the row that brings keys and values to this size; a first row is
                 returned whatever its size.
         Raises:
-            RowsUnreadable: a row could not be read; those before it come with the error.
+            RowsUnreadable: a row could not be read; the rows before it come with the error.
             StoreFailed: the store cannot go on, or is closed.
             KeyError: the store was opened without this family.
 
-        To page, start again at the last key + b"\\x00" (reverse: end at the last key) until a page
+        To page, start again at the last key + b"\x00" (reverse: end at the last key) until a page
         is empty.
         """
 
@@ -164,19 +166,20 @@ class Snapshot(Reader, Protocol):
     """All families as they were when the snapshot was taken. Close it soon: it pins old rows."""
 
     async def close(self) -> None:
-        """Let go of the view. Repeating it is harmless."""
+        """Release the view. Repeating it is harmless."""
 
 
 class Store(Reader, Protocol):
-    """One process's rows. Once anything has raised StoreFailed, everything does."""
+    """Rows of a process. After the first StoreFailed, every call raises it."""
 
     async def write(self, batch: WriteBatch) -> None:
         """Apply a whole batch or nothing; get and scan see it when this returns.
 
-        Not yet durable: a crash loses a tail of the batches written since the last sync.
+        The batch is not durable yet: a crash loses a tail of the batches written since the last
+        sync.
 
         Raises:
-            StoreFailed: it may or may not be there after the next start.
+            StoreFailed: the batch may or may not be there after the next start.
         """
 
     async def sync(self) -> None:
@@ -189,27 +192,33 @@ class Store(Reader, Protocol):
     async def prefixes(
         self, family: str, start: bytes, end: bytes, *, length: int, count_max: int
     ) -> tuple[list[bytes], bytes | None]:
-        """The distinct beginnings of the keys with start <= key < end, by ascending key.
+        """Return the distinct beginnings of the keys with start <= key < end, by ascending key.
 
-        Seeks from each to behind its rows, and reads no values: what it costs depends on how many
-        there are, not on how much lies behind them. Deleted rows that an engine has not dropped yet
-        count too, so it stops early among many of them.
+        The store seeks from each beginning to the key after its rows, and reads no values: the cost
+        depends on the number of beginnings, not on their rows. Deleted rows that an engine has not
+        dropped yet count too, so the call stops early among many of them.
 
         Args:
-            length: of a beginning, in bytes; a shorter key is one by itself.
+            length: size of a beginning, in bytes; a shorter key is a beginning by itself.
             count_max: at least 1.
         Returns:
-            At most count_max of them, perhaps none, and where to go on; None: nothing is left.
+            At most count_max beginnings, perhaps none, and the key to continue at; None: nothing is
+                left.
         Raises:
             RowsUnreadable: a key could not be read.
             StoreFailed: the store cannot go on, or is closed.
             KeyError: the store was opened without this family.
         """
 
-    async def snapshot(self) -> Snapshot: ...
+    async def snapshot(self) -> Snapshot:
+        """Freeze a view of all families.
+
+        Raises:
+            StoreFailed: the store cannot go on, or is closed.
+        """
 
     def free_bytes(self) -> int:
-        """Space left on the volume."""
+        """Return the free space of the volume, in bytes."""
 
     async def close(self) -> None:
         """Release the store. It promises no durability: sync first. Repeating it is harmless."""
@@ -224,10 +233,10 @@ async def scan_readable(
     rows_max: int,
     bytes_max: int | None = None,
 ) -> Sequence[tuple[bytes, bytes]]:
-    """As `Reader.scan`, but rows that come before one that cannot be read are returned.
+    """Scan like `Reader.scan`, but return the rows before an unreadable row.
 
     Raises:
-        RowsUnreadable: not even one.
+        RowsUnreadable: the first row is unreadable.
     """
     try:
         return await reader.scan(family, start, end, rows_max=rows_max, bytes_max=bytes_max)
@@ -238,12 +247,15 @@ async def scan_readable(
 
 
 def behind_prefix(prefix: bytes, length: int) -> bytes:
-    """The smallest key behind all that have this beginning, as `Store.prefixes` tells it."""
+    """Return the smallest key after all keys with this beginning, as `Store.prefixes` uses it."""
     return end_of_prefix(prefix) if len(prefix) == length else prefix + b"\x00"
 
 
 def end_of_prefix(prefix: bytes) -> bytes:
-    """The smallest key above all that begin with prefix; KEY_END if every byte is 0xFF, or none."""
+    """Return the smallest key above all that begin with prefix.
+
+    KEY_END if every byte of the prefix is 0xFF, or the prefix is empty.
+    """
     stem = prefix.rstrip(b"\xff")
     if not stem:
         return KEY_END

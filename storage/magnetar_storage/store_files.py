@@ -1,4 +1,4 @@
-"""The files of a RocksDB directory, by their names."""
+"""Files of a RocksDB directory, found by their names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTENT = re.compile(r"\d+\.(sst|blob|log)|MANIFEST-\d+")
 
 
 def holds_store(directory: str) -> bool:
-    """Whether anything of a store lies here."""
+    """Return whether a directory holds any file of a store."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -25,21 +25,21 @@ def holds_store(directory: str) -> bool:
 
 
 def numbered(directory: str, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
-    """The files of a kind, by their numbers."""
+    """Return the files whose names match, with their numbers."""
     found = [(pattern.fullmatch(name), name) for name in os.listdir(directory)]
     return sorted((int(one[1]), Path(directory, name)) for one, name in found if one is not None)
 
 
 def log_path(directory: str, number: int) -> Path:
-    """Of a write-ahead log."""
+    """Return the path of a write-ahead log."""
     return Path(directory, f"{number:06}.log")
 
 
 def current_manifest(directory: str) -> tuple[int, Path]:
-    """The manifest's number and file.
+    """Return the manifest's number and path.
 
     Raises:
-        StoreDamaged: CURRENT does not name one.
+        StoreDamaged: CURRENT does not name a manifest.
     """
     current = Path(directory, "CURRENT")
     if not current.exists():

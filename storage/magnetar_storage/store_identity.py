@@ -1,4 +1,4 @@
-"""Whose store it is: a row that is compared at each start, before anything else is read."""
+"""Identity of a store: a row with its owner, which each start compares first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from magnetar_core.errors import ClusterMismatch
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage.store import Store
 
-# Raised when an older version could not read what this one writes.
+# This number increases when an older version cannot read the rows of this version.
 FORMAT = 1
 KEY = b"identity"
 
@@ -21,15 +21,16 @@ async def check_store_identity(
     membership_version: int,
     cluster_hash: str,
 ) -> bytes | None:
-    """Hold the store against who opens it.
+    """Compare the store's identity with the server that opens it.
 
     Args:
-        family: where the row lies, under KEY.
-        cluster_hash: of the members; empty: not compared, and the store keeps the one it has.
+        family: the family of the row, whose key is KEY.
+        cluster_hash: hash of the list of members; empty: not compared, and the store keeps its
+            hash.
     Returns:
-        The row to write before the store is used, or None when it has it.
+        The row to write before the store is used; None when the store has it already.
     Raises:
-        InvalidConfig: it was written by a later version, or belongs to another server.
+        InvalidConfig: a later version wrote the store, or it belongs to another server.
         ClusterMismatch: it belongs to another cluster, or to a later list of members.
         StoreFailed: it cannot be read.
     """
@@ -61,7 +62,7 @@ async def check_store_identity(
 
 
 async def accepted_losses(store: Store, family: str) -> int:
-    """How often somebody decided to go on without what the store had lost."""
+    """Return how often a person decided to continue without lost data."""
     row = await store.get(family, KEY)
     return StoreIdentity.FromString(row).losses if row is not None else 0
 

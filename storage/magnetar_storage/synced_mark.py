@@ -1,9 +1,9 @@
-"""The synced mark: a small file that says how far a store's own files were synced.
+"""Synced mark: a small file that says how far a store's own files were synced.
 
-RocksDB cannot miss what was at the end of its newest log: a log that is cut short, or gone, looks
-like one that never was longer. So after each sync the sizes of the newest log and of the manifest
+RocksDB cannot notice that the end of its newest log is missing: a truncated or missing log looks
+like a log that never was longer. So after each sync the sizes of the newest log and of the manifest
 are noted beside them. The note is written without a sync of its own, and so survives the process;
-once a second it is synced too, so that a loss of power costs it a second at most: an older mark
+once a second it is synced too, so a power loss takes at most a second of notes back. An older mark
 asks for less than there was, never for more.
 """
 
@@ -22,7 +22,7 @@ from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import LOG, current_manifest, numbered
 
 FILE: Final = "SYNCED"
-# Two places, written in turn: a write that is cut off leaves the other one.
+# The file has two slots, written in turn: an interrupted write leaves the other slot whole.
 _SLOT_BYTES: Final = 512
 _MARK = struct.Struct(">8sQQQQQ")
 _CHECKSUM = struct.Struct(">I")
@@ -32,12 +32,12 @@ SYNC_INTERVAL_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What was synced. Zeros: nothing is known.
+    """The synced sizes of a store's files. Zeros: nothing is known.
 
     Attributes:
-        number: rises with every mark.
-        manifest: the number of the manifest's file.
-        log: the number of the newest write-ahead log.
+        number: increases with every mark.
+        manifest: number of the manifest's file.
+        log: number of the newest write-ahead log.
     """
 
     number: int = 0
@@ -48,10 +48,10 @@ class Synced:
 
 
 def read_mark(directory: str) -> Synced | None:
-    """The newest mark; None when the store has none yet.
+    """Return the newest mark; None when the store has none yet.
 
     Raises:
-        StoreDamaged: neither place holds one.
+        StoreDamaged: neither slot holds a mark.
     """
     try:
         content = Path(directory, FILE).read_bytes()
@@ -65,7 +65,7 @@ def read_mark(directory: str) -> Synced | None:
 
 
 def create_mark(directory: str, mark: Synced) -> None:
-    """Have a mark, whole or not at all."""
+    """Create the file with a mark, whole or not at all."""
     path = Path(directory, FILE)
     part = path.with_name(f"{FILE}.part")
     with open(part, "wb") as file:
@@ -76,7 +76,7 @@ def create_mark(directory: str, mark: Synced) -> None:
 
 
 class MarkWriter:
-    """Notes what is synced, in the mark of one open store. The store has just been opened.
+    """Writes the mark of an open store. Create it just after the store is opened.
 
     It stands in the way of every sync, in a thread beside the event loop's: after each call to the
     operating system it may have to wait for the other thread. So the mark is mapped into memory.
@@ -92,11 +92,11 @@ class MarkWriter:
         self._log, self._log_path = self._newest_log()
 
     def write(self, now_seconds: float) -> None:
-        """All that the logs hold now is synced."""
+        """Note that all bytes of the logs are synced."""
         manifest, manifest_bytes = self._synced_manifest()
         log_bytes = self._log_bytes()
         if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
-            # Nothing came to it: there is a newer one.
+            # The log did not grow: there is a newer log.
             self._log, self._log_path = self._newest_log()
             log_bytes = self._log_bytes()
         number = self._last.number + 1
@@ -108,7 +108,7 @@ class MarkWriter:
             self._slots.flush()
 
     def close(self) -> None:
-        """The store is closed: what its logs hold is in tables, and those are synced."""
+        """Note that the store is closed: its rows are in tables, and those are synced."""
         self._next_sync = 0.0
         try:
             self.write(0.0)
@@ -116,11 +116,14 @@ class MarkWriter:
             self._slots.close()
 
     def abandon(self) -> None:
-        """The store failed: nothing is known of what its files hold."""
+        """Note that the store failed: nothing is known about its files."""
         self._slots.close()
 
     def _synced_manifest(self) -> tuple[int, int]:
-        """RocksDB adds to the manifest in threads of its own, and syncs it a moment later."""
+        """Return the manifest's number and synced size.
+
+        RocksDB adds to the manifest in threads of its own, and syncs it a moment later.
+        """
         try:
             found = os.stat(self._manifest_path).st_size
         except FileNotFoundError:

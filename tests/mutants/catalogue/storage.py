@@ -46,7 +46,7 @@ MUTANTS = (
         file=_COMMIT,
         old=(
             "            if self._running is not None:\n"
-            "                self._running.append(callback)  # Not ahead of those parked before it."
+            "                self._running.append(callback)  # After earlier callbacks."
         ),
         new=(
             "            if self._running is not None and not self._waiters:\n"
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         name="sync-covers-later-writes",
         file=_MEMORY,
-        old="        target = disk.write_count  # What is written during a stall is not covered.\n",
+        old="        target = disk.write_count  # Rows written during a stall are not covered.\n",
         new="        target = disk.write_count + 1\n",
         mistake="The simulated disk keeps more than what was synced.",
     ),
