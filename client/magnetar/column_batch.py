@@ -1,6 +1,6 @@
-"""Messages that are columns already, as Arrow lays them out: they become a batch without a loop.
+"""Batches that are made of columns, as Arrow has them, without a loop over messages.
 
-See magnetar_core.batch for the layout.
+magnetar_core.batch describes the layout.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 
 class BytesColumn(NamedTuple):
-    """Offsets from 0, count + 1 times int32, and the bytes that they cut."""
+    """A column of texts or bytes, as Arrow lays it out.
+
+    Attributes:
+        offsets: where each message's bytes begin, and where the last end: count + 1 times int32,
+            from 0.
+        data: the bytes of all messages, side by side.
+    """
 
     offsets: bytes | memoryview
     data: bytes | memoryview
@@ -23,13 +29,17 @@ class BytesColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnBatch:
-    """A batch to be sent; what its columns hold is not checked.
+    """A batch to be sent. The contents of its columns are not checked.
 
     Attributes:
-        keys: an empty one counts as none.
-        event_times_ms: count times int64; 0 counts as none.
-        properties: each a JSON object of texts, or empty.
-        key_hash: CRC-32C of the one key that all messages share; 0 if they do not.
+        count: the number of messages.
+        values: the values.
+        keys: the keys; an empty key means that the message has no key.
+        event_times_ms: count times int64, milliseconds since the Unix epoch; 0 means no event time.
+        properties: for each message a JSON object of texts, or an empty text.
+        key_hash: the CRC-32C of the key, if all messages have the same key; otherwise 0.
+    Raises:
+        InvalidArgument: a column has another number of messages.
     """
 
     count: int
@@ -49,19 +59,25 @@ class ColumnBatch:
 
     @property
     def byte_count(self) -> int:
-        """Of the columns, before compression."""
+        """The size of the columns in bytes, before compression."""
         columns = (self.values, self.keys, self.properties)
         return sum(
-            _byte_count(one.offsets) + _byte_count(one.data) for one in columns if one is not None
+            _byte_count(column.offsets) + _byte_count(column.data)
+            for column in columns
+            if column is not None
         )
 
     def check_sizes(self, message_bytes_max: int) -> None:
-        """Raises: MessageTooLarge, when value, key and properties of a message exceed that."""
+        """Check that no message is too large.
+
+        Raises:
+            MessageTooLarge: value, key and properties of a message exceed the limit together.
+        """
         if self.byte_count <= message_bytes_max:
             return
         columns = (self.values, self.keys, self.properties)
-        offsets = [array("i", bytes(one.offsets)) for one in columns if one is not None]
-        sizes = [map(sub, one[1:], one) for one in offsets]
+        offsets = [array("i", bytes(column.offsets)) for column in columns if column is not None]
+        sizes = [map(sub, column[1:], column) for column in offsets]
         size = max(map(sum, zip(*sizes, strict=True)), default=0)
         if size > message_bytes_max:
             raise MessageTooLarge(
@@ -70,7 +86,11 @@ class ColumnBatch:
             )
 
     def encode(self, codec: Codec) -> bytes:
-        """Raises: InvalidArgument, without messages."""
+        """Return the batch as it is sent.
+
+        Raises:
+            InvalidArgument: the batch has no messages.
+        """
         return encode_columns(
             self.count,
             self.values,

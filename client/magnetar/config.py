@@ -1,4 +1,4 @@
-"""Settings, each with its unit and its trade-off. Relations are checked once, at construction."""
+"""Settings of clients, producers and consumers. They are checked once, at construction."""
 
 from __future__ import annotations
 
@@ -10,33 +10,43 @@ from magnetar_core.errors import InvalidArgument
 
 
 def require(condition: bool, complaint: str) -> None:
-    """Raises: InvalidArgument with the complaint, unless the condition holds."""
+    """Check a setting.
+
+    Raises:
+        InvalidArgument: the condition does not hold; the complaint is its text.
+    """
     if not condition:
         raise InvalidArgument(complaint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Of a client and everything made from it.
+    """Settings of a client. They also hold for its producers, consumers and transactions.
 
     Attributes:
-        client_name: shown in the servers' logs and descriptions.
-        connect_timeout_ms: for one attempt, the handshake included.
-        request_timeout_ms: a link on which a request has had no answer for so long is taken for
-            dead, closed, and replaced. Short: quick recovery. Long: patience with a slow disk.
-        operation_timeout_ms: until an administrative call, a lookup, a subscribe or an ack gives
-            up, all repeats included.
+        client_name: the name that servers show in their logs and descriptions.
+        connect_timeout_ms: how long an attempt to connect may take, the handshake included.
+        request_timeout_ms: how long a request may stay without an answer before the client closes
+            the link and opens another. A short time means quick recovery, a long time means
+            patience with a slow disk.
+        operation_timeout_ms: how long an administrative call, a lookup, a subscribe or an ack may
+            take, all repeats included.
         coordinator_patience_ms: how long a coordinator may take to begin a transaction before the
-            next one is asked as well. Short: little is lost to one that hangs. Long: a slow disk
-            makes nobody begin transactions twice, one of which is aborted.
-        send_timeout_ms: until a batch gives up, all repeats included.
-        commit_timeout_ms: until commit() stops asking for the outcome; ask again to know.
-        abort_timeout_ms: until abort() stops asking. The coordinator expires it in any case.
-        abort_drain_ms: how long abort() waits for answers that are under way.
-        close_timeout_ms: how long close() waits for what is still buffered.
-        backoff_ms_min, backoff_ms_max: between repeats; doubled each time, with jitter.
-        pending_bytes_max, pending_messages_max: what all producers of the client may hold
-            unacknowledged in closed batches; each partition's open batch comes on top.
+            client asks the next coordinator as well. With a short time, a coordinator that hangs
+            costs little. With a long time, a slow disk does not lead to a second transaction,
+            which the client then aborts.
+        send_timeout_ms: how long sending a batch may take, all repeats included.
+        commit_timeout_ms: how long commit() asks for the outcome; call it again to ask longer.
+        abort_timeout_ms: how long abort() asks. The coordinator ends the transaction in any case
+            when its time is up.
+        abort_drain_ms: how long abort() waits for answers to sends and acks that are under way.
+        close_timeout_ms: how long close() waits for messages that are still buffered.
+        backoff_ms_min: the first pause between repeats; it doubles each time, with jitter.
+        backoff_ms_max: the longest pause between repeats.
+        pending_bytes_max: how many bytes all producers of the client together may hold in batches
+            that are complete and not acknowledged. The incomplete batch of each partition is not
+            counted.
+        pending_messages_max: the same limit, as a number of messages.
     """
 
     client_name: str = "magnetar-python"
@@ -79,18 +89,18 @@ class ClientConfig:
 class Batching(Enum):
     """Which messages share a batch."""
 
-    # All of a partition.
+    # All messages of a partition.
     MIXED = "mixed"
-    # Those of one key. The broker then sees the key without opening the batch, and gives it as a
-    # whole to one consumer of a KEY_SHARED subscription; batches are smaller, and more.
+    # The messages of a key. The broker then knows the key without opening the batch, and gives the
+    # whole batch to one consumer of a KEY_SHARED subscription. There are more, smaller batches.
     BY_KEY = "by_key"
 
     @classmethod
     def of(cls, choice: Batching | str) -> Batching:
-        """Read "mixed" or "by_key".
+        """Convert "mixed" or "by_key".
 
         Raises:
-            InvalidArgument: neither.
+            InvalidArgument: the text is neither of them.
         """
         try:
             return cls(choice)
@@ -100,19 +110,20 @@ class Batching(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Of one producer.
+    """Settings of a producer.
 
     Attributes:
         codec: how batches are compressed.
         batching: which messages share a batch.
-        linger_ms: how long a batch waits for more messages. 0: until the end of the loop's turn.
-        batch_bytes_max, batch_messages_max: a batch that reaches either is closed at once. Of
-            64 KiB to 256 KiB, servers store best. BY_KEY: what is gathered for a partition, of all
-            keys together.
-        in_flight_batches_max: per partition, sent and not yet answered.
-        whole_bytes_max: a larger message is sent in parts, inside a transaction. The broker's own
-            limit on a batch counts too, once it is known.
-        message_bytes_max: a larger one is refused: value, key and properties together.
+        linger_ms: how long a batch waits for more messages. With 0 it waits until the end of the
+            event loop's turn.
+        batch_bytes_max: a batch that reaches this size leaves at once. Servers store batches of
+            64 KiB to 256 KiB best. With BY_KEY the limit counts all keys of a partition together.
+        batch_messages_max: a batch that reaches this number of messages leaves at once.
+        in_flight_batches_max: how many batches of a partition may be sent and not yet answered.
+        whole_bytes_max: a larger message is sent in parts, inside a transaction. The broker's
+            limit on a batch counts as well.
+        message_bytes_max: a larger message is refused. Value, key and properties count together.
     """
 
     codec: Codec = Codec.NONE
@@ -135,17 +146,20 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """Of one consumer.
+    """Settings of a consumer.
 
     Attributes:
-        receiver_queue_messages, receiver_queue_bytes: per partition, fetched ahead of the
-            application. The last batch may exceed them.
-        message_bytes_max: a larger message stops the consumer: its value, key and properties
-            together, as they are when its batch is opened. A batch may be opened to as much, and to
-            64 MiB in any case.
-        ack_linger_ms: how long `ack_nowait` waits for more. 0: until the end of the loop's turn.
-        nack_delay_ms: from a nack to the request for redelivery; doubled with each redelivery.
-        nack_delay_ms_max: where doubling stops.
+        receiver_queue_messages: how many messages of each partition the consumer fetches ahead of
+            the application. The last batch may exceed the limit.
+        receiver_queue_bytes: the same limit, in bytes.
+        message_bytes_max: a larger message stops the consumer. Value, key and properties count
+            together, after decompression. A batch may be decompressed to this size, and to 64 MiB
+            in any case.
+        ack_linger_ms: how long `ack_nowait` waits for more acks. With 0 it waits until the end of
+            the event loop's turn.
+        nack_delay_ms: how long after a nack the consumer asks for redelivery. The time doubles
+            with each redelivery.
+        nack_delay_ms_max: the longest such time.
     """
 
     receiver_queue_messages: int = 1_000
@@ -167,5 +181,5 @@ class ConsumerConfig:
         )
 
     def nack_delay_of(self, redelivery_count: int) -> float:
-        """Milliseconds to wait before asking again for a message redelivered so often."""
+        """Return how many milliseconds to wait after a nack, given the redeliveries before it."""
         return min(self.nack_delay_ms * 2.0 ** min(redelivery_count, 32), self.nack_delay_ms_max)

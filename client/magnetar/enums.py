@@ -1,4 +1,4 @@
-"""Choices and states, as the public API speaks of them."""
+"""Enumerations of the public API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 
 class SubscriptionType(IntEnum):
-    """How the consumers of one subscription share a partition."""
+    """How the consumers of a subscription share a partition.
+
+    - EXCLUSIVE: the subscription has a single consumer.
+    - FAILOVER: a single consumer gets the messages; the others wait to take its place.
+    - SHARED: the consumers take turns, without any order.
+    - KEY_SHARED: the messages of a key go to the same consumer, in order.
+    """
 
     EXCLUSIVE = broker_pb2.EXCLUSIVE
     SHARED = broker_pb2.SHARED
@@ -18,17 +24,17 @@ class SubscriptionType(IntEnum):
 
 
 class InitialPosition(IntEnum):
-    """Where a new subscription begins."""
+    """Where a new subscription begins: with the oldest stored message, or with the next message."""
 
     LATEST = broker_pb2.LATEST
     EARLIEST = broker_pb2.EARLIEST
 
     @classmethod
     def of(cls, choice: InitialPosition | str) -> InitialPosition:
-        """Read "earliest" or "latest".
+        """Convert "earliest" or "latest".
 
         Raises:
-            InvalidArgument: neither.
+            InvalidArgument: the text is neither of them.
         """
         if isinstance(choice, InitialPosition):
             return choice
@@ -39,7 +45,11 @@ class InitialPosition(IntEnum):
 
 
 class TransactionStatus(IntEnum):
-    """Source: PIP-31, Concepts, TxnStatus."""
+    """The state of a transaction.
+
+    COMMITTING and ABORTING mean that the outcome is decided, and that participants carry it out.
+    Source: PIP-31, Concepts, TxnStatus.
+    """
 
     OPEN = common_pb2.OPEN
     COMMITTING = common_pb2.COMMITTING
@@ -56,7 +66,7 @@ class TransactionAction(IntEnum):
 
 
 class TransactionalState(IntEnum):
-    """Of a transactional id, with Kafka's names."""
+    """The state of a transactional id, with Kafka's names."""
 
     EMPTY = transaction_pb2.EMPTY
     ONGOING = transaction_pb2.ONGOING

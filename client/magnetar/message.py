@@ -1,4 +1,4 @@
-"""What was received: batches as columns, and messages as light views of them."""
+"""Received batches, as columns, and messages, which are light views of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from magnetar_core.errors import ChecksumMismatch, InvalidArgument, MessageTooLa
 from magnetar_core.ids import MessageId, TxnID
 from magnetar_core.wire import broker_pb2
 
-# A larger message is not handed out, unless the application raises that.
+# The application does not get a larger message unless it raises this limit.
 MESSAGE_BYTES_MAX_DEFAULT = 256 << 20
 
 
 class ReceivedBatch:
-    """A stored batch as it came; decoded once, when it is first looked into."""
+    """A stored batch as it was received. It is decoded at the first access, once."""
 
     __slots__ = (
         "_columns",
@@ -78,34 +78,39 @@ class ReceivedBatch:
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first message."""
         return self.entry_id + self.first_index
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last message."""
         return self.first_offset + self.num_messages - 1
 
     @property
     def permits(self) -> int:
-        """What handing out one of its offsets gives back to the broker."""
+        """How many permits the broker gets back when the application gets one of its offsets."""
         return 1
 
     @property
     def columns(self) -> Columns:
-        """The batch's columns.
+        """The columns of the batch.
 
         Raises:
-            ChecksumMismatch, InvalidArgument: damaged.
-            MessageTooLarge: it declares to be larger than any batch may be.
+            ChecksumMismatch: the batch is damaged.
+            InvalidArgument: the batch is damaged.
+            MessageTooLarge: the batch declares to be larger than a batch may be.
         """
         if self._columns is None:
             self._columns = decode(self.data, body_bytes_max=self.body_bytes_max)
         return self._columns
 
     def check_sizes(self, ranges: Iterable[tuple[int, int]], message_bytes_max: int) -> None:
-        """Hold the messages at these offsets against a limit; opens it only if one may exceed it.
+        """Check the sizes of the messages at these offsets.
+
+        The batch is opened only if a message may exceed the limit.
 
         Raises:
-            MessageTooLarge: a message has more, or the batch more than any may have.
+            MessageTooLarge: a message exceeds the limit, or the batch declares to be too large.
         """
         try:
             body_bytes = read_header(self.data, verify=False).body_bytes
@@ -116,7 +121,7 @@ class ReceivedBatch:
                 columns.largest_message_bytes(first - base, last - base) for first, last in ranges
             )
         except (ChecksumMismatch, InvalidArgument):
-            return  # Whoever is handed it out is told.
+            return  # The application hears of the damage when it gets the batch.
         if size > message_bytes_max:
             raise MessageTooLarge(
                 f"a message of {size} bytes in the batch at offset {base} of partition"
@@ -126,30 +131,38 @@ class ReceivedBatch:
 
     @property
     def values(self) -> list[bytes]:
+        """The values of the messages."""
         if self._values is None:
             self._values = self.columns.values()
         return self._values
 
     @property
     def keys(self) -> list[bytes] | None:
+        """The keys of the messages; None when no message has a key."""
         if self._keys is None:
             self._keys = self.columns.keys()
         return self._keys
 
     @property
     def properties(self) -> list[dict[str, str]] | None:
+        """The properties of the messages; None when no message has properties."""
         if self._properties is None:
             self._properties = self.columns.properties()
         return self._properties
 
 
 class AssembledBatch(ReceivedBatch):
-    """One message that came in parts; it has the offsets of all of them."""
+    """A message that came in parts. It has the offsets of all parts."""
 
     __slots__ = ()
 
     def __init__(self, parts: list[ReceivedBatch], message_bytes_max: int) -> None:
-        """Raises: ChecksumMismatch, InvalidArgument: a part is damaged."""
+        """Join the parts.
+
+        Raises:
+            ChecksumMismatch: a part is damaged.
+            InvalidArgument: a part is damaged.
+        """
         first = parts[0]
         self.body_bytes_max = message_bytes_max + ONE_MESSAGE_OVERHEAD_BYTES
         self.receiver = first.receiver
@@ -170,12 +183,12 @@ class AssembledBatch(ReceivedBatch):
 
     @property
     def permits(self) -> int:
-        """None: they were given back as the parts came."""
+        """Always 0: the permits were given back when the parts came."""
         return 0
 
 
 class Message:
-    """One received message: a place in a batch."""
+    """A received message. It is a light view of a message in a batch."""
 
     __slots__ = ("_at", "_batch")
 
@@ -185,56 +198,64 @@ class Message:
 
     @property
     def value(self) -> bytes:
+        """The value."""
         return self._batch.values[self._at]
 
     @property
     def key(self) -> bytes | None:
-        """None without a key; an empty key counts as none."""
+        """The key; None for a message without a key, or with an empty key."""
         keys = self._batch.keys
         return None if keys is None else keys[self._at] or None
 
     @property
     def properties(self) -> Mapping[str, str]:
+        """The properties, which the producer has set."""
         properties = self._batch.properties
         return {} if properties is None else properties[self._at]
 
     @property
     def event_time_ms(self) -> int | None:
-        """The application's time, milliseconds since the Unix epoch; None when none was given."""
+        """The time that the producer gave, in milliseconds since the Unix epoch; None without."""
         times = self._batch.columns.event_times_ms
         return None if times is None else times[self._at] or None
 
     @property
     def append_time_ms(self) -> int:
-        """When the broker stored it; for a transaction's message, its commit marker."""
+        """When the broker stored the message, in milliseconds since the Unix epoch.
+
+        For a message of a transaction this is the time of the commit marker.
+        """
         return self._batch.append_time_ms
 
     @property
     def topic(self) -> str:
+        """The topic's name."""
         return self._batch.topic
 
     @property
     def partition(self) -> int:
+        """The partition's number."""
         return self._batch.partition
 
     @property
     def batch(self) -> ReceivedBatch:
-        """The one that it came in."""
+        """The batch in which the message came."""
         return self._batch
 
     @property
     def offset(self) -> int:
-        """Its place; of a message that was sent in parts, the first one's."""
+        """The offset in the partition. For a message in parts, the offset of the first part."""
         return self._batch.first_offset + self._at
 
     @property
     def last_offset(self) -> int:
-        """Differs from `offset` for a message that was sent in parts."""
+        """The last offset of a message that was sent in parts; otherwise the same as `offset`."""
         batch = self._batch
         return batch.last_offset if isinstance(batch, AssembledBatch) else self.offset
 
     @property
     def message_id(self) -> MessageId:
+        """The id, with which the message can be acknowledged or found again."""
         batch = self._batch
         return MessageId(
             batch.ledger_id, batch.entry_id, batch.first_index + self._at, batch.partition
@@ -242,11 +263,12 @@ class Message:
 
     @property
     def redelivery_count(self) -> int:
+        """How often the message was delivered before."""
         return self._batch.redelivery_count
 
     @property
     def txn_id(self) -> TxnID | None:
-        """The transaction that it was sent in."""
+        """The transaction in which the message was sent; None outside of transactions."""
         return self._batch.txn_id
 
     def __repr__(self) -> str:
@@ -254,10 +276,13 @@ class Message:
 
 
 class MessageColumns:
-    """Messages of one batch that lie side by side, without an object for each.
+    """Consecutive messages of a batch, without an object for each message.
 
     Attributes:
-        start, stop: their places in `columns`, whose other messages are not to be looked at.
+        batch: the batch that has the messages.
+        start: the place of the first message in `columns`.
+        stop: the place after the last message. Messages before `start` and from `stop` on are not
+            for this consumer.
     """
 
     __slots__ = ("batch", "start", "stop")
@@ -269,39 +294,47 @@ class MessageColumns:
 
     @property
     def columns(self) -> Columns:
-        """The whole batch, laid out as Arrow does; see magnetar_core.batch."""
+        """The columns of the whole batch, as Arrow lays them out."""
         return self.batch.columns
 
     @property
     def topic(self) -> str:
+        """The topic's name."""
         return self.batch.topic
 
     @property
     def partition(self) -> int:
+        """The partition's number."""
         return self.batch.partition
 
     @property
     def ledger_id(self) -> int:
+        """The ledger id, as in the MessageId of each message."""
         return self.batch.ledger_id
 
     @property
     def append_time_ms(self) -> int:
+        """When the broker stored the messages, in milliseconds since the Unix epoch."""
         return self.batch.append_time_ms
 
     @property
     def redelivery_count(self) -> int:
+        """How often the messages were delivered before."""
         return self.batch.redelivery_count
 
     @property
     def txn_id(self) -> TxnID | None:
+        """The transaction in which the messages were sent; None outside of transactions."""
         return self.batch.txn_id
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first message."""
         return self.batch.first_offset + self.start
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last message."""
         if isinstance(self.batch, AssembledBatch):
             return self.batch.last_offset
         return self.batch.first_offset + self.stop - 1
@@ -313,8 +346,10 @@ class MessageColumns:
         return (Message(self.batch, at) for at in range(self.start, self.stop))
 
     def values(self) -> list[bytes]:
+        """Return the values of the messages."""
         return self.batch.values[self.start : self.stop]
 
     def keys(self) -> list[bytes] | None:
+        """Return the keys of the messages; None when no message has a key."""
         keys = self.batch.keys
         return None if keys is None else keys[self.start : self.stop]

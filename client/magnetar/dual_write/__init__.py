@@ -1,4 +1,4 @@
-"""A database and topics that never disagree, whoever crashes: KIP-939's dual-write recipe.
+"""Writes to a database and to topics that never disagree (KIP-939's dual-write recipe).
 
     with blocking.connect("127.0.0.1:6650") as client:
         producer = client.transactional_producer("orders", two_phase_commit=True)
@@ -8,8 +8,9 @@
             unit.store.execute("INSERT INTO orders VALUES (?, ?)", (7, "tea"))
             unit.send("orders", b"tea", key=b"7")
 
-What a unit writes to the database and sends to topics counts together, or not at all. The database
-decides: it keeps, in the same transaction as the data, which transaction was prepared.
+The rows that a unit writes and the messages that it sends count together or not at all, whichever
+process crashes. The database decides: it stores, in the same transaction as the data, which
+transaction was prepared.
 """
 
 from magnetar.dual_write.recipe import DualWriter, StateStore, Step, Unit

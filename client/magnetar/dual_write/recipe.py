@@ -1,4 +1,4 @@
-"""The recipe itself: eight steps, and the recovery that puts right whatever stopped between them.
+"""The eight steps of the recipe, and the recovery after a crash between any two of them.
 
 Source: KIP-939, Motivation, Normal processing recipe and Recovery recipe.
 """
@@ -21,40 +21,46 @@ log = logging.getLogger("magnetar")
 class StateStore(Protocol):
     """A database that keeps a text for each transactional id, atomically with the data.
 
-    And whose it is: of two instances that believe to be the only one, the one that claimed the id
-    last may write. KIP-939 fences them at the coordinator alone; a database transaction of the
-    other one could then still commit, after its state was read.
+    It also keeps the owner of each id. If two instances are active, only the instance that claimed
+    the id last may write. KIP-939 fences at the coordinator alone: there, a database transaction of
+    the older instance could still commit after the newer instance has read the state.
     """
 
     def create_schema(self) -> None:
-        """Make the place for the texts; harmless when it is there."""
+        """Create the table for the texts. Harmless if it exists."""
         ...
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """Begin a database transaction. Whatever is open is rolled back."""
+        ...
 
     def read(self, transactional_id: str) -> str:
-        """The text that was committed last; empty without one."""
+        """Return the text that was committed last; an empty text if there is none."""
         ...
 
     def claim(self, transactional_id: str, owner: str) -> str:
-        """Become its owner; returns the text. Both in a transaction of their own."""
+        """Become the owner of the id and return its text, in a separate transaction."""
         ...
 
     def write(self, transactional_id: str, owner: str, text: str) -> bool:
-        """Set the text, within the transaction that begin() opened.
+        """Set the text, in the transaction that begin() has opened.
 
         Returns:
-            Whether it is still this owner's; nothing is written otherwise.
+            Whether the id still belongs to this owner. Otherwise nothing is written.
         """
         ...
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Commit the database transaction durably."""
+        ...
 
-    def rollback(self) -> None: ...
+    def rollback(self) -> None:
+        """Roll the database transaction back."""
+        ...
 
 
 class Step(Enum):
-    """Before which step something happens; numbered as in KIP-939."""
+    """The steps of the recipe, numbered as in KIP-939."""
 
     BEGIN_DATABASE = 1
     BEGIN = 2
@@ -64,7 +70,7 @@ class Step(Enum):
     UPDATE_STATE = 6
     COMMIT_DATABASE = 7
     COMMIT = 8
-    # Of the recovery.
+    # The steps of the recovery.
     INIT = 9
     READ_STATE = 10
     COMPLETE = 11
@@ -74,10 +80,10 @@ Store = TypeVar("Store", bound=StateStore)
 
 
 class Unit(Generic[Store]):
-    """One atomic piece of work.
+    """A piece of work on the database and on topics that counts completely or not at all.
 
     Attributes:
-        store: writes to the database, in the transaction of this unit.
+        store: the database, for writes in the transaction of this unit.
     """
 
     def __init__(self, store: Store, producer: TransactionalProducer) -> None:
@@ -85,19 +91,23 @@ class Unit(Generic[Store]):
         self._producer = producer
 
     def send(self, topic: str, value: bytes, key: bytes | None = None, **options: Any) -> None:
-        """Send a message; it is visible when the unit has committed.
+        """Send a message, which becomes visible when the unit commits.
 
         Args:
-            options: as of Producer.enqueue, without txn.
+            topic: the topic's name.
+            value: the content of the message.
+            key: messages with the same key go to the same partition.
+            options: further arguments of Producer.enqueue, except txn.
         """
         self._producer.enqueue(topic, value, key, **options)
 
 
 class DualWriter(Generic[Store]):
-    """Writes to a database and to topics.
+    """Writes to a database and to topics, atomically.
 
     Args:
-        producer: with two_phase_commit; nobody else uses it.
+        producer: a transactional producer with two_phase_commit; nobody else may use it.
+        store: the database.
         on_step: called before each step, for tests and traces.
     """
 
@@ -115,10 +125,10 @@ class DualWriter(Generic[Store]):
         self._owner = ""
 
     def start(self) -> bool:
-        """Take the transactional id over, and settle what an earlier instance left.
+        """Take over the transactional id, and finish the transaction of an earlier instance.
 
         Returns:
-            Whether a transaction was committed that had been left undecided.
+            Whether an undecided transaction of an earlier instance was committed.
         Raises:
             TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
         """
@@ -132,18 +142,18 @@ class DualWriter(Generic[Store]):
 
     @contextmanager
     def unit(self) -> Iterator[Unit[Store]]:
-        """Do what the block does, in the database and in topics, together or not at all.
+        """Run the block so that its rows and its messages count together or not at all.
 
         Raises:
-            InvalidTxnState: start() was not called, or an earlier unit could not be settled: call
-                start() of a new DualWriter then.
-            Exception: what the block or the database raised; nothing counts then, unless the
-                database committed all the same, which is found out at once. Where that is not
-                possible, as when the coordinator is away, a note on the exception says so; nothing
-                is lost, but only start() of a new DualWriter goes on.
+            InvalidTxnState: start() was not called, or an earlier unit could not be finished; then
+                call start() of a new DualWriter.
+            Exception: what the block or the database raised. Nothing counts then, unless the
+                database has committed all the same, which the writer finds out at once. If it
+                cannot, for example because the coordinator is away, a note on the exception says
+                so. Nothing is lost, but only start() of a new DualWriter can go on.
         """
         if not self._is_ready:
-            raise InvalidTxnState("call start() first: it settles what was left undecided")
+            raise InvalidTxnState("call start() first: it finishes an undecided transaction")
         self._is_ready = False
         self._on_step(Step.BEGIN_DATABASE)
         self._store.begin()
@@ -178,7 +188,7 @@ class DualWriter(Generic[Store]):
             )
 
     def _settle(self, step: Callable[[], None], error: BaseException) -> None:
-        """Put in order what an error has left; it is that one which the caller has to see."""
+        """Clean up after an error, which the caller has to see in any case."""
         try:
             step()
         except Exception as failure:
@@ -189,13 +199,13 @@ class DualWriter(Generic[Store]):
             )
 
     def _find_out(self) -> None:
-        """The database may have committed: what it holds decides."""
+        """Read from the database whether it has committed, and end the transaction accordingly."""
         self._store.rollback()
         self._on_step(Step.READ_STATE)
         self._complete(self._store.read(self._producer.identity.transactional_id))
 
     def _give_up(self) -> None:
-        """Nothing is decided: the database rolls back, so the transaction has to abort."""
+        """Roll the database back, and abort the transaction: nothing was decided."""
         self._store.rollback()
         try:
             self._producer.abort()
@@ -204,7 +214,7 @@ class DualWriter(Generic[Store]):
         self._is_ready = True
 
     def _complete(self, text: str) -> bool:
-        """KIP-939, Recovery recipe."""
+        """End the kept transaction as the database says. Source: KIP-939, Recovery recipe."""
         self._on_step(Step.COMPLETE)
         committed = self._producer.complete(PreparedTxnState.parse(text))
         if committed:

@@ -1,4 +1,4 @@
-"""Relational databases: any DB-API connection, or SQLAlchemy Core."""
+"""Stores for relational databases, by DB-API connections or SQLAlchemy Core."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 
 
 class DbApiStore:
-    """A connection as PEP 249 has it, which nobody else uses.
+    """A store on a DB-API connection (PEP 249), which nobody else may use.
 
     Args:
-        connection: commits only when told, as PEP 249 wants it.
-        paramstyle: of the connection's module: its `paramstyle`.
+        connection: the connection. It must not commit by itself.
+        paramstyle: the `paramstyle` of the connection's module: qmark, format or pyformat.
     Raises:
-        InvalidArgument: a style of parameters that is not known here.
+        InvalidArgument: another paramstyle.
     """
 
     def __init__(self, connection: Any, paramstyle: str) -> None:
@@ -44,26 +44,30 @@ class DbApiStore:
         self._insert = f"INSERT INTO {TABLE} VALUES ({mark}, '', {mark})"
 
     def execute(self, statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
-        """Run a statement in the present transaction; returns the cursor."""
+        """Run a statement in the current transaction and return the cursor."""
         cursor = self.connection.cursor()
         cursor.execute(statement, parameters)
         return cursor
 
     def create_schema(self) -> None:
+        """Create the table of states."""
         self.execute(_CREATE)
         self.connection.commit()
 
     def begin(self) -> None:
-        # PEP 249: a transaction begins with the first statement. One that a failed unit or a read
-        # has left is over now.
+        """Begin a database transaction."""
+        # PEP 249: a transaction begins with the first statement. This ends a transaction that a
+        # failed unit or a read has left open.
         self.connection.rollback()
 
     def read(self, transactional_id: str) -> str:
+        """Return the text that was committed last."""
         row = self.execute(self._select, (transactional_id,)).fetchone()
         self.connection.rollback()
         return "" if row is None else str(row[0])
 
     def claim(self, transactional_id: str, owner: str) -> str:
+        """Become the owner of the id and return its text."""
         self.connection.rollback()
         if not self.execute(self._claim, (owner, transactional_id)).rowcount:
             self.execute(self._insert, (transactional_id, owner))
@@ -72,17 +76,24 @@ class DbApiStore:
         return str(row[0])
 
     def write(self, transactional_id: str, owner: str, text: str) -> bool:
+        """Set the text, if the id still belongs to this owner."""
         return bool(self.execute(self._update, (text, transactional_id, owner)).rowcount)
 
     def commit(self) -> None:
+        """Commit the database transaction durably."""
         self.connection.commit()
 
     def rollback(self) -> None:
+        """Roll the database transaction back."""
         self.connection.rollback()
 
 
 class SqlAlchemyStore:
-    """SQLAlchemy Core. Args: engine: a connection of it is held until close()."""
+    """A store with SQLAlchemy Core.
+
+    Args:
+        engine: the engine. The store holds a connection of it until close().
+    """
 
     def __init__(self, engine: Engine) -> None:
         import sqlalchemy
@@ -98,17 +109,20 @@ class SqlAlchemyStore:
         )
 
     def execute(self, statement: Any, parameters: Any = None) -> Any:
-        """Run a statement of SQLAlchemy in the present transaction; returns its result."""
+        """Run a statement of SQLAlchemy in the current transaction and return its result."""
         return self.connection.execute(statement, parameters)
 
     def create_schema(self) -> None:
+        """Create the table of states."""
         self._table.create(self.connection, checkfirst=True)
         self.connection.commit()
 
     def begin(self) -> None:
+        """Begin a database transaction."""
         self.connection.rollback()
 
     def read(self, transactional_id: str) -> str:
+        """Return the text that was committed last."""
         column = self._table.c.prepared_transaction_state
         found = self.connection.execute(
             self._sqlalchemy.select(column).where(self._is(transactional_id))
@@ -117,6 +131,7 @@ class SqlAlchemyStore:
         return found or ""
 
     def claim(self, transactional_id: str, owner: str) -> str:
+        """Become the owner of the id and return its text."""
         self.connection.rollback()
         mine = self._is(transactional_id)
         claimed = self.connection.execute(self._table.update().where(mine).values(owner=owner))
@@ -132,6 +147,7 @@ class SqlAlchemyStore:
         return found or ""
 
     def write(self, transactional_id: str, owner: str, text: str) -> bool:
+        """Set the text, if the id still belongs to this owner."""
         changed = self.connection.execute(
             self._table.update()
             .where(self._is(transactional_id), self._table.c.owner == owner)
@@ -140,12 +156,15 @@ class SqlAlchemyStore:
         return bool(changed.rowcount)
 
     def commit(self) -> None:
+        """Commit the database transaction durably."""
         self.connection.commit()
 
     def rollback(self) -> None:
+        """Roll the database transaction back."""
         self.connection.rollback()
 
     def close(self) -> None:
+        """Give the connection back."""
         self.connection.close()
 
     def _is(self, transactional_id: str) -> Any:

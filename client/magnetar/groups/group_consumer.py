@@ -1,4 +1,4 @@
-"""Receives what its group assigns to it: partitions that come and go, of several topics.
+"""A consumer that is a member of a group, which assigns partitions of several topics to it.
 
 Source: docs/design/0003-groups.md, The client; KIP-447; KIP-848.
 """
@@ -39,14 +39,19 @@ MEMBER_ID_BITS = 128
 
 
 class GroupConsumer(ConsumerBase):
-    """Made by `Client.consumer_group`.
+    """Receives messages as a member of a group. `Client.consumer_group` makes it.
 
-    Each call of receive says that the application is done with what it got before: partitions that
-    the group wants back are then given back, and what was not acknowledged of them goes to their
-    next owner. Until then, and until its transactions have ended, the application keeps them.
+    A call of `receive` tells the group that the application has finished with the messages before.
+    The consumer then gives back the partitions that the group has revoked, and messages that are
+    not acknowledged go to the next owner. Until then, and until its transactions have ended, the
+    application keeps these partitions.
 
-    Messages of a partition that was lost are void: acknowledging them raises IllegalGeneration,
-    also when the partition was assigned again since.
+    Messages of a lost partition cannot be acknowledged any more: that raises IllegalGeneration,
+    even if the partition was assigned to this consumer again.
+
+        consumer = await client.consumer_group("billing", "orders", initial_position="earliest")
+        for message in await consumer.poll():
+            await consumer.ack(message)
     """
 
     def __init__(
@@ -60,7 +65,6 @@ class GroupConsumer(ConsumerBase):
         dead_letters: DeadLetters | None = None,
     ) -> None:
         super().__init__(runtime, settings.group, SubscriptionType.EXCLUSIVE, dead_letters)
-        # For the client's books.
         self.consumer_id = runtime.new_id()
         self.member_id = f"{runtime.random.getrandbits(MEMBER_ID_BITS):032x}"
         self._cluster = cluster
@@ -75,8 +79,8 @@ class GroupConsumer(ConsumerBase):
         self._routes: dict[int, TopicRoute] = {}
         self._receivers: dict[PartitionName, PartitionReceiver] = {}
         self._by_number: dict[int, PartitionReceiver] = {}
-        # Of which the application was told.
-        self._told: dict[PartitionName, None] = {}
+        # The partitions for which on_assigned was called, and neither on_revoked nor on_lost.
+        self._reported: dict[PartitionName, None] = {}
         # What waits for the callbacks before it.
         self._work: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._worker: asyncio.Task[None] | None = None
@@ -94,14 +98,22 @@ class GroupConsumer(ConsumerBase):
         self._member = self._membership.member
 
     async def started(self) -> None:
-        """Wait for the first time that it is a member. Raises: what the broker refuses it with."""
+        """Wait until the consumer is a member for the first time.
+
+        Raises:
+            MagnetarError: the broker refused the member.
+        """
         await self._membership.started()
 
     async def joined(self, timeout_s: float | None = None) -> int:
-        """Wait until it is a member, also again after it had to leave; returns the generation.
+        """Wait until the consumer is a member of its group, also after it had to leave.
 
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Returns:
+            The generation of the group.
         Raises:
-            TimeoutError: not in time.
+            TimeoutError: the consumer did not become a member in time.
             FencedInstance: a newer member has its instance id.
         """
         self._require_usable()
@@ -110,44 +122,50 @@ class GroupConsumer(ConsumerBase):
 
     @property
     def group(self) -> str:
+        """The group's name."""
         return self.subscription
 
     @property
     def instance_id(self) -> str:
-        """Of a static member; empty for a dynamic one."""
+        """The instance id of a static member; empty for a dynamic member."""
         return self._settings.instance_id
 
     @property
     def generation(self) -> int:
-        """Of the group, as far as this member knows; 0 while it is no member."""
+        """The generation of the group, as far as this member knows it; 0 while it is no member."""
         return self._member.generation
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that it has and keeps."""
-        return tuple(_place_of(name) for name, one in self._receivers.items() if not one.stopped)
+        """The partitions that this member has and keeps."""
+        return tuple(
+            _place_of(name) for name, receiver in self._receivers.items() if not receiver.stopped
+        )
 
     @property
     def waiting_partitions(self) -> tuple[TopicPartition, ...]:
-        """Where messages come only when transactions of earlier owners have ended."""
-        return tuple(_place_of(name) for name, one in self._receivers.items() if one.waiting)
+        """The partitions that wait until transactions of earlier owners have ended."""
+        return tuple(
+            _place_of(name) for name, receiver in self._receivers.items() if receiver.waiting
+        )
 
     async def poll(self, timeout_s: float = 5.0, max_messages: int = 1_000) -> list[Message]:
-        """receive_batch, under the name that KIP-447 has for it."""
+        """Do the same as receive_batch, under the name that KIP-447 uses."""
         return await self.receive_batch(max_messages, timeout_s)
 
     async def ack_offsets(
         self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
     ) -> None:
-        """Acknowledge all that this consumer was given below these offsets, and has not yet.
+        """Acknowledge all messages that this consumer has received below offsets.
 
         Args:
-            offsets: for each partition that of the next message to process. What `offsets()` makes
-                of messages also tells when these were acknowledged before.
+            offsets: for each partition the offset of the next message to process. With the result
+                of `offsets()`, messages that were acknowledged before are an error as well.
+            txn: as for ack.
         Raises:
-            InvalidArgument: beyond what this consumer was given. No effect.
-            IllegalGeneration: it does not have the partition, or was given nothing of it since it
-                was assigned again. The transaction, if there is one, has failed.
+            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            IllegalGeneration: the consumer does not have the partition, or has received nothing
+                since it was assigned again. The transaction, if there is one, has failed.
             TransactionConflict: as ack.
         """
         self._require_usable()
@@ -176,7 +194,11 @@ class GroupConsumer(ConsumerBase):
     def _receiver_for(
         self, place: TopicPartition, offsets: Mapping[TopicPartition, int]
     ) -> PartitionReceiver:
-        """Raises: IllegalGeneration, unless these came since the partition was assigned."""
+        """Return the receiver of a partition whose messages came since it was assigned.
+
+        Raises:
+            IllegalGeneration: the messages are from an earlier assignment.
+        """
         receiver = self._receiver_at(place)
         meant = receiver.number
         if isinstance(offsets, Offsets):
@@ -194,14 +216,21 @@ class GroupConsumer(ConsumerBase):
         append_time_ms: int | None = None,
         position: InitialPosition | str | None = None,
     ) -> int:
-        """Move the group's cursor on a partition of this member. Name exactly one target.
+        """Move the group's cursor on a partition of this member.
 
-        What was received of it before is void: it is delivered again, or never.
+        Give exactly one of `offset`, `message_id`, `append_time_ms` and `position`. Messages of the
+        partition that were received before can no longer be acknowledged: those behind the new
+        cursor are delivered again, the others are not.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            partition: the partition.
+            offset: the offset of the next message to receive.
+            message_id: the id of the next message to receive.
+            append_time_ms: milliseconds since the Unix epoch: the next message is the first that
+                was stored at this time or later.
             position: "earliest" or "latest".
-        Returns: the new offset.
+        Returns:
+            The new offset.
         Raises:
             IllegalGeneration: this consumer does not have the partition. No effect.
             ResourceInUse: acks are pending in transactions. No effect.
@@ -211,15 +240,16 @@ class GroupConsumer(ConsumerBase):
         return await self._seek(receiver, offset, message_id, append_time_ms, position)
 
     def has(self, message: Message) -> bool:
-        """Whether a message can still be acknowledged: its partition has not left since."""
+        """Whether a message can still be acknowledged, since its partition was not given away."""
         return message.batch.receiver in self._by_number
 
     def redeliver(self) -> None:
-        """Have all delivered again, in order, that was received and not acknowledged.
+        """Let all messages come again, in order, that were received and not acknowledged.
 
-        What the application has of it is void; cursors stay where they are. To be called when a
-        batch was dropped, as after an abort: what it acknowledged in the transaction comes again in
-        any case, the rest of it does not. TransactionalProducer.init_transactions() does it.
+        The application must drop the messages that it has. Cursors do not move. Call it when a
+        batch was dropped, for example after an abort: messages that were acknowledged in the
+        transaction come again in any case, the others do not.
+        TransactionalProducer.init_transactions() calls it.
         """
         self._require_usable()
         for receiver in self._order:
@@ -227,11 +257,11 @@ class GroupConsumer(ConsumerBase):
                 receiver.reset()
 
     async def flush_acks(self) -> None:
-        """Wait until all plain acks are confirmed.
+        """Wait until all acks outside of transactions are confirmed.
 
         Raises:
-            IllegalGeneration: some came too late; their partition was given away.
-            MagnetarError: the first failure that nobody waited for.
+            IllegalGeneration: an ack came too late: its partition was given away.
+            MagnetarError: an ack by `ack_nowait` has failed. This is the first such failure.
         """
         await super().flush_acks()
         if self._late_acks:
@@ -241,12 +271,12 @@ class GroupConsumer(ConsumerBase):
             raise copy_error(failure)
 
     async def close(self, *, leave: bool | None = None) -> None:
-        """Confirm acks and give all partitions back.
+        """Confirm pending acks and give all partitions back.
 
         Args:
-            leave: whether to leave the group at once. A dynamic member does so unless told
-                otherwise; a static one does not, so that its next run finds its partitions again
-                if it comes within the session timeout.
+            leave: whether to leave the group at once. By default a dynamic member leaves. A static
+                member does not leave, and gets the same partitions again if it restarts within the
+                session timeout.
         """
         if self._closing:
             return
@@ -255,7 +285,7 @@ class GroupConsumer(ConsumerBase):
         worker = self._worker
         if worker is not None and worker is not asyncio.current_task():
             await asyncio.gather(worker, return_exceptions=True)
-        await self._tell(self._callbacks.on_revoked, list(self._told))
+        await self._tell(self._callbacks.on_revoked, list(self._reported))
         self._closed = True
         if self._dead_letters is not None:
             await self._dead_letters.close()
@@ -265,7 +295,7 @@ class GroupConsumer(ConsumerBase):
         await self._membership.close(leave=leave)
         self._changed.set()
 
-    # What the base asks.
+    # The base class calls these.
 
     def _require_usable(self) -> None:
         super()._require_usable()
@@ -314,7 +344,7 @@ class GroupConsumer(ConsumerBase):
                 return receiver
         raise IllegalGeneration(f"this member of group {self.group} does not have {place}")
 
-    # What the group says.
+    # The membership calls these.
 
     def _follow(self, instructions: Sequence[Instruction]) -> None:
         assigned: list[PartitionName] = []
@@ -425,7 +455,7 @@ class GroupConsumer(ConsumerBase):
             if wanted and not self._closing:
                 self._make(route, name, since)
                 made.append(name)
-        self._told.update(dict.fromkeys(made))
+        self._reported.update(dict.fromkeys(made))
         await self._tell(self._callbacks.on_assigned, made)
         for name in made:
             receiver = self._receivers.get(name)
@@ -487,9 +517,9 @@ class GroupConsumer(ConsumerBase):
 
     async def _tell_gone(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:
         """Of those that the application was told of."""
-        known = [name for name in names if name in self._told]
+        known = [name for name in names if name in self._reported]
         for name in known:
-            del self._told[name]
+            del self._reported[name]
         await self._tell(callback, known)
 
     async def _tell(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:

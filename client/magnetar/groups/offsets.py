@@ -1,4 +1,4 @@
-"""Places in topics, as a group's applications name them. Pure.
+"""The offsets up to which a group's application has processed partitions. Pure.
 
 Source: KIP-447, Public Interfaces: sendOffsetsToTransaction takes the offset of each partition that
 is to be processed next.
@@ -14,10 +14,11 @@ from magnetar.topic_partition import TopicPartition
 
 
 class Offsets(dict[TopicPartition, int]):
-    """The next offset to process in each partition, and the messages that it comes from.
+    """For each partition the offset of the next message to process.
 
-    An offset alone tells neither whether the partition was lost and assigned again since, nor
-    whether these very messages were acknowledged before. With these, such a mistake is refused.
+    It also remembers the messages from which it was made. An offset alone does not show whether the
+    partition was lost and assigned again meanwhile, or whether the messages were acknowledged
+    before. With the messages, the consumer refuses both mistakes.
     """
 
     def __init__(self) -> None:
@@ -27,12 +28,15 @@ class Offsets(dict[TopicPartition, int]):
 
 
 def offsets(messages: Iterable[Message]) -> Offsets:
-    """For each partition the offset after the last of these messages."""
+    """Return for each partition the offset after the last of these messages.
+
+    Pass the result to TransactionalProducer.send_offsets_to_transaction().
+    """
     found = Offsets()
     for message in messages:
         place = TopicPartition(message.topic, message.partition)
         receiver = message.batch.receiver
-        # Of two assignments of a partition, the earlier one: what is said of it is refused.
+        # With two assignments of a partition the earlier counts, so that the consumer refuses it.
         known = found.receivers.setdefault(place, receiver)
         found.receivers[place] = min(known, receiver)
         found.messages.setdefault(place, IntervalSet()).add(message.offset, message.last_offset)

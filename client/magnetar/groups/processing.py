@@ -1,8 +1,8 @@
 """The loop of an application that consumes, transforms and produces exactly once.
 
-All that a batch of inputs leads to is one transaction: outputs, acknowledgements, dead letters.
-Whatever goes wrong, that transaction is aborted, and the inputs come again, in order, to whoever
-owns their partitions then.
+Outputs, acknowledgements and dead letters of a batch of inputs belong to the same transaction. When
+something fails, that transaction is aborted, and the inputs come again, in order, to the member
+that then owns their partitions.
 Source: KIP-447; docs/design/0003-groups.md, The client.
 """
 
@@ -47,7 +47,14 @@ TURN_MS = 5.0
 
 
 class Output(NamedTuple):
-    """A message that transform() wants sent."""
+    """A message that transform() returns, to be sent.
+
+    Attributes:
+        topic: the topic's name.
+        value: the content of the message.
+        key: messages with the same key go to the same partition.
+        properties: names and texts that travel with the message.
+    """
 
     topic: str
     value: bytes
@@ -64,10 +71,13 @@ class ProcessSummary:
     """What process() has done.
 
     Attributes:
-        batches: transactions that were committed.
-        messages_in, messages_out: in these; dead letters count as in, and not as out.
-        aborted: transactions that were not committed; what they had read came again.
-        fenced: of these, because a partition or the transactional id went to somebody else.
+        batches: how many transactions were committed.
+        messages_in: how many inputs these transactions had, dead letters included.
+        messages_out: how many outputs these transactions had, dead letters excluded.
+        dead_lettered: how many messages moved to the topic for dead letters.
+        aborted: how many transactions were aborted; their inputs came again.
+        fenced: how many of the aborted transactions lost a partition or the transactional id to
+            another member.
     """
 
     batches: int = 0
@@ -90,28 +100,38 @@ async def process(
     stop: asyncio.Event | None = None,
     handle_signals: bool = True,
 ) -> ProcessSummary:
-    """Send what transform() makes of each message, each exactly once, until told to stop.
+    """Transform each message of a group and send the outputs, exactly once, until told to stop.
 
-    In each partition messages are transformed in order. What transform() does besides returning
-    outputs may happen several times for a message. While it computes nothing else runs in this
-    event loop, heartbeats included: what takes seconds belongs into a thread, or a process.
+    Messages of a partition are transformed in order. Other effects of transform() may happen
+    several times for a message. While transform() computes, nothing else runs in the event loop,
+    not even heartbeats: work that takes seconds belongs into a thread or a process.
+
+        orders = await client.consumer_group("billing", "orders")
+        producer = client.transactional_producer()
+        await producer.init_transactions(orders)
+        summary = await magnetar.process(
+            orders, lambda order: [Output("invoices", b"for " + order.value)], producer
+        )
 
     Args:
-        transform: gives the outputs for a message; may be a coroutine function.
-        producer: nobody else may use it meanwhile.
-        batch_messages_max: in one transaction, at most.
-        batch_wait_s: seconds for which a batch that is not full waits for more.
-        attempts_max: how often a message is given to transform() before it counts as poison.
-        dead_letter: the topic to which poison moves, with its properties, its origin and the
-            reason; made with one partition when it is absent.
-        stop: ends the loop after the batch under way.
-        handle_signals: SIGTERM and SIGINT do so too, if this is the main thread.
+        consumer: the member of the group, whose messages are the inputs.
+        transform: returns the outputs for a message; may be a coroutine function.
+        producer: sends the outputs; nobody else may use it meanwhile.
+        batch_messages_max: how many messages a transaction has at most.
+        batch_wait_s: how many seconds a batch that is not full waits for more messages.
+        attempts_max: how often transform() gets a message before the message counts as poison.
+        dead_letter: the topic to which a poison message moves, with its properties, its origin and
+            the reason. If the topic does not exist, it is made with a single partition.
+        stop: ends the loop after the current batch.
+        handle_signals: whether SIGTERM and SIGINT end the loop as well, in the main thread.
+    Returns:
+        How many messages and batches were processed.
     Raises:
         PoisonMessage: transform() fails for a message, and dead_letter is not given. Nothing of
-            its batch counts.
+            the batch counts.
         FencedInstance: a newer member has the consumer's instance id.
-        InvalidArgument: a setting makes no sense; or the group allows no two-phase commit.
-        MagnetarError: what cannot get better by trying again, as a topic that is not there.
+        InvalidArgument: a setting makes no sense, or the group allows no two-phase commit.
+        MagnetarError: an error that does not pass by trying again, such as a missing topic.
     """
     require(batch_messages_max > 0, "batch_messages_max must be above 0")
     require(batch_wait_s >= 0, "batch_wait_s must not be negative")

@@ -1,4 +1,4 @@
-"""What a member of a group is told when it is made: settings, and callbacks of the application."""
+"""The settings of a member of a group, and the callbacks of the application."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ OnPartitions = Callable[[list[TopicPartition]], Awaitable[None] | None]
 
 
 class Callbacks(NamedTuple):
-    """What the application wants to hear; functions or coroutine functions, called in order."""
+    """The application's callbacks: functions or coroutine functions, called in order.
 
-    # Before anything of these partitions is received.
+    Attributes:
+        on_assigned: called before the first message of these partitions is received.
+        on_revoked: called before these partitions are given back. Acks in the callback still count.
+        on_lost: called after these partitions were given to other members. Acks come too late.
+    """
+
     on_assigned: OnPartitions | None = None
-    # Before they are given back: what is acknowledged in here still counts.
     on_revoked: OnPartitions | None = None
-    # After they were given to others: acks come too late.
     on_lost: OnPartitions | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Of one member; see Client.consumer_group."""
+    """Settings of a member of a group; Client.consumer_group describes them."""
 
     group: str
     topics: tuple[str, ...] = ()
@@ -48,6 +51,7 @@ class GroupSettings:
             require(value is None or value > 0, f"{name} must be above 0")
 
     def join_command(self, member_id: str, client_name: str) -> group_pb2.CommandJoinGroup:
+        """Return the command with which a member joins."""
         return group_pb2.CommandJoinGroup(
             group=self.group,
             member_id=member_id,

@@ -1,4 +1,4 @@
-"""Signals that end a loop after the batch under way."""
+"""Signals that end a loop after its current batch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ log = logging.getLogger("magnetar")
 
 @contextmanager
 def stopping_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Have SIGTERM and SIGINT call something, once: a second one does what it always does.
+    """Call a function on the first SIGTERM or SIGINT. A second signal has its usual effect.
 
-    Only the main thread hears of signals; elsewhere this does nothing.
+    Only the main thread receives signals; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Receives and acknowledges a subscription's messages, from some or all of a topic's partitions."""
+"""Consumers receive and acknowledge the messages of a subscription."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ __all__ = ["Acknowledged", "Consumer"]
 
 
 class Consumer(ConsumerBase):
-    """Made by `Client.subscribe`.
+    """Receives the messages of a subscription. `Client.subscribe` makes it.
 
-    Messages that were received and neither acknowledged nor given back stay with this consumer
-    until it closes or its link breaks. Those acknowledged in a transaction that aborts come again.
+    A received message stays with this consumer until it is acknowledged, given back by `nack`, or
+    until the consumer closes or its link breaks. A message that was acknowledged in a transaction
+    comes again if the transaction aborts.
+
+        consumer = await client.subscribe("orders", "billing", initial_position="earliest")
+        message = await consumer.receive()
+        await consumer.ack(message)
     """
 
     def __init__(
@@ -60,22 +65,30 @@ class Consumer(ConsumerBase):
         self._order = list(self._receivers.values())
 
     async def started(self) -> None:
-        """Wait until every partition is attached. Raises: what a broker refuses it with."""
+        """Wait until every partition is attached.
+
+        Raises:
+            MagnetarError: a broker refused the subscription.
+        """
         for receiver in self._order:
             await receiver.started()
 
     @property
     def topic(self) -> str:
+        """The topic's name."""
         return self._route.topic
 
     @property
     def partitions(self) -> tuple[int, ...]:
+        """The numbers of the partitions from which this consumer receives."""
         return tuple(self._receivers)
 
     @property
     def active_partitions(self) -> tuple[int, ...]:
-        """FAILOVER: where this consumer is the one that gets messages."""
-        return tuple(one for one, receiver in self._receivers.items() if receiver.active)
+        """With FAILOVER: the partitions whose messages this consumer gets."""
+        return tuple(
+            partition for partition, receiver in self._receivers.items() if receiver.active
+        )
 
     async def seek(
         self,
@@ -86,16 +99,23 @@ class Consumer(ConsumerBase):
         position: InitialPosition | str | None = None,
         partition: int | None = None,
     ) -> dict[int, int]:
-        """Move the subscription's cursor, for all of its consumers. Name exactly one target.
+        """Move the cursor of the subscription, for all of its consumers.
 
-        What was received before is void: it is delivered again, or never, as the cursor says.
+        Give exactly one of `offset`, `message_id`, `append_time_ms` and `position`. Messages that
+        were received before can no longer be acknowledged: those behind the new cursor are
+        delivered again, the others are not.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            offset: the offset of the next message to receive.
+            message_id: the id of the next message to receive.
+            append_time_ms: milliseconds since the Unix epoch: the next message is the first that
+                was stored at this time or later.
             position: "earliest" or "latest".
-            partition: only there; all partitions of this consumer otherwise.
-        Returns: the new offset of each partition.
+            partition: the partition's number; by default all partitions of this consumer.
+        Returns:
+            The new offset of each partition.
         Raises:
+            InvalidArgument: no target was given, or several.
             ResourceInUse: acks are pending in transactions. No effect.
         """
         if message_id is not None and partition is None:
@@ -109,7 +129,7 @@ class Consumer(ConsumerBase):
         }
 
     async def close(self) -> None:
-        """Confirm acks and leave the subscription."""
+        """Confirm pending acks and leave the subscription."""
         if self._closed:
             return
         self._closed = True

@@ -1,7 +1,7 @@
-"""What every consumer does, however it comes by its partitions: take turns, hand out, acknowledge.
+"""The common part of all consumers: partitions take turns, messages are received and acknowledged.
 
-`Consumer` has fixed partitions of one topic, `GroupConsumer` has what its group assigns to it. Both
-say here which of their receivers a message belongs to.
+`Consumer` has fixed partitions of a topic. `GroupConsumer` has the partitions that its group
+assigns. Each of them says which of its receivers a message belongs to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Place = tuple[PartitionReceiver, int, int]
 
 
 class ConsumerBase:
-    """Receives from the receivers in `_order`, and acknowledges at those that subclasses name."""
+    """Receives from the receivers in `_order`, and acknowledges at the one a subclass names."""
 
     def __init__(
         self,
@@ -49,16 +49,18 @@ class ConsumerBase:
 
     @property
     def runtime(self) -> Runtime:
-        """The client's, for what is built on top of this consumer."""
+        """The client's runtime, for code that is built on top of this consumer."""
         return self._runtime
 
     async def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message.
+        """Wait for the next message and return it.
 
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
         Raises:
-            TimeoutError: none came in time.
+            TimeoutError: no message came in time.
             ClientClosed: the consumer is closed.
-            MagnetarError: the subscription or topic is gone, or a batch is damaged.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
         """
         self._receive_begins()
         try:
@@ -71,9 +73,16 @@ class ConsumerBase:
     async def receive_batch(
         self, max_messages: int = 1_000, timeout_s: float | None = None
     ) -> list[Message]:
-        """The messages that are there, waiting only for the first; none when time runs out.
+        """Return the messages that have arrived. Wait only if there are none.
 
-        Raises: as receive, without TimeoutError.
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
         """
         messages: list[Message] = []
         for columns in await self.receive_columns(max_messages, timeout_s):
@@ -83,9 +92,14 @@ class ConsumerBase:
     async def receive_columns(
         self, max_messages: int = 10_000, timeout_s: float | None = None
     ) -> list[MessageColumns]:
-        """As receive_batch, without an object per message: for bulk work.
+        """Do the same as receive_batch, without an object for each message: for bulk work.
 
-        Raises: as receive, without TimeoutError.
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
         """
         if max_messages < 1:
             raise InvalidArgument("max_messages must be above 0")
@@ -112,14 +126,16 @@ class ConsumerBase:
         """Acknowledge a message, and wait for the broker's confirmation.
 
         Args:
-            txn: the message is consumed if this transaction commits, and comes again if not.
+            message: the message, or its id.
+            txn: the message counts as consumed if this transaction commits, and comes again if it
+                aborts.
         Raises:
-            TransactionConflict: another transaction holds it, or it is acknowledged. The
-                transaction has failed; abort it.
+            TransactionConflict: another transaction has acknowledged the message, or it is
+                acknowledged already. The transaction has failed; abort it.
             InvalidTxnState: the transaction has ended, or failed. No effect.
-            IllegalGeneration: of a group: the partition was given away since. The transaction, if
-                there is one, has failed; drop the message.
-            OutcomeUnknown: no answer in time. Acknowledging again is harmless.
+            IllegalGeneration: the group has given the partition to another member. The transaction,
+                if there is one, has failed; drop the message.
+            OutcomeUnknown: no answer came in time. Acknowledging again is harmless.
         """
         await self.ack_many((message,), txn=txn)
 
@@ -129,7 +145,14 @@ class ConsumerBase:
         *,
         txn: Transaction | None = None,
     ) -> None:
-        """Acknowledge many, one command for each partition. Raises: as ack."""
+        """Acknowledge many messages, with a single command for each partition.
+
+        Args:
+            messages: the messages, or their ids.
+            txn: as for ack.
+        Raises:
+            MagnetarError: as ack.
+        """
         by_receiver = self._by_receiver(messages, txn)
         if txn is not None:
             await self._ack_in_transaction(by_receiver, txn)
@@ -145,8 +168,13 @@ class ConsumerBase:
         *,
         txn: Transaction | None = None,
     ) -> None:
-        """Acknowledge soon. What becomes of it, flush_acks() or the commit tells.
+        """Acknowledge messages without waiting for the confirmation.
 
+        flush_acks() raises if the ack fails; for an ack in a transaction, the commit does.
+
+        Args:
+            messages: a message or several, or their ids.
+            txn: as for ack.
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
@@ -162,13 +190,18 @@ class ConsumerBase:
     async def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | None = None
     ) -> None:
-        """Acknowledge a message and all before it in its partition.
+        """Acknowledge a message and all messages before it in its partition.
 
-        In a transaction: all before it that this consumer was given and has not acknowledged.
-        Either way that includes messages whose `nack` still waits for its delay.
+        In a transaction, this acknowledges the messages that this consumer has received and not
+        acknowledged. In both cases it includes messages whose `nack` still waits for its delay.
 
-        Raises: as ack; InvalidArgument for SHARED and KEY_SHARED: other consumers hold messages
-            in between.
+        Args:
+            message: the last message to acknowledge, or its id.
+            txn: as for ack.
+        Raises:
+            InvalidArgument: the subscription is SHARED or KEY_SHARED, where other consumers have
+                messages in between.
+            MagnetarError: as ack.
         """
         if self._type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
             raise InvalidArgument("a shared subscription has no cumulative acks")
@@ -182,21 +215,23 @@ class ConsumerBase:
         await txn.joined()
 
     async def flush_acks(self) -> None:
-        """Wait until all plain acks are confirmed.
+        """Wait until all acks outside of transactions are confirmed.
 
         Raises:
-            MagnetarError: the first failure that nobody waited for.
+            MagnetarError: an ack by `ack_nowait` has failed. This is the first such failure.
         """
         for receiver in list(self._order):
             await receiver.acks.flush()
 
     def nack(self, message: Acknowledged, *, delay_s: float | None = None) -> None:
-        """Give a message back, to be delivered again later.
+        """Give a message back, so that the broker delivers it again later.
 
-        Until then it stays with this consumer: if that closes, it is delivered at once.
+        Until then it stays with this consumer. If the consumer closes, it is delivered at once.
 
         Args:
-            delay_s: seconds; otherwise what ConsumerConfig says, growing with each time.
+            message: the message, or its id.
+            delay_s: after how many seconds to deliver it again. The default is `nack_delay_ms` of
+                ConsumerConfig, which doubles with each redelivery.
         """
         receiver, first, last = self._place(message)
         redelivery_count = message.redelivery_count if isinstance(message, Message) else 0
@@ -204,10 +239,12 @@ class ConsumerBase:
         receiver.nack([(first, last)], redelivery_count, delay_ms)
 
     def nack_many(self, messages: Iterable[Message], *, delay_s: float | None = None) -> None:
+        """Give several messages back, as `nack` does for a single message."""
         for message in messages:
             self.nack(message, delay_s=delay_s)
 
     async def close(self) -> None:
+        """Confirm pending acks and give up the partitions."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -216,27 +253,36 @@ class ConsumerBase:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # What subclasses say.
+    # Subclasses implement or extend these.
 
     def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
-        """Raises: InvalidArgument, IllegalGeneration: this consumer does not have its partition."""
+        """Return the receiver of the message's partition.
+
+        Raises:
+            InvalidArgument: this consumer does not have the partition.
+            IllegalGeneration: the group has given the partition to another member.
+        """
         raise NotImplementedError
 
     def _require_usable(self) -> None:
-        """Raises: ClientClosed, or what ended this consumer."""
+        """Check that the consumer is open.
+
+        Raises:
+            ClientClosed: it is closed. Subclasses raise other errors that ended the consumer.
+        """
         if self._closed:
             raise ClientClosed("the consumer is closed")
 
     def _receive_begins(self) -> None:
-        """The application wants more."""
+        """Note that the application asks for messages."""
 
     def _receive_ends(self) -> None:
-        """It got something, or gave up."""
+        """Note that the application got messages, or stopped waiting."""
 
     def _raise_troubles(self) -> None:
-        """Raises: what went wrong besides, once."""
+        """Raise an error that happened in the background, once."""
 
-    # For them.
+    # Subclasses use these.
 
     async def _seek(
         self,
@@ -246,7 +292,7 @@ class ConsumerBase:
         append_time_ms: int | None,
         position: InitialPosition | str | None,
     ) -> int:
-        """Move the cursor of one partition; returns its new offset."""
+        """Move the cursor of a partition and return its new offset."""
         command = seek_command(
             receiver.name, offset, message_id, append_time_ms, position, receiver.member
         )
@@ -275,13 +321,17 @@ class ConsumerBase:
             await self._changed.wait()
 
     def take_ready(self, count_max: int) -> list[MessageColumns]:
-        """What is there now, no more than so many messages; belongs to the last receive."""
+        """Return messages that have arrived, without waiting. It belongs to the last receive.
+
+        Args:
+            count_max: how many messages to return at most.
+        """
         pieces: list[MessageColumns] = []
         while count_max > 0:
             try:
                 columns = self._take(count_max)
             except MagnetarError:
-                break  # It comes up again, or was asked for again.
+                break  # The next receive raises it, or the batch was requested again.
             if columns is None:
                 break
             pieces.append(columns)
@@ -289,7 +339,7 @@ class ConsumerBase:
         return pieces
 
     def _take(self, count_max: int) -> MessageColumns | None:
-        """From the partition whose turn it is, or the next that has something."""
+        """Take messages of the partition whose turn it is, or of the next that has messages."""
         self._require_usable()
         order = self._order
         for step in range(len(order)):
@@ -324,7 +374,7 @@ class ConsumerBase:
         )
 
     def _place(self, message: Acknowledged) -> Place:
-        """Whose it is, and its first and last offset."""
+        """Return the receiver of a message, and its first and last offset."""
         self._require_usable()
         message_id = message.message_id if isinstance(message, Message) else message
         receiver = self._receiver_of(message)
@@ -335,7 +385,7 @@ class ConsumerBase:
         return receiver, offset, receiver.queue.last_offset_of(offset)
 
     def _place_for(self, message: Acknowledged, txn: Transaction | None) -> Place:
-        """As _place. Where the partition was given away, the transaction has failed."""
+        """Do the same as _place. If the partition was given away, the transaction fails."""
         try:
             return self._place(message)
         except IllegalGeneration as error:
@@ -360,9 +410,12 @@ class ConsumerBase:
 
     @staticmethod
     def _fail(txn: Transaction | None, error: MagnetarError) -> None:
-        """What was to be acknowledged cannot be: what was sent for it must not count either.
+        """Make a transaction fail, since a message in it cannot be acknowledged.
 
-        Raises: InvalidTxnState, when the transaction took nothing more in any case.
+        What was sent for the message must not count either.
+
+        Raises:
+            InvalidTxnState: the transaction takes no more sends and acks in any case.
         """
         if txn is not None:
             txn.require_open()

@@ -1,4 +1,4 @@
-"""Sends messages to a topic, plainly or inside transactions."""
+"""Producers send messages to a topic, inside or outside of transactions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 
 
 class Producer:
-    """Made by `Client.create_producer`.
+    """Sends messages to a topic. `Client.create_producer` makes it.
 
-    Messages with a key go to the partition that the key's CRC-32C names, in every client and for
-    ever. The others fill one batch of one partition, then one of the next.
+    The key of a message determines its partition, by the key's CRC-32C, in every client and for
+    ever. Messages without a key fill a batch for a partition, then a batch for the next partition.
+
+        producer = await client.create_producer("orders")
+        await producer.send(b"tea", key=b"7")
     """
 
     def __init__(
@@ -76,10 +79,12 @@ class Producer:
 
     @property
     def topic(self) -> str:
+        """The topic's name."""
         return self._route.topic
 
     @property
     def partition_count(self) -> int:
+        """How many partitions the topic has."""
         return self._route.partition_count
 
     async def send(
@@ -92,19 +97,26 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> MessageId | TxnSend:
-        """Send a message and wait until the broker holds it durably.
+        """Send a message and wait until the broker has stored it durably.
 
-        A message of a transaction gets its id only with the commit marker: the answer is then a
-        TxnSend. So is it for a message that is too large for a batch, which is sent in parts, in a
-        transaction of its own. Cancelling takes nothing back.
+        A message that is too large for a batch is sent in parts, in a separate transaction.
+        Cancelling the call does not take the message back.
 
         Args:
-            event_time_ms: the application's own time, milliseconds since the Unix epoch.
+            value: the content of the message.
+            key: messages with the same key go to the same partition, and stay in order.
+            properties: names and texts that travel with the message.
+            event_time_ms: the application's own time, in milliseconds since the Unix epoch.
+            partition: the partition's number; by default the key decides.
+            txn: the transaction to which the message belongs.
+        Returns:
+            The id of the message. A message of a transaction has no id before the commit, so the
+            result is a TxnSend then, and also for a message that was sent in parts.
         Raises:
-            MessageTooLarge: more than message_bytes_max. No effect.
-            OutcomeUnknown: no answer in time; it may be stored.
+            MessageTooLarge: the message exceeds message_bytes_max. No effect.
+            OutcomeUnknown: no answer came in time; the message may be stored.
             InvalidTxnState: the transaction has ended, or failed. No effect.
-            MagnetarError: what the broker answered.
+            MagnetarError: the broker refused the message.
         """
         if self._budget.full:
             await self._budget.room()
@@ -140,12 +152,16 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """Put a message into its batch. What becomes of it, flush() or the commit tells.
+        """Add a message to a batch and return at once.
+
+        flush() raises if the message fails; for a message of a transaction, the commit does. The
+        arguments are those of `send`.
 
         Raises:
-            QuotaExceeded: too much is unacknowledged. No effect; flush, or use `enqueue`.
-            MessageTooLarge: it has to be sent in parts, which takes a transaction. No effect; use
-                `send` or `enqueue`, or give a transaction.
+            QuotaExceeded: too many messages are unacknowledged. No effect; call flush(), or use
+                `enqueue`.
+            MessageTooLarge: the message has to be sent in parts, which takes a transaction. No
+                effect; use `send` or `enqueue`, or give a transaction.
         """
         if self._budget.full:
             raise QuotaExceeded(
@@ -163,9 +179,15 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """As send_nowait, but wait while too much is unacknowledged.
+        """Add a message to a batch, and wait while too many messages are unacknowledged.
 
-        And until a message is stored that has to be sent in parts.
+        A message that has to be sent in parts is stored when the call returns. flush() raises if
+        the message fails; for a message of a transaction, the commit does. The arguments are those
+        of `send`.
+
+        Raises:
+            MessageTooLarge: the message exceeds message_bytes_max. No effect.
+            InvalidTxnState: the transaction has ended, or failed. No effect.
         """
         if self._budget.full:
             await self._budget.room()
@@ -192,11 +214,19 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """Enqueue many messages at once: the fastest way. Does not wait until they are durable.
+        """Enqueue many messages at once, which is the fastest way to send messages.
 
+        The call does not wait until they are durable; `flush` does.
+
+        Args:
+            values: the contents of the messages.
+            keys: the keys, as many as values.
+            partition: the partition's number for all of them; by default the keys decide.
+            txn: the transaction to which the messages belong.
         Raises:
-            InvalidArgument: not bytes, or not as many keys as values. No effect.
-            MessageTooLarge: one is too large. What went before it is enqueued.
+            InvalidArgument: a value or key is not bytes, or the numbers of values and keys differ.
+                No effect.
+            MessageTooLarge: a message is too large. The messages before it are enqueued.
         """
         for column in (values, keys):
             if column is not None and not set(map(type, column)) <= {bytes}:
@@ -204,7 +234,7 @@ class Producer:
         if keys is not None and len(keys) != len(values):
             raise InvalidArgument(f"{len(keys)} keys for {len(values)} values")
         if values and max(map(len, values)) > self._config.batch_bytes_max:
-            # Rare, and each of them a batch or more of its own.
+            # This is rare, and each large message fills a batch or more.
             for number, value in enumerate(values):
                 key = None if keys is None else keys[number]
                 await self.enqueue(value, key, partition=partition, txn=txn)
@@ -228,16 +258,18 @@ class Producer:
         partition: int | None = None,
         txn: Transaction | None = None,
     ) -> None:
-        """Enqueue batches that are laid out already. Does not wait until they are durable.
+        """Enqueue batches that consist of columns. Keys do not determine the partition.
 
-        Each is sent as it is; nothing looks at keys to choose a partition.
+        The call does not wait until they are durable; `flush` does.
 
         Args:
-            partition: of all of them; otherwise each goes to the next one.
+            batches: each is sent as it is.
+            partition: the partition's number for all of them; by default each batch goes to the
+                next partition.
+            txn: the transaction to which the messages belong.
         Raises:
-            MessageTooLarge: a batch is more than the broker takes, or a message more than
-                message_bytes_max. What went before it is
-                enqueued.
+            MessageTooLarge: a batch exceeds the broker's limit, or a message exceeds
+                message_bytes_max. The batches before it are enqueued.
             MagnetarError: the transaction failed before.
         """
         for batch in batches:
@@ -250,11 +282,12 @@ class Producer:
             await asyncio.sleep(0)
 
     async def flush(self) -> None:
-        """Wait until everything sent so far is confirmed, or has failed.
+        """Wait until all messages sent so far are confirmed, or have failed.
 
         Raises:
-            MagnetarError: the first failure of a plain message that no `send` call waited for,
-                since the last flush. Failures inside a transaction make its commit fail instead.
+            MagnetarError: a message outside of transactions has failed since the last flush, and no
+                call of `send` waited for it. This is the first such failure. A failure inside a
+                transaction makes its commit fail instead.
         """
         senders = [*self._plain, *self._transactional.values()]
         for sender in senders:
@@ -264,9 +297,11 @@ class Producer:
         self._raise_failure()
 
     async def close(self) -> None:
-        """Flush, for the configured time at most, and refuse further sends.
+        """Flush, for `close_timeout_ms` at most, and refuse further sends.
 
-        Raises: as flush; OutcomeUnknown when time ran out.
+        Raises:
+            OutcomeUnknown: messages were not confirmed in time; they may be stored.
+            MagnetarError: as flush.
         """
         if self._closed:
             return
@@ -324,7 +359,7 @@ class Producer:
         return sender
 
     def _outgrown(self, txn: Transaction, partition: int) -> None:
-        """A transaction that waited with its beginning fills more than a batch."""
+        """Begin a lazy transaction, whose messages fill more than a batch."""
         txn.begin_soon()
         self._rotate(partition)
 

@@ -1,4 +1,4 @@
-"""Reads committed messages without a subscription."""
+"""Readers read committed messages without a subscription."""
 
 from __future__ import annotations
 
@@ -25,17 +25,24 @@ async def read_columns(
     bytes_max: int = 4 << 20,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
 ) -> AsyncGenerator[MessageColumns, None]:
-    """Messages from one offset to another, in order, as columns.
+    """Yield the messages of a range of offsets, in order, as columns.
 
-    A message that was sent in parts has several offsets, and is there where the first one is.
+    A message that was sent in parts has several offsets; its first offset decides.
 
     Args:
-        end: the first offset that is not wanted; None reads to the end that the partition has
-            when the reader gets there.
-        follow_period_s: wait at the end for more, asking so often.
+        route: the topic.
+        partition: the partition's number.
+        start: the first offset to read.
+        end: the offset at which to stop; None: the end of the partition when the reader gets there.
+        follow_period_s: wait for further messages at the end, and ask for them this often, in
+            seconds.
+        messages_max: how many messages to ask for at once.
+        bytes_max: how many bytes to ask for at once.
+        message_bytes_max: the largest message to accept, in bytes.
     Raises:
-        OutOfRange: retention removed what lies at `start`.
-        MessageTooLarge: one has more than message_bytes_max.
+        OutOfRange: retention has removed the message at `start`.
+        MessageTooLarge: a message exceeds message_bytes_max.
+        InvalidArgument: the topic has no such partition.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")
@@ -52,7 +59,7 @@ async def read_columns(
 
 
 class RangeReader:
-    """Reads offsets from `start` to before `end` of one partition, one reply after the other."""
+    """Reads the offsets of a partition from `start` to before `end`, reply by reply."""
 
     def __init__(
         self,
@@ -69,18 +76,23 @@ class RangeReader:
         self._end = end
         self._message_bytes_max = message_bytes_max
         self._assembly = Assembly(message_bytes_max)
-        # What the next reply begins with; and what the last one was asked to begin with.
+        # The offset that the next request asks for, and the offset that the last request asked for.
         self.next_offset = start
         self.asked_offset = start
 
     @property
     def is_done(self) -> bool:
-        """Whether all that is wanted has been opened."""
+        """Whether all wanted messages have been opened."""
         wanted = self._end is None or self.next_offset < self._end
         return not wanted and not self._assembly.is_under_way
 
     async def ask(self, *, messages_max: int, bytes_max: int) -> broker_pb2.CommandReadResponse:
-        """Ask for what comes next. Raises: OutOfRange, and what the link raises."""
+        """Ask for the next messages.
+
+        Raises:
+            OutOfRange: retention has removed the next message.
+            MagnetarError: the link failed.
+        """
         offset, end = self.next_offset, self._end
         reply = await self._route.connection(self._partition).request(
             broker_pb2.CommandRead(
@@ -97,10 +109,10 @@ class RangeReader:
         return reply
 
     def open(self, reply: broker_pb2.CommandReadResponse) -> Iterator[MessageColumns]:
-        """What of a reply is wanted. Replies are to be opened in order.
+        """Yield the wanted messages of a reply. Replies must be opened in order.
 
         Raises:
-            MessageTooLarge: one has more than message_bytes_max.
+            MessageTooLarge: a message exceeds message_bytes_max.
         """
         start, end = self._start, self._end
         for wire in reply.batches:
@@ -121,7 +133,7 @@ class RangeReader:
                         yield MessageColumns(whole, 0, 1)
                 continue
             wanted = IntervalSet([(batch.first_offset, batch.last_offset)])
-            wanted.remove_all((one.first, one.last) for one in wire.excluded)
+            wanted.remove_all((excluded.first, excluded.last) for excluded in wire.excluded)
             if start > 0:
                 wanted.remove(0, start - 1)
             if end is not None:

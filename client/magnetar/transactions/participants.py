@@ -21,11 +21,12 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 
 @dataclass(frozen=True, slots=True)
 class TransactionPart:
-    """What one client has written and acknowledged in a transaction that another one commits.
+    """The part of a client in a transaction that another client commits.
 
     Attributes:
-        producers: messages confirmed, by partition and producer id.
-        consumers: ack commands confirmed, by subscription and consumer id.
+        txn_id: the transaction.
+        producers: the numbers of confirmed messages, by partition and producer id.
+        consumers: the numbers of confirmed ack commands, by subscription and consumer id.
     """
 
     txn_id: TxnID
@@ -34,10 +35,10 @@ class TransactionPart:
 
 
 def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEndTxn:
-    """COMMIT of these parts and of nothing else that anybody wrote in the transaction.
+    """Return the command that commits these parts, and nothing else in the transaction.
 
     Raises:
-        InvalidArgument: no parts, or of several transactions.
+        InvalidArgument: there are no parts, or parts of several transactions.
     """
     if len({part.txn_id for part in parts}) != 1:
         raise InvalidArgument("a commit takes the parts of one transaction, at least one")
@@ -68,7 +69,7 @@ def commit_parts(parts: Sequence[TransactionPart]) -> transaction_pb2.CommandEnd
 
 
 class Participants:
-    """Of one transaction."""
+    """The participants of a transaction."""
 
     def __init__(self) -> None:
         self.senders: list[Sender] = []

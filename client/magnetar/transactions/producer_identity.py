@@ -1,4 +1,4 @@
-"""Who a transactional producer is, and what it prepared, as text that a database can keep."""
+"""The identity of a transactional producer, and the text with which a database keeps its state."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ _VERSION = "1"
 
 
 class ProducerIdentity(NamedTuple):
-    """A transactional id with the pair that its coordinator has given."""
+    """A transactional id, with the producer id and epoch that its coordinator has issued."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
     def to_wire(self) -> common_pb2.ProducerIdentity:
+        """Return the message of the protocol."""
         return common_pb2.ProducerIdentity(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -28,15 +29,21 @@ class ProducerIdentity(NamedTuple):
 
     @classmethod
     def from_wire(cls, wire: common_pb2.ProducerIdentity) -> ProducerIdentity:
+        """Read the message of the protocol."""
         return cls(wire.transactional_id, wire.producer_id, wire.producer_epoch)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTxnState:
-    """Names a prepared transaction. Without values: none.
+    """Names a prepared transaction, or none.
 
-    `str()` gives at most 80 characters, which `parse` takes back; store them beside the data that
-    they belong to, in the same database transaction.
+    `str()` returns at most 80 characters, and `parse` reads them again. Store them in the database,
+    in the same database transaction as the data.
+
+    Attributes:
+        producer_id: the producer's id; -1 for no transaction.
+        producer_epoch: the producer's epoch; -1 for no transaction.
+        txn_id: the transaction; None for no transaction.
     Source: KIP-939, KafkaProducer API Changes, PreparedTxnState.
     """
 
@@ -51,10 +58,10 @@ class PreparedTxnState:
 
     @classmethod
     def parse(cls, text: str) -> PreparedTxnState:
-        """Read what str() wrote; an empty text is no transaction.
+        """Read the text that str() has written. An empty text means no transaction.
 
         Raises:
-            InvalidArgument: anything else.
+            InvalidArgument: the text is something else.
         """
         if not text:
             return cls()

@@ -46,13 +46,17 @@ log = logging.getLogger("magnetar")
 
 
 class Transaction:
-    """Made by `Client.begin_transaction` or `Client.transaction`.
+    """A transaction. `Client.transaction` or `Client.begin_transaction` makes it.
 
-    As a context manager it commits on exit and aborts on an exception.
+    As a context manager it commits on exit, and aborts on an exception.
 
-    A lazy one begins when it has to: with its second partition, its first acknowledgement, or more
-    messages than fit a batch. When none of these comes, its messages travel as one plain batch,
-    which is stored whole or not at all.
+        async with client.transaction(timeout_s=60) as txn:
+            await producer.send(b"invoice", txn=txn)
+            await consumer.ack(message, txn=txn)
+
+    A lazy transaction begins at its coordinator only when it has to: with its second partition, its
+    first acknowledgement, or with more messages than fit a batch. Otherwise its messages travel as
+    a plain batch, which the broker stores completely or not at all.
     Source: PIP-31, Future Work, Single Partition Transaction.
     """
 
@@ -75,15 +79,15 @@ class Transaction:
         self._on_ended = on_ended
         self._phase = Phase.OPEN
         self._failure: MagnetarError | None = None
-        # What its coordinator says of one that it knows no more.
+        # The error of a coordinator that no longer knows the transaction.
         self._forgotten: TxnNotFound | TxnForgotten | None = None
-        # The messages of a lazy one that never began.
+        # The messages of a lazy transaction that never began.
         self._whole = WholeBatchCommit()
         self._participants = Participants()
         self._beginning = Beginning(
             runtime, begin, self._participants, on_begun=self._on_begun, on_failed=self.doom
         )
-        # Of one that has begun.
+        # Both are there when the transaction has begun.
         self._inquiry: OutcomeInquiry | None = None
         self._end_requests: EndRequests | None = None
         self._commit_command: transaction_pb2.CommandEndTxn | None = None
@@ -96,52 +100,64 @@ class Transaction:
 
     @property
     def txn_id(self) -> TxnID:
-        """Raises: InvalidTxnState, while a lazy one has none."""
+        """The id of the transaction.
+
+        Raises:
+            InvalidTxnState: this is a lazy transaction that has not begun.
+        """
         if self._beginning.begun is None:
             raise InvalidTxnState("this lazy transaction has not begun, and has no TxnID")
         return self._beginning.begun.txn_id
 
     @property
     def has_begun(self) -> bool:
-        """Whether its coordinator knows of it; a lazy one may end without that."""
+        """Whether the coordinator knows the transaction. A lazy one may end without that."""
         return self._beginning.begun is not None
 
     @property
     def has_been_aborted(self) -> bool:
-        """Whether this client knows that it was."""
+        """Whether this client knows that the transaction was aborted."""
         return self._phase in DECIDED_ABORT
 
     @property
     def timeout_ms(self) -> int:
-        """Until its coordinator aborts it; only of one that has begun."""
+        """After how many milliseconds the coordinator aborts it; only for a begun transaction."""
         assert self._beginning.begun is not None
         return self._beginning.begun.timeout_ms
 
     @property
     def status(self) -> TransactionStatus:
-        """What this client knows: COMMITTING and ABORTING are decided, and being carried out."""
+        """The status, as far as this client knows it.
+
+        COMMITTING and ABORTING are decided, and participants carry them out.
+        """
         return STATUS_OF[self._phase]
 
     @property
     def failure(self) -> MagnetarError | None:
-        """The first send or ack that failed; the transaction can then only be aborted."""
+        """The error of the first send or ack that failed; then only abort() is possible."""
         return self._failure
 
     def require_open(self) -> None:
-        """Raises: InvalidTxnState, unless the transaction takes sends and acks."""
+        """Check that the transaction takes sends and acks.
+
+        Raises:
+            InvalidTxnState: it has ended, or failed.
+        """
         if self._phase is not Phase.OPEN:
             raise InvalidTxnState(f"{self._name} takes nothing more: it is {self._phase.name}")
         self._require_sound()
 
     async def begin(self) -> None:
-        """Ask a coordinator for it now.
+        """Begin the transaction at a coordinator now.
 
-        Raises: what NewTxn is refused with; see Client.begin_transaction.
+        Raises:
+            MagnetarError: the coordinator refused it; see Client.begin_transaction.
         """
         await self._beginning.now()
 
     def begin_soon(self) -> None:
-        """A lazy one has to begin, with all that takes part at the end of the loop's turn."""
+        """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
         self._beginning.soon()
 
     def _on_begun(self, begun: Begun) -> None:
@@ -158,24 +174,29 @@ class Transaction:
             self._inquiry.end()
 
     def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
-        """A producer writes to another partition. `forget` is called when the transaction ends."""
+        """Add a partition to which a producer writes.
+
+        Args:
+            sender: sends the transaction's messages to the partition.
+            forget: called when the transaction ends.
+        """
         self._participants.add_sender(sender, forget)
         if len(self._participants) > 1:
             self.begin_soon()
 
     def add_acks(self, acks: Acks) -> None:
-        """A consumer acknowledges on another partition."""
+        """Add a partition on which a consumer acknowledges."""
         self._participants.add_acks(acks)
         self.begin_soon()
 
     async def joined(self) -> None:
-        """Wait until the coordinator knows all that take part so far.
+        """Wait until the coordinator knows all participants so far.
 
-        A participant of which it did not hear may accept a message of a transaction that has
-        ended: it counts for nothing, and nobody may be told that it does.
+        A participant that the coordinator does not know may accept a message after the transaction
+        has ended. Such a message does not count, so the application must not hear that it does.
 
         Raises:
-            InvalidTxnState: it takes no more of them; the transaction has ended, or failed.
+            InvalidTxnState: the transaction has ended, or failed.
         """
         await self._beginning.ensure()
         await self._participants.enrolled()
@@ -184,7 +205,10 @@ class Transaction:
         self._require_sound()
 
     def doom(self, error: MagnetarError) -> None:
-        """A send or an ack failed: what is buffered is dropped, and commit() will refuse."""
+        """Make the transaction fail, since a send or an ack in it failed.
+
+        Buffered messages and acks are dropped, and commit() will raise CommitRefused.
+        """
         if self._failure is None:
             self._failure = error
             log.info("transaction %s failed: %s", self._name, error)
@@ -193,11 +217,11 @@ class Transaction:
                 self.doubt()
 
     async def prepare(self) -> None:
-        """Flush, and take nothing more: whatever is confirmed now, a commit makes count.
+        """Confirm all sends and acks, and take no more. The transaction can then be committed.
 
         Raises:
-            CommitRefused: a send or an ack had failed; it was aborted.
-            InvalidTxnState: it has ended, or is not open.
+            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            InvalidTxnState: the transaction has ended, or is not open.
         Source: KIP-939, prepareTransaction.
         """
         async with self._ending:
@@ -206,19 +230,23 @@ class Transaction:
             await self._prepare_commit()
 
     async def commit(self, *, wait_finished: bool = False, fingerprint: str = "") -> None:
-        """Make everything in the transaction count, or nothing.
+        """Commit the transaction: all of its messages and acks count, or none of them.
 
-        Asking again is harmless, and is how to learn the outcome after OutcomeUnknown.
+        To call it again is harmless. After OutcomeUnknown, call it again to learn the outcome.
 
         Args:
-            wait_finished: return only when every participant has carried it out, and not already
-                when the decision is durable. Readers may see it a moment later otherwise.
-            fingerprint: of a named sequence's content: see Client.begin_named_transaction().
+            wait_finished: whether to wait until every participant has carried out the commit. By
+                default the call returns when the decision is durable, and readers may see the
+                messages a moment later.
+            fingerprint: for a named sequence, the fingerprint of its content; see
+                Client.begin_named_transaction().
         Raises:
-            CommitRefused: a send or an ack had failed; it was aborted.
-            InvalidTxnState: it was aborted, by its timeout, by an administrator, or by abort().
-            OutcomeUnknown: no answer in time. It may be committed.
-            TxnForgotten, TxnNotFound: it has ended, and nobody knows any more how.
+            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            InvalidTxnState: the transaction was aborted by its timeout, by an administrator, or by
+                abort().
+            OutcomeUnknown: no answer came in time. The transaction may be committed.
+            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#commit.
         """
         async with self._ending:
@@ -240,14 +268,17 @@ class Transaction:
             await self._ask_commit(wait_finished, fingerprint)
 
     async def leave(self) -> TransactionPart:
-        """Flush, and say what this client has done, for somebody else to commit.
+        """Confirm all sends and acks of this client, for another client to commit.
 
-        The transaction takes nothing more here, and stays open.
+        The transaction stays open, and takes nothing more from this client.
 
+        Returns:
+            What this client has sent and acknowledged. The other client gives it to
+            Client.commit_parts().
         Raises:
-            CommitRefused: a send or an ack had failed: nothing of this client counts. The others'
-                work stands, and the transaction stays open for them.
-            InvalidTxnState: it has ended, or is not open.
+            CommitRefused: a send or an ack had failed, so nothing of this client counts. The
+                transaction stays open, and the work of other clients in it stands.
+            InvalidTxnState: the transaction has ended, or is not open.
         """
         async with self._ending:
             if self._phase is not Phase.OPEN:
@@ -259,10 +290,10 @@ class Transaction:
             return part
 
     def withdraw(self) -> None:
-        """Drop what this client has not sent yet, and leave the rest to count for nothing.
+        """Give up the part of this client, when several clients share the transaction.
 
-        For one of several clients: the transaction stays open for the others, whose work stands.
-        Harmless when it has ended, or was left.
+        Nothing that this client has sent or acknowledged counts. The transaction stays open for the
+        other clients, and their work stands. The call is harmless when the transaction has ended.
         """
         if self._phase in UNDECIDED:
             self._move(Event.LEFT)
@@ -275,19 +306,23 @@ class Transaction:
             )
 
     async def abort(self) -> None:
-        """Undo everything in the transaction. Harmless when it is aborted already.
+        """Abort the transaction: none of its messages and acks counts.
+
+        The call is harmless when the transaction is aborted already.
 
         Raises:
-            InvalidTxnState: it is committed. No effect.
-            OutcomeUnknown: no answer in time; the coordinator aborts it at its timeout.
-            TxnForgotten, TxnNotFound: it has ended, and nobody knows any more how.
+            InvalidTxnState: the transaction is committed. No effect.
+            OutcomeUnknown: no answer came in time. The coordinator aborts the transaction when its
+                time is up.
+            TxnForgotten: the transaction has ended, and nobody knows its outcome any more.
+            TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#abort.
         """
         async with self._ending:
             await self._abort()
 
     async def close(self) -> None:
-        """The client closes: abort what is open. What is undecided, the coordinator knows."""
+        """Abort the transaction if it is open, since the client closes."""
         if self._inquiry is not None:
             self._inquiry.forget_expiry()
         if self._phase is Phase.OPEN:
@@ -313,7 +348,7 @@ class Transaction:
             await self._abort_after(error)
 
     async def _abort_after(self, error: BaseException) -> None:
-        """Abort because of an error, which is not to be masked by another."""
+        """Abort because of an error, and do not let another error mask it."""
         if self._phase is Phase.COMMIT_ASKED:
             error.add_note(f"the commit of {self._name} was asked for; its outcome is not known")
         if self._phase is Phase.OPEN:
@@ -331,13 +366,13 @@ class Transaction:
                 raise
 
     async def _prepare_commit(self, *, aborting: bool = True) -> None:
-        """Flush, and fix what EndTxn will say.
+        """Confirm all sends and acks, and build the command EndTxn.
 
         Args:
-            aborting: abort it if something had failed; otherwise it is left as it is.
+            aborting: whether to abort the transaction if a send or an ack had failed.
         Raises:
-            CommitRefused: something had failed; it is aborted.
-            InvalidTxnState: it has ended meanwhile.
+            CommitRefused: a send or an ack had failed.
+            InvalidTxnState: the transaction has ended meanwhile.
         """
         self._move(Event.FLUSH_BEGUN)
         try:
@@ -367,9 +402,10 @@ class Transaction:
         raise refused from failure
 
     async def _commit_whole(self) -> None:
-        """A lazy one that never had to begin: one plain batch, or nothing at all.
+        """Commit a lazy transaction that never had to begin: send its messages as a plain batch.
 
-        Raises: as commit.
+        Raises:
+            MagnetarError: as commit.
         """
         if self._failure is not None:
             self._settle(TransactionStatus.ABORTED)
@@ -417,7 +453,6 @@ class Transaction:
         self._settle(status)
 
     async def _abort(self) -> None:
-        """Raises: as abort."""
         if self._phase in DECIDED_ABORT:
             return
         if self._phase in DECIDED_COMMIT:
@@ -455,7 +490,7 @@ class Transaction:
         self._settle(status)
 
     def _settle(self, status: TransactionStatus) -> None:
-        """The outcome is known: tell producers and consumers, once."""
+        """Note the outcome, and tell producers and consumers, once."""
         self._move(HEARD[status])
         self._release(committed=self._phase in DECIDED_COMMIT)
 
@@ -475,7 +510,7 @@ class Transaction:
 
     @property
     def _name(self) -> str:
-        """For people."""
+        """The transaction's name in messages for people."""
         begun = self._beginning.begun
         return "a lazy transaction" if begun is None else str(begun.txn_id)
 

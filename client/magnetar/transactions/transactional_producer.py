@@ -37,7 +37,17 @@ TIMEOUT_S_DEFAULT = 60.0
 
 
 class TransactionalProducer:
-    """Made by `Client.transactional_producer`. Not for several tasks at once."""
+    """Sends and acknowledges in consecutive transactions, as Kafka's transactional producer does.
+
+    `Client.transactional_producer` makes it. It has a single transaction at a time, and must not be
+    used by several tasks at once.
+
+        producer = client.transactional_producer("billing-1")
+        await producer.init()
+        await producer.begin()
+        await producer.send("invoices", b"invoice 7")
+        await producer.commit()
+    """
 
     def __init__(
         self,
@@ -65,29 +75,30 @@ class TransactionalProducer:
         self._identity = ProducerIdentity(transactional_id or "", -1, -1)
         self._consumer: Member | None = None
         self._transaction: Transaction | None = None
-        # Of what is prepared, here or by the instance before.
+        # The prepared transaction, of this instance or of the instance before.
         self._prepared = PreparedTxnState()
         self._producers: dict[str, PlainProducer] = {}
 
     @property
     def identity(self) -> ProducerIdentity:
-        """With the pair that it has now; -1 before init()."""
+        """The transactional id, with the producer id and epoch; both are -1 before init()."""
         return self._identity
 
     @property
     def transaction(self) -> Transaction | None:
-        """The one that this instance has begun, while it is open or prepared."""
+        """The transaction that this instance has begun, while it is open or prepared."""
         return self._transaction
 
     async def init(self, *, keep_prepared: bool = False) -> PreparedTxnState:
-        """Take the transactional id over: whoever had it before is fenced.
+        """Take over the transactional id. The instance that had it before is fenced.
 
         Args:
-            keep_prepared: keep what is open, to complete it; otherwise it is aborted.
+            keep_prepared: whether to keep the open transaction of the instance before, for
+                complete(). Otherwise it is aborted.
         Returns:
-            What was kept; empty when nothing was.
+            The transaction that was kept; an empty state if there was none.
         Raises:
-            TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
+            TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
             InvalidTxnState: a transaction of this instance is open.
         Source: KIP-939, initTransactions.
         """
@@ -97,16 +108,18 @@ class TransactionalProducer:
         return await self._init(self.transactional_id, keep_prepared=keep_prepared)
 
     async def init_transactions(self, consumer: Member) -> None:
-        """Consume from this consumer, in transactions that its group fences.
+        """Connect the producer with a consumer of a group, whose messages it acknowledges.
 
-        Waits until the consumer is a member of its group. May be called again at any time: what is
-        open is aborted, whoever took the transactional id over is fenced in its turn, and what the
-        consumer was given and has not acknowledged comes again, in order. So it is what to do
-        after a batch failed; after ProducerFenced it has to be done.
+        Waits until the consumer is a member of its group. The call may be repeated at any time: it
+        aborts the open transaction, takes the transactional id over again, and lets the consumer
+        receive again, in order, the messages that are not acknowledged. So call it after a batch
+        has failed. After ProducerFenced it is necessary.
 
+        Args:
+            consumer: the consumer that `Client.consumer_group` has made.
         Raises:
             FencedInstance: a newer member has the consumer's instance id.
-            TransactionalIdAuthorizationFailed: two-phase commit is not allowed.
+            TransactionalIdAuthorizationFailed: the coordinator does not allow two-phase commit.
         Source: KIP-447, initTransactions.
         """
         self._require("init_transactions")
@@ -121,7 +134,7 @@ class TransactionalProducer:
         consumer.redeliver()
 
     async def _abandon(self) -> None:
-        """Abort what is open, as far as that is possible."""
+        """Abort the open transaction, as far as that is possible."""
         transaction, self._transaction = self._transaction, None
         if transaction is None:
             return
@@ -161,7 +174,12 @@ class TransactionalProducer:
         return self._prepared
 
     async def begin(self) -> None:
-        """Open a transaction. Raises: ProducerFenced; InvalidTxnState, when one is open."""
+        """Begin a transaction.
+
+        Raises:
+            ProducerFenced: another instance has taken over the transactional id.
+            InvalidTxnState: a transaction is open already.
+        """
         self._require("begin")
         if self.transactional_id is None:
             self._transaction = await self.client.begin_transaction(
@@ -179,10 +197,16 @@ class TransactionalProducer:
     async def send(
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
     ) -> TxnSend | MessageId:
-        """Send a message in the transaction, and wait until its broker holds it.
+        """Send a message in the transaction, and wait until the broker has stored it durably.
 
         Args:
-            options: as of Producer.send, without txn.
+            topic: the topic's name.
+            value: the content of the message.
+            key: messages with the same key go to the same partition.
+            options: further arguments of Producer.send, except txn.
+        Raises:
+            InvalidTxnState: no transaction is open.
+            MagnetarError: as Producer.send.
         """
         self._require("send")
         producer = await self._producer(topic)
@@ -191,27 +215,38 @@ class TransactionalProducer:
     async def enqueue(
         self, topic: str, value: bytes, key: bytes | None = None, **options: Any
     ) -> None:
-        """As send, without waiting: prepare() or commit() tell what became of it."""
+        """Send a message in the transaction without waiting; commit() raises if it fails.
+
+        The arguments are those of `send`.
+        """
         self._require("send")
         producer = await self._producer(topic)
         await producer.enqueue(value, key, txn=self._transaction, **options)
 
     async def acknowledge(self, consumer: Acknowledging, messages: Iterable[Message]) -> None:
-        """Acknowledge messages in the transaction."""
+        """Acknowledge messages in the transaction.
+
+        Args:
+            consumer: the consumer that received them.
+            messages: the messages.
+        Raises:
+            InvalidTxnState: no transaction is open.
+            MagnetarError: as Consumer.ack.
+        """
         self._require("acknowledge")
         await consumer.ack_many(messages, txn=self._transaction)
 
     async def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Acknowledge in the transaction all that the consumer was given below these offsets.
+        """Acknowledge in the transaction all messages that the consumer received below offsets.
 
         Args:
-            offsets: for each partition that of the next message to process; magnetar.offsets()
-                gives them for a batch.
+            offsets: for each partition the offset of the next message to process;
+                magnetar.offsets() returns them for a batch of messages.
         Raises:
-            InvalidTxnState: nothing is open, or init_transactions() was not called.
-            IllegalGeneration: the consumer lost a partition. Abort, drop the batch, go on.
-            InvalidArgument: beyond what the consumer was given. No effect.
-            TransactionConflict: it is acknowledged already. Abort.
+            InvalidTxnState: no transaction is open, or init_transactions() was not called.
+            IllegalGeneration: the consumer has lost a partition. Abort, drop the batch, go on.
+            InvalidArgument: the consumer has not received messages up to this offset. No effect.
+            TransactionConflict: a message is acknowledged already. Abort.
         Source: KIP-447, sendOffsetsToTransaction.
         """
         self._require("send_offsets_to_transaction")
@@ -220,14 +255,15 @@ class TransactionalProducer:
         await self._consumer.ack_offsets(offsets, txn=self._transaction)
 
     async def prepare(self) -> PreparedTxnState:
-        """Flush. From now on only commit, abort and complete are allowed.
+        """Confirm all sends and acks. After that only commit, abort and complete are allowed.
 
-        Store what it returns with the data that the transaction belongs to, in one database
-        transaction. No coordinator is asked.
+        The call asks no coordinator.
 
+        Returns:
+            The state to store in the database, in the same database transaction as the data.
         Raises:
-            CommitRefused: a send or an ack had failed; it was aborted.
-            InvalidTxnState: without two-phase commit, or nothing is open.
+            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            InvalidTxnState: no transaction is open, or the producer has no two-phase commit.
         Source: KIP-939, prepareTransaction.
         """
         self._require("prepare")
@@ -248,26 +284,33 @@ class TransactionalProducer:
         return self._prepared
 
     async def commit(self) -> None:
-        """Commit what is open or prepared.
+        """Commit the open or prepared transaction.
 
         Raises:
-            InvalidTxnState: nothing is. Or it was aborted.
-            ProducerFenced: another instance has taken over, and decides.
-            OutcomeUnknown: no answer in time; commit again to know.
+            CommitRefused: a send or an ack had failed; the transaction was aborted.
+            InvalidTxnState: there is no transaction, or it was aborted.
+            ProducerFenced: another instance has taken over the transactional id, and decides.
+            OutcomeUnknown: no answer came in time; commit again to learn the outcome.
         """
         await self._end("commit", common_pb2.COMMIT)
 
     async def abort(self) -> None:
-        """Abort what is open or prepared. Raises: as commit."""
+        """Abort the open or prepared transaction.
+
+        Raises:
+            InvalidTxnState: there is no transaction, or it was committed.
+            ProducerFenced: another instance has taken over the transactional id, and decides.
+            OutcomeUnknown: no answer came in time; abort again to learn the outcome.
+        """
         await self._end("abort", common_pb2.ABORT)
 
     async def complete(self, prepared: PreparedTxnState) -> bool:
-        """Commit if this is the transaction that is prepared; abort it otherwise.
+        """Commit the prepared transaction if the database has it; abort it otherwise.
 
         Args:
-            prepared: what the database holds.
+            prepared: the state that the database has.
         Returns:
-            Whether a transaction was committed; nothing happens when none is prepared.
+            Whether a transaction was committed. Without a prepared transaction nothing happens.
         Source: KIP-939, completeTransaction.
         """
         self._require("complete")
@@ -279,7 +322,7 @@ class TransactionalProducer:
         return commits
 
     async def close(self) -> None:
-        """Abort what is open; what is prepared stays, for the next instance."""
+        """Abort an open transaction and close. A prepared one stays for the next instance."""
         if self._state is State.OPEN:
             await self.abort()
         self._move(Event.CLOSED)
@@ -310,7 +353,10 @@ class TransactionalProducer:
         self._move(Event.ENDED)
 
     async def _end_kept(self, action: common_pb2.TxnAction) -> None:
-        """What an earlier instance wrote: nobody here knows how much, so nothing is counted."""
+        """End the transaction of an earlier instance.
+
+        This instance does not know how much the earlier one wrote, so the command has no counts.
+        """
         if self._prepared.txn_id is None:
             raise InvalidTxnState(
                 f"{self.transactional_id!r} has kept nothing: complete() would do nothing"
@@ -327,7 +373,7 @@ class TransactionalProducer:
         self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
     def _after_failure(self) -> None:
-        """A transaction that was aborted is over; one whose outcome is unknown is not."""
+        """Forget a transaction that was aborted, and keep it if its outcome is unknown."""
         if self._transaction is not None and self._transaction.has_been_aborted:
             self._transaction = None
             self._move(Event.ENDED)
@@ -349,7 +395,7 @@ class TransactionalProducer:
 
     @property
     def _name(self) -> str:
-        """For people."""
+        """The producer's name in messages for people."""
         return repr(self.transactional_id) if self.transactional_id else "this producer"
 
     @contextmanager

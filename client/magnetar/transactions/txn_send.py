@@ -1,4 +1,4 @@
-"""What a producer has of a send in a transaction: it has no MessageId yet."""
+"""The result of a send in a transaction."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from magnetar_core.ids import TxnID
 
 @dataclass(frozen=True, slots=True)
 class TxnSend:
-    """A transactional send that its broker holds durably.
+    """The result of a send in a transaction, which the broker has stored durably.
 
-    It has no MessageId yet: ledger and entry are the commit marker's (PIP-31, Message ID).
+    The message has no MessageId before the commit, since ledger and entry are those of the commit
+    marker (PIP-31, Message ID).
 
     Attributes:
-        index: place among the producer's messages in this transaction and partition, from 0.
+        txn_id: the transaction.
+        partition: the partition's number.
+        index: the place among this producer's messages in the same transaction and partition,
+            from 0.
     """
 
     txn_id: TxnID
