@@ -1,4 +1,4 @@
-"""Errors as one line that says what happened and what to do next, with an exit status."""
+"""Errors as a single line that says what happened and what to do next, with an exit status."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATUS_OF_KIND = {
 
 
 def explain(error: Exception) -> click.ClickException:
-    """What a user is told of an error; its exit status says what kind of error it is."""
+    """Return the message for an error; its exit status says what kind of error it is."""
     text = _one_line(str(error)) or type(error).__name__
     if isinstance(error, LinkClosed):
         return _failure(f"{text}; {_START_ONE}", ErrorKind.RETRY)
@@ -58,7 +58,7 @@ def _failure(text: str, kind: ErrorKind) -> click.ClickException:
 
 
 def _of_magnetar(error: MagnetarError, text: str) -> str:
-    """The message, and what to do next."""
+    """Return the message of an error, and what to do next."""
     if isinstance(error, LogUnavailable | OutcomeUnknown) and isinstance(
         error.__cause__, LinkClosed
     ):

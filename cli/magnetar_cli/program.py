@@ -1,4 +1,4 @@
-"""The program. Each command's module is imported when it is called for, and not before."""
+"""The program `magnetar`. It imports the module of a command only when it runs that command."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EXIT_STATUS = (
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name, and turns the errors that users meet into one line."""
+    """A group that knows its commands by name, and prints errors as a single line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -81,11 +81,11 @@ class LazyGroup(click.Group):
     metavar="HOST:PORT",
     help="Any broker of the cluster.  [env: MAGNETAR_BROKER]",
 )
-@click.option("--debug", is_flag=True, help="Show tracebacks, and what the client does.")
+@click.option("--debug", is_flag=True, help="Show tracebacks, and the log of the client.")
 @click.version_option(VERSION, prog_name="magnetar")
 @click.pass_context
 def cli(ctx: click.Context, broker: str, debug: bool) -> None:
-    """Magnetar: a transactional log broker whose open transactions delay nobody.
+    """Magnetar is a transactional log broker whose open transactions delay nobody.
 
     `magnetar standalone` starts one here; everything else talks to a broker.
     """

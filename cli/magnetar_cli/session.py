@@ -1,4 +1,4 @@
-"""A client for the length of one command."""
+"""A client that lives as long as a command of the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIND_TIMEOUT_S = 5.0
 def with_client(
     work: Callable[[Client], Awaitable[Result]], *, broker: str | None = None
 ) -> Result:
-    """Connect to the broker of --broker, do the work, and disconnect."""
+    """Connect to the broker that --broker names, do the work, and disconnect."""
     from magnetar import ClientConfig, connect
     from magnetar_core.config import split_address
     from magnetar_core.grpc_transport import GrpcTransport
@@ -49,10 +49,10 @@ def with_client(
 
 
 async def _find(transport: GrpcTransport, address: str) -> None:
-    """See that somebody is there: the client itself would try for long before it says why not.
+    """Check quickly that a server listens: the client itself would try for a long time.
 
     Raises:
-        LinkClosed: nobody is, or nobody answers in time.
+        LinkClosed: nobody listens, or nobody answers in time.
     """
     from magnetar_core.transport import LinkClosed
 

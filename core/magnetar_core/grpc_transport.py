@@ -155,7 +155,7 @@ async def _accepted(call: ExchangeCall, address: str) -> None:
         return
     # gRPC names the reason at the end of its text.
     reason = (await call.details()).rpartition("last error: ")[2]
-    raise LinkClosed(f"no conversation with {address}: {reason}")
+    raise LinkClosed(f"cannot talk to {address}: {reason}")
 
 
 class GrpcLink:

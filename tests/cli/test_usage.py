@@ -74,7 +74,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["subscriptions", "seek", "a", "s", "--to", "5"], "add --partition"),
         (["subscriptions", "seek", "a", "s", "--to", "noon"], "neither earliest"),
         (["transactions", "abort", "xyz"], "transactions list"),
-        (["standalone", "--port", "65535"], "choose a lower one"),
+        (["standalone", "--port", "65535"], "choose a lower port"),
     ],
 )
 def test_wrong_usage_is_told_with_status_2(arguments: list[str], advice: str) -> None:
@@ -102,7 +102,7 @@ def test_errors_say_what_to_do_next() -> None:
     def text(error: Exception) -> str:
         return explain(error).message
 
-    assert "magnetar standalone" in text(LinkClosed("no conversation with 127.0.0.1:1"))
+    assert "magnetar standalone" in text(LinkClosed("cannot talk to 127.0.0.1:1"))
     assert text(TopicNotFound("no topic 'a'")) == (
         "TopicNotFound: no topic 'a' (No topic or partition of this name. No effect; create it, "
         "or correct the name)"
@@ -113,7 +113,7 @@ def test_errors_say_what_to_do_next() -> None:
     )
     assert text(InvalidConfig("choose another port")) == "choose another port"
     unavailable = LogUnavailable("no answer")
-    unavailable.__cause__ = LinkClosed("no conversation with 127.0.0.1:1")
+    unavailable.__cause__ = LinkClosed("cannot talk to 127.0.0.1:1")
     assert "magnetar standalone" in text(unavailable)
     assert "--debug" in text(KeyError("x"))
     assert "magnetar[server]" in text(ModuleNotFoundError("No module named 'rocksdict'"))

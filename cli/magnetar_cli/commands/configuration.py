@@ -1,4 +1,4 @@
-"""`magnetar config`: the servers' settings, and where each comes from."""
+"""`magnetar config`: shows the settings of servers, and where each setting comes from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from magnetar_cli.types import json_option
 
 @click.group(name="config")
 def config() -> None:
-    """Show the servers' settings."""
+    """Show the settings of servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class _Setting:
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="MAGNETAR_CONFIG_FILE",
-    help="The file that a server would be given.",
+    help="The configuration file of the server.",
 )
-@click.option("--changed", is_flag=True, help="Only what is not the default.")
-@click.option("--toml", "as_toml", is_flag=True, help="As a configuration file.")
+@click.option("--changed", is_flag=True, help="Only settings that are not the default.")
+@click.option("--toml", "as_toml", is_flag=True, help="Print a configuration file.")
 @json_option
 def show(config_file: Path | None, changed: bool, as_toml: bool, as_json: bool) -> None:
-    """Show what servers started here would use: from the environment, the file, or by default.
+    """Show the settings that a server started here would use.
 
     docs/configuration.md says what each setting means. Flags of a server win over all of these.
     """

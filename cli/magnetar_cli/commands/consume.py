@@ -1,4 +1,4 @@
-"""`magnetar consume`: messages become lines on standard output."""
+"""`magnetar consume`: prints messages as lines on standard output."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ Encoder = Callable[["MessageColumns"], bytes]
 
 @click.command()
 @click.argument("topic")
-@click.option("--subscription", "-s", help="Acknowledge here. Without: read, and leave no trace.")
+@click.option(
+    "--subscription", "-s", help="Acknowledge on this subscription.  [default: only read]"
+)
 @click.option(
     "--type",
     "subscription_type",
     type=click.Choice(["exclusive", "shared", "failover", "key_shared"]),
     default="exclusive",
     show_default=True,
-    help="How consumers of one subscription share it.",
+    help="How the consumers of the subscription share it.",
 )
 @click.option(
     "--from",
@@ -41,10 +43,10 @@ Encoder = Callable[["MessageColumns"], bytes]
     type=click.Choice(["earliest", "latest"]),
     default="earliest",
     show_default=True,
-    help="Where a new subscription, or reading without one, begins.",
+    help="Where to begin without a subscription, or with a new subscription.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option("--follow/--until-end", default=True, help="Wait for more, or end when none is left.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of messages.")
+@click.option("--follow/--until-end", default=True, help="Wait for more, or end after the last.")
 @click.option(
     "--format",
     "output_format",
@@ -52,9 +54,9 @@ Encoder = Callable[["MessageColumns"], bytes]
     default="value",
     show_default=True,
 )
-@click.option("--key-separator", metavar="TEXT", help="Print KEY, this, VALUE.")
+@click.option("--key-separator", metavar="TEXT", help="Print KEY, TEXT and VALUE.")
 def consume(topic: str, **options: Any) -> None:
-    """Print TOPIC's committed messages, a line each.
+    """Print the committed messages of TOPIC, line by line.
 
     magnetar consume numbers --until-end | wc -l
     """
@@ -138,7 +140,7 @@ async def _read(
 async def _columns_of_all(
     client: Client, topic: str, start: str, follow: bool
 ) -> AsyncGenerator[MessageColumns, None]:
-    """All partitions at once, each in its own order."""
+    """Yield the messages of all partitions at once, each partition in its order."""
     description = await client.describe_topic(topic)
     queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
 

@@ -40,10 +40,10 @@ def list_groups(as_json: bool) -> None:
 
 @groups.command()
 @click.argument("group")
-@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @json_option
 def describe(group: str, watch: bool, as_json: bool) -> None:
-    """Show GROUP: its members, who owns which partition, and the lag of each."""
+    """Show the members, partitions and lag of GROUP."""
     from magnetar_cli.output import print_json, watched
     from magnetar_cli.session import with_client
 
@@ -104,11 +104,13 @@ def _show(found: GroupDescription) -> None:
     "target",
     required=True,
     metavar="PLACE",
-    help="earliest, latest, an offset, or a time as 2026-01-31T12:00:00 (local, or with a zone).",
+    help="earliest, latest, an offset, or a time such as 2026-01-31T12:00:00 (local time).",
 )
-@click.option("--topic", help="Only this one.")
-@click.option("--partition", type=click.IntRange(0), help="Only this one; needed with an offset.")
-@click.option("--dry-run", is_flag=True, help="Show what would be moved, and move nothing.")
+@click.option("--topic", help="Only this topic.")
+@click.option(
+    "--partition", type=click.IntRange(0), help="Only this partition; needed with an offset."
+)
+@click.option("--dry-run", is_flag=True, help="Print what would move, and move nothing.")
 @json_option
 def reset_offsets(
     group: str,
@@ -118,16 +120,14 @@ def reset_offsets(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Move the cursors of GROUP, which must have no members."""
+    """Move the cursors of GROUP, while it has no members."""
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
     from magnetar_cli.types import place_of
 
     place = place_of(target)
     if place.offset is not None and (topic is None or partition is None):
-        raise click.UsageError(
-            "each partition counts its own offsets; add --topic NAME --partition N"
-        )
+        raise click.UsageError("an offset belongs to a partition; add --topic NAME --partition N")
     resets = with_client(
         lambda client: client.reset_group_offsets(
             group,
@@ -150,7 +150,7 @@ def reset_offsets(
 @groups.command()
 @click.argument("group")
 def delete(group: str) -> None:
-    """Delete GROUP and its cursors. Its members have to be stopped first."""
+    """Delete GROUP and its cursors, while it has no members."""
     from magnetar_cli.session import with_client
 
     with_client(lambda client: client.delete_group(group))

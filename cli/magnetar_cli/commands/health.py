@@ -1,4 +1,4 @@
-"""`magnetar health`: whether one server serves, asked by gRPC's health service."""
+"""`magnetar health`: asks a server by gRPC's health service whether it is healthy."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ import click
     "--port",
     type=click.IntRange(1, 0xFFFF),
     envvar="MAGNETAR_PORT",
-    help="Of a server on this machine, in place of its address.  [env: MAGNETAR_PORT]",
+    help="The port of a server on this machine, instead of HOST:PORT.  [env: MAGNETAR_PORT]",
 )
 @click.option(
-    "--timeout-s", type=click.FloatRange(0.1), default=3.0, show_default=True, help="For an answer."
+    "--timeout-s",
+    type=click.FloatRange(0.1),
+    default=3.0,
+    show_default=True,
+    help="How long to wait.",
 )
 @click.pass_context
 def health(ctx: click.Context, address: str | None, port: int | None, timeout_s: float) -> None:
-    """Ask a server whether it serves: exit status 0 if so, 1 if not.
+    """Check whether a server is healthy.
 
-    A broker or a coordinator: the one at HOST:PORT, or at --port here, or else the broker that
-    `magnetar --broker` names. Made for health checks of containers and supervisors.
+    The server is a broker or a coordinator: at HOST:PORT, at --port of this machine, or by default
+    the broker that `magnetar --broker` names. The exit status is 0 if the server is healthy, and 1
+    otherwise. The command is meant for health checks of containers and supervisors.
     """
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc

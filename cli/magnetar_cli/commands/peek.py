@@ -1,4 +1,4 @@
-"""`magnetar peek`: what open transactions have written, before anybody may read it."""
+"""`magnetar peek`: prints the messages of open transactions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("topic")
 @click.option("--partition", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--txn", "txn_id", metavar="TXNID", type=TxnIdType(), help="Of this one only.")
-@click.option("--skip", type=click.IntRange(0), default=0, help="Leave out so many.")
+@click.option("--txn", "txn_id", metavar="TXNID", type=TxnIdType(), help="Only this transaction.")
+@click.option("--skip", type=click.IntRange(0), default=0, help="How many to skip.")
 @click.option("--count", type=click.IntRange(1, 1_000), default=100, show_default=True)
 def peek(topic: str, partition: int, txn_id: str | None, skip: int, count: int) -> None:
-    """Print uncommitted messages of TOPIC, a line of JSON each: for debugging.
+    """Print uncommitted messages of TOPIC, for debugging.
 
-    They have no place in the topic yet, and disappear when their transaction aborts.
+    Each message is a line of JSON. Uncommitted messages have no offset yet, and disappear when
+    their transaction aborts.
     """
     from magnetar_cli.session import with_client
     from magnetar_core.ids import TxnID

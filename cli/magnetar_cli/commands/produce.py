@@ -1,4 +1,4 @@
-"""`magnetar produce`: lines of a file or of standard input become messages."""
+"""`magnetar produce`: sends the lines of a file or of standard input as messages."""
 
 from __future__ import annotations
 
@@ -23,28 +23,35 @@ TXN_TIMEOUT_S = 15 * 60.0
 
 @click.command()
 @click.argument("topic")
-@click.option("--file", type=click.File("rb"), default="-", help="Instead of standard input.")
-@click.option("--key-separator", metavar="TEXT", help="Each line is KEY, this, VALUE.")
+@click.option(
+    "--file",
+    type=click.File("rb"),
+    default="-",
+    help="The file to send.  [default: standard input]",
+)
+@click.option(
+    "--key-separator", metavar="TEXT", help="The text between key and value in each line."
+)
 @click.option("--codec", type=click.Choice(["none", "zstd", "lz4"]), default="none")
 @click.option(
     "--batching",
     type=click.Choice(["mixed", "by_key"]),
     default="mixed",
     show_default=True,
-    help="Of all keys, or of one key each: for key_shared consumers.",
+    help="Whether a batch may have several keys; by_key suits key_shared consumers.",
 )
 @click.option("--transactional", is_flag=True, help="All lines become visible, or none.")
 @click.option(
     "--messages-per-transaction",
     type=click.IntRange(1),
-    help="Not one transaction for all lines, but one for so many.",
+    help="How many lines a transaction has.  [default: all lines]",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1), default=1, help="Of the topic, when it is made."
+    "--partitions", type=click.IntRange(1), default=1, help="How many partitions a new topic gets."
 )
 @click.option("--no-create", is_flag=True, help="Fail when the topic does not exist.")
 def produce(topic: str, file: BinaryIO, **options: Any) -> None:
-    """Send lines to TOPIC, which is created when it does not exist.
+    """Send lines to TOPIC, which is created if needed.
 
     seq 1000 | magnetar produce numbers
     """
@@ -66,7 +73,7 @@ def produce(topic: str, file: BinaryIO, **options: Any) -> None:
 
 
 class LineReader:
-    """Reads what there is, as whole lines, without waiting for more."""
+    """Reads the lines that have arrived, without waiting for more."""
 
     def __init__(self, file: BinaryIO, separator: bytes | None) -> None:
         self._file = file
@@ -76,7 +83,7 @@ class LineReader:
         self.ended = False
 
     def read(self) -> tuple[list[bytes], list[bytes] | None]:
-        """Values and, with a separator, keys; blocks until there is a line or the end.
+        """Return values and, with a separator, keys. Blocks until there is a line or the end.
 
         Raises:
             click.ClickException: a line has no key.
@@ -151,7 +158,7 @@ async def _produce(client: Client, topic: str, lines: LineReader, options: dict[
 
 
 class _Transactions:
-    """One transaction after the other; each takes a number of messages, or all."""
+    """Consecutive transactions; each takes a number of messages, or all."""
 
     def __init__(self, client: Client, messages_max: int | None) -> None:
         self._client = client
@@ -176,7 +183,7 @@ class _Transactions:
                 await self.commit()
 
     async def commit(self) -> None:
-        """Commit what is open; it is visible when this returns."""
+        """Commit the open transaction; its messages are visible when this returns."""
         if self._current is not None:
             await self._current.commit(wait_finished=True)
             self._current = None
@@ -190,7 +197,7 @@ class _Transactions:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None]]:
-    """Counts on a terminal; silent otherwise."""
+    """Show a count on a terminal, and nothing elsewhere."""
     if not sys.stderr.isatty() or sys.stdin.isatty():
         yield lambda count: None
         return

@@ -1,4 +1,4 @@
-"""`magnetar storage`: decisions about data directories that are damaged."""
+"""`magnetar storage`: decisions about damaged data directories."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import click
 
 @click.group()
 def storage() -> None:
-    """Decide about a data directory that is damaged. Its server must not run."""
+    """Repair the data directory of a stopped server."""
 
 
 @storage.command(name="accept-loss")
 @click.argument("data_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--dry-run", is_flag=True, help="Only say what is missing.")
+@click.option("--dry-run", is_flag=True, help="Print what is missing, and change nothing.")
 @click.option(
-    "--everything", is_flag=True, help="This empty store takes the place of one that is gone."
+    "--everything", is_flag=True, help="Accept that the whole store of this server is lost."
 )
 def accept_loss(data_dir: Path, dry_run: bool, everything: bool) -> None:
-    """Go on without what DATA_DIR, of one server, lost of its newest changes.
+    """Let a server start without its latest changes, which are lost.
 
-    They were acknowledged: messages, acks and decisions may be among them, and transactions that
-    they were part of may be torn apart. A broker then opens a higher ledger id, a coordinator takes
-    a higher incarnation. The files are kept as they were found, in DATA_DIR/kept-1.
+    DATA_DIR is the data directory of the server. The lost changes were acknowledged: messages, acks
+    and decisions may be among them, and transactions may be torn. After that, a broker opens a
+    higher ledger id, and a coordinator takes a higher incarnation. The damaged files are kept in
+    DATA_DIR/kept-1.
     """
     from magnetar_storage import accepted_loss
 

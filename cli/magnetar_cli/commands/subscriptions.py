@@ -21,7 +21,7 @@ def subscriptions() -> None:
 @click.argument("topic")
 @json_option
 def list_subscriptions(topic: str, as_json: bool) -> None:
-    """List TOPIC's subscriptions, partition by partition."""
+    """List the subscriptions of TOPIC, by partition."""
     from magnetar_cli.commands.topics import SUBSCRIPTION_COLUMNS, subscription_rows
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
@@ -46,7 +46,7 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
 @subscriptions.command()
 @click.argument("topic")
 @click.argument("subscription")
-@click.option("--force", is_flag=True, help="Abort the transactions with acks pending there first.")
+@click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
 def delete(topic: str, subscription: str, force: bool) -> None:
     """Delete SUBSCRIPTION of TOPIC."""
     from magnetar_cli.session import with_client
@@ -63,17 +63,19 @@ def delete(topic: str, subscription: str, force: bool) -> None:
     "target",
     required=True,
     metavar="PLACE",
-    help="earliest, latest, an offset, or a time as 2026-01-31T12:00:00 (local, or with a zone).",
+    help="earliest, latest, an offset, or a time such as 2026-01-31T12:00:00 (local time).",
 )
-@click.option("--partition", type=click.IntRange(0), help="Only this one; needed with an offset.")
-@click.option("--force", is_flag=True, help="Abort the transactions with acks pending there first.")
+@click.option(
+    "--partition", type=click.IntRange(0), help="Only this partition; needed with an offset."
+)
+@click.option("--force", is_flag=True, help="First abort transactions with pending acks there.")
 def seek(topic: str, subscription: str, target: str, partition: int | None, force: bool) -> None:
-    """Move SUBSCRIPTION of TOPIC."""
+    """Move the cursors of SUBSCRIPTION of TOPIC."""
     from magnetar_cli.session import with_client
 
     place = place_of(target)
     if place.offset is not None and partition is None:
-        raise click.UsageError("each partition counts its own offsets; add --partition N")
+        raise click.UsageError("an offset belongs to a partition; add --partition N")
 
     async def work(client: Client) -> None:
         await client.seek(

@@ -1,4 +1,4 @@
-"""`magnetar topics`: create, list, describe, delete, offsets, and go on behind what is damaged."""
+"""`magnetar topics`: create, list, describe, delete, offsets, skip-damaged."""
 
 from __future__ import annotations
 
@@ -20,15 +20,27 @@ def topics() -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--retention", type=Duration(), default=0, help="As 7d; without it: for ever.")
-@click.option("--retention-bytes", type=Size(), default=0, help="Per partition, as 10GiB.")
 @click.option(
-    "--drop-unconsumed", is_flag=True, help="Retention removes what a subscription still needs too."
+    "--retention",
+    type=Duration(),
+    default=0,
+    help="How long to keep messages, such as 7d.  [default: for ever]",
+)
+@click.option(
+    "--retention-bytes",
+    type=Size(),
+    default=0,
+    help="How much to keep in each partition, such as 10GiB.",
+)
+@click.option(
+    "--drop-unconsumed",
+    is_flag=True,
+    help="Let retention remove messages that are not acknowledged.",
 )
 def create(
     topic: str, partitions: int, retention: int, retention_bytes: int, drop_unconsumed: bool
 ) -> None:
-    """Create TOPIC."""
+    """Create TOPIC, with partitions and a retention."""
     from magnetar_cli.session import with_client
 
     async def work(client: Client) -> int:
@@ -66,7 +78,7 @@ def list_topics(as_json: bool) -> None:
 @click.argument("topic")
 @json_option
 def describe(topic: str, as_json: bool) -> None:
-    """Show TOPIC's partitions, subscriptions and open transactions."""
+    """Show the partitions and subscriptions of TOPIC."""
     from magnetar_cli.output import duration, print_facts, print_json, print_table, some
     from magnetar_cli.session import with_client
 
@@ -107,10 +119,10 @@ def describe(topic: str, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("topic")
-@click.option("--at", type=Time(), help="Show also the first offset that is not older, or the end.")
+@click.option("--at", type=Time(), help="Also show the first offset stored at this time or later.")
 @json_option
 def offsets(topic: str, at: int | None, as_json: bool) -> None:
-    """Show where TOPIC's partitions begin and end."""
+    """Show the first and last offsets of TOPIC."""
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
@@ -129,9 +141,9 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("topic")
-@click.option("--force", is_flag=True, help="Abort the transactions that are open there first.")
+@click.option("--force", is_flag=True, help="First abort transactions that are open there.")
 def delete(topic: str, force: bool) -> None:
-    """Delete TOPIC with all its messages and subscriptions."""
+    """Delete TOPIC, its messages and its subscriptions."""
     from magnetar_cli.session import with_client
 
     with_client(lambda client: client.delete_topic(topic, force=force))
@@ -140,13 +152,13 @@ def delete(topic: str, force: bool) -> None:
 
 @topics.command(name="skip-damaged")
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(0), help="Only this one.  [default: all]")
-@click.option("--dry-run", is_flag=True, help="Only say what is damaged.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition.  [default: all]")
+@click.option("--dry-run", is_flag=True, help="Print what is damaged, and change nothing.")
 def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
-    """Have consumers of TOPIC go on behind what its broker cannot read.
+    """Skip the messages of TOPIC that cannot be read.
 
-    Reads all of it. What is damaged is lost: readers no longer get DataLoss there, but what comes
-    behind it, and subscriptions count it as acknowledged.
+    The command reads the whole topic. Damaged messages are lost: readers no longer get DataLoss
+    there, but the messages behind them, and subscriptions count them as acknowledged.
     """
     from magnetar_cli.output import print_table
     from magnetar_cli.session import with_client
@@ -179,7 +191,7 @@ SUBSCRIPTION_COLUMNS = (
 
 
 def subscription_rows(partitions: Any) -> list[tuple[object, ...]]:
-    """Of a topic's description, by name and partition."""
+    """Return the rows of a topic's subscriptions, by name and partition."""
     return sorted(
         (
             one.subscription,

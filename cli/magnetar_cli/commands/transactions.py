@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from magnetar import TransactionDescription
     from magnetar_core.errors import MagnetarError
 
-# Of find-hanging, when there is something: scripts tell it from success and from failure.
+# The exit status of find-hanging when it finds something: neither success nor failure.
 HANGING_STATUS = 3
 STATUSES = click.Choice(
     ["open", "committing", "aborting", "committed", "aborted"], case_sensitive=False
@@ -22,19 +22,31 @@ STATUSES = click.Choice(
 
 @click.group()
 def transactions() -> None:
-    """List, describe and end transactions."""
+    """List, describe and end transactions and transactional ids."""
 
 
 @transactions.command(name="list")
-@click.option("--status", "statuses", type=STATUSES, multiple=True, help="Default: all live ones.")
-@click.option("--min-age", type=Duration(), default=0, help="Only older ones, as 10m.")
-@click.option("--id", "pattern", default="", help="Only such transactional ids, as app-*.")
 @click.option(
-    "--producer-id", "producer_ids", type=int, multiple=True, help="Only of this producer id."
+    "--status",
+    "statuses",
+    type=STATUSES,
+    multiple=True,
+    help="Only this status.  [default: all that have not ended]",
 )
-@click.option("--coordinator", "tcid", type=click.IntRange(0), help="Only of this TCID.")
+@click.option(
+    "--min-age", type=Duration(), default=0, help="Only transactions older than this, such as 10m."
+)
+@click.option(
+    "--id", "pattern", default="", help="Only transactional ids that match, such as app-*."
+)
+@click.option(
+    "--producer-id", "producer_ids", type=int, multiple=True, help="Only this producer id."
+)
+@click.option(
+    "--coordinator", "tcid", type=click.IntRange(0), help="Only this coordinator's, by its TCID."
+)
 @click.option("--limit", type=click.IntRange(1), default=1_000, show_default=True)
-@click.option("--watch", is_flag=True, help="Show them again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Repeat every second, until Ctrl-C.")
 @json_option
 def list_transactions(
     statuses: tuple[str, ...],
@@ -48,11 +60,11 @@ def list_transactions(
 ) -> None:
     """List transactions, the oldest first.
 
-    Of those that have ended, the latest ones whose outcome is not forgotten; their age is the time
-    since they ended.
+    Coordinators remember ended transactions for a while; the age of an ended transaction is the
+    time since its end.
 
-    A coordinator that does not answer is named, and the exit status is 1: what the others have is
-    shown all the same.
+    If a coordinator does not answer, the command names it and shows the transactions of the others.
+    The exit status is then 1.
     """
     from magnetar import TransactionStatus
     from magnetar_cli.output import print_json, print_table, watched
@@ -77,7 +89,7 @@ def list_transactions(
         )
         for missing, error in sorted(unanswered.items()):
             click.echo(
-                f"Warning: coordinator {missing} does not answer, so what it has is not shown:"
+                f"Warning: coordinator {missing} does not answer, so its transactions are missing:"
                 f" {error}",
                 err=True,
             )
@@ -121,13 +133,13 @@ def _timeout(one: TransactionDescription) -> str:
     from magnetar_cli.output import duration
 
     if one.ended_at_ms:
-        return "-"  # It is forgotten.
+        return "-"  # Its timeout is forgotten.
     return "never" if one.two_phase_commit else duration(one.timeout_ms)
 
 
 @transactions.command()
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType(), required=False)
-@click.option("--transactional-id", help="Instead: a transactional id and its transaction.")
+@click.option("--transactional-id", help="Show this transactional id and its transaction instead.")
 @json_option
 def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) -> None:
     """Show a transaction, or a transactional id."""
@@ -136,7 +148,7 @@ def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) ->
     from magnetar_core.ids import TxnID
 
     if (txn_id is None) == (transactional_id is None):
-        raise click.UsageError("name a TXNID, or a transactional id with --transactional-id")
+        raise click.UsageError("give a TXNID, or a transactional id with --transactional-id")
     if transactional_id is not None:
         _describe_id(transactional_id, as_json)
         return
@@ -223,15 +235,18 @@ def _local_moment(time_ms: int) -> str:
 @transactions.command()
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
 def commit(txn_id: str) -> None:
-    """Commit a transaction by hand. What it confirmed is not checked."""
+    """Commit a transaction by hand.
+
+    The participants do not check the counts of its messages and acks.
+    """
     _end(txn_id, "COMMIT")
 
 
 @transactions.command()
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
-@click.option("--topic", help="Where it hangs, with --partition and --start-offset.")
+@click.option("--topic", help="The topic where it hangs, with --partition and --start-offset.")
 @click.option("--partition", type=click.IntRange(0))
-@click.option("--subscription", default="", help="Where its acknowledgements hang.")
+@click.option("--subscription", default="", help="The subscription where its acks hang.")
 @click.option("--start-offset", type=click.IntRange(0))
 @click.option("--producer-epoch", type=int, default=-1, show_default=True)
 def abort(
@@ -242,10 +257,11 @@ def abort(
     start_offset: int | None,
     producer_epoch: int,
 ) -> None:
-    """Abort a transaction by hand. Its writer is told at its next command.
+    """Abort a transaction by hand.
 
-    One that no coordinator holds open any more is aborted where it hangs: name topic, partition,
-    start offset and epoch as find-hanging shows them. It is refused unless all of them match.
+    Its client gets an error for its next command. A hanging transaction is open at a partition and
+    at no coordinator. To abort it there, give the topic, partition, start offset and epoch that
+    find-hanging shows. The broker refuses unless all of them match.
     """
     place = (topic, partition, start_offset)
     if all(one is None for one in place):
@@ -293,9 +309,9 @@ def _abort_hanging(
 @click.argument("partition", type=click.IntRange(0))
 @json_option
 def describe_producers(topic: str, partition: int, as_json: bool) -> None:
-    """Show who writes to a partition.
+    """Show the producers that write to a partition.
 
-    And what is open there and at its subscriptions.
+    The command also shows the transactions that are open there and at its subscriptions.
     """
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
@@ -321,7 +337,7 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
             )
             for one in found
         ],
-        empty="no plain producers, and nothing open",
+        empty="no producers and no open transactions",
     )
 
 
@@ -332,17 +348,16 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
     "--max-transaction-timeout",
     type=Duration(),
     default=0,
-    help="Only what has been open for longer, as 15m.",
+    help="Only transactions that are open for longer, such as 15m.",
 )
 @json_option
 def find_hanging(
     topic: str | None, partition: int | None, max_transaction_timeout: int, as_json: bool
 ) -> None:
-    """Find what is open at no coordinator.
+    """Find transactions that no coordinator will end.
 
-    At partitions or subscriptions, that is, where nobody will end it.
-
-    Exit status 3 when there is any. A prepared transaction never is hanging.
+    They are open at a partition or subscription, and at no coordinator. A prepared transaction is
+    not hanging. The exit status is 3 if the command finds any.
     """
     from magnetar_cli.output import duration, print_json, print_table
     from magnetar_cli.session import with_client
@@ -377,7 +392,7 @@ def find_hanging(
                 )
                 for one in found
             ],
-            empty="nothing hangs",
+            empty="no hanging transactions",
         )
     if found:
         raise SystemExit(HANGING_STATUS)
@@ -388,10 +403,8 @@ def find_hanging(
 def force_terminate(transactional_id: str) -> None:
     """Abort and fence a transactional id.
 
-    Whatever is open in it, prepared or not.
-
-    Only whoever decides about a prepared transaction (a database, for instance) knows whether that
-    is safe.
+    The command aborts the open transaction of the id, even if it is prepared. Look into the
+    database that takes part first: it decides whether the transaction was committed.
     """
     from magnetar_cli.session import with_client
 
@@ -403,7 +416,7 @@ def force_terminate(transactional_id: str) -> None:
 @click.argument("name")
 @json_option
 def describe_name(name: str, as_json: bool) -> None:
-    """Show what is known of a name of sequences."""
+    """Show a named sequence, and its open transaction."""
     from magnetar_cli.output import print_facts, print_json
     from magnetar_cli.session import with_client
 
@@ -425,9 +438,10 @@ def describe_name(name: str, as_json: bool) -> None:
 @transactions.command(name="remove-name")
 @click.argument("name")
 def remove_name(name: str) -> None:
-    """Forget a name of sequences.
+    """Remove a named sequence.
 
-    What was committed in it could then be committed again: only when its work is over for good.
+    The same numbers could then be committed again. Remove a name only when its work is over for
+    ever.
     """
     from magnetar_cli.session import with_client
 
@@ -442,9 +456,9 @@ def _moment(time_ms: int) -> str:
 @transactions.command(name="accept-loss")
 @click.argument("txn_id", metavar="TXNID", type=TxnIdType())
 def accept_loss(txn_id: str) -> None:
-    """Let a commit go on without what was lost.
+    """Finish a commit without the messages that were lost.
 
-    For a participant that answers TxnIncomplete.
+    A participant has lost them, and answers TxnIncomplete.
     """
     from magnetar_cli.session import with_client
     from magnetar_core.ids import TxnID

@@ -1,4 +1,4 @@
-"""`magnetar pipeline`: jobs on Spark, a module each."""
+"""`magnetar pipeline`: runs jobs on Spark. Each job is a module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from magnetar_cli.pipeline.restore import restore
 
 @click.group()
 def pipeline() -> None:
-    """Run jobs on Spark.
+    """Audit, offload or restore topics, on Spark.
 
     Each is a program for spark-submit too: python -m magnetar_cli.pipeline audit --help.
     """

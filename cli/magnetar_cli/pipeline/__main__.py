@@ -1,4 +1,4 @@
-"""`python -m magnetar_cli.pipeline`: the jobs as a program, for spark-submit too."""
+"""`python -m magnetar_cli.pipeline`: the program that runs the jobs, also for spark-submit."""
 
 import sys
 

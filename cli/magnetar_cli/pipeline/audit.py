@@ -1,4 +1,4 @@
-"""`magnetar pipeline audit`."""
+"""`magnetar pipeline audit`: looks for lost, doubled and torn messages."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _TOTALS = ("topics", "partitions", "messages", "transactions")
     type=Duration(),
     default="10s",
     show_default=True,
-    help="Of orphans: only what has been open for so long, as 15m.",
+    help="Orphans: only transactions that are open for this long, such as 15m.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=1_000,
     show_default=True,
-    help="Tell so many findings of each kind; the rest is counted.",
+    help="How many findings of each kind to print; all are counted.",
 )
 @job_options
 @json_option
@@ -48,7 +48,7 @@ def audit(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Look for duplicates, gaps, transactions seen in part, and orphans.
+    """Look for duplicates, gaps, torn transactions and orphans.
 
     Reads TOPICS, or all there are, to the ends that they have now. Exit status: 0 when nothing was
     found, 3 when something was.

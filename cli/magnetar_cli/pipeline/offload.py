@@ -1,4 +1,4 @@
-"""`magnetar pipeline offload`."""
+"""`magnetar pipeline offload`: writes a topic to Parquet files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from magnetar_cli.types import json_option
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="At most so many messages in a file.",
+    help="How many messages a file has at most.",
 )
 @click.option(
     "--compression",
@@ -33,7 +33,7 @@ from magnetar_cli.types import json_option
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Write with so many tasks at least, each its own file, if there are as many messages.",
+    help="Write with at least this number of tasks, each to a separate file.",
 )
 @click.option(
     "--accept-loss",
@@ -54,7 +54,7 @@ def offload(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Write a topic to Parquet, in commit order, without aborted messages.
+    """Write the committed messages of a topic to Parquet.
 
     DIRECTORY is a path, or any URL that Spark can write. Once more, it adds what is new. A run that
     was killed is finished by the next one.

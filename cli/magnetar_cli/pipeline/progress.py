@@ -1,4 +1,4 @@
-"""How far a long job has come: a bar on a terminal, elsewhere a line for each portion."""
+"""Shows the progress of a long job: a bar on a terminal, elsewhere a line for each portion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class JobProgress:
-    """On standard error, so that what the job prints stays clean."""
+    """Shows progress on standard error, so that the output of the job stays clean."""
 
     def __init__(self, what: str) -> None:
         self._what = what

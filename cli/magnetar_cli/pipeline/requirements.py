@@ -1,4 +1,4 @@
-"""What jobs on Spark need of this machine."""
+"""Checks whether this machine has what jobs on Spark need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PACKAGES = ("pyspark", "pyarrow", "numpy", "magnetar_spark")
 
 
 def missing() -> str | None:
-    """What is not there, in a few words, and how to get it; None when nothing is missing."""
+    """Return what is missing and how to get it; None if nothing is missing."""
     for name in PACKAGES:
         if find_spec(name) is None:
             return f"no module {name} (pip install 'magnetar[spark]')"

@@ -1,4 +1,4 @@
-"""`magnetar pipeline restore`."""
+"""`magnetar pipeline restore`: writes Parquet files of an offload into a topic."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from magnetar_cli.types import Duration, json_option
     type=click.IntRange(1),
     default=1_000_000,
     show_default=True,
-    help="At most so many messages become visible together.",
+    help="How many messages become visible together, at most.",
 )
 @click.option(
     "--transaction-timeout",
     type=Duration(),
     default="10m",
     show_default=True,
-    help="A transaction that takes longer is aborted; servers allow 15m unless told otherwise.",
+    help="A transaction that takes longer is aborted; servers allow 15m by default.",
 )
-@click.option("--append", is_flag=True, help="Into a topic that has messages, behind them.")
+@click.option("--append", is_flag=True, help="Write behind the messages that the topic has.")
 @click.option(
     "--include-unfinished",
     is_flag=True,
-    help="To the offload's last message, though it may have the last transactions in part.",
+    help="Also restore the last transactions, which the offload may have in part.",
 )
 @job_options
 @json_option
@@ -48,7 +48,7 @@ def restore(
     master: str | None,
     as_json: bool,
 ) -> None:
-    """Write what was offloaded to DIRECTORY into TOPIC, once.
+    """Write the offload in DIRECTORY into TOPIC, exactly once.
 
     Each message gets into its partition, in its order; whole transactions stay whole. The topic is
     made if it is not there. A run that was killed is finished by the next one, and when more was

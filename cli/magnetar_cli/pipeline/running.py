@@ -1,4 +1,4 @@
-"""What the commands of all jobs share: their options, and Spark itself.
+"""What the commands of all jobs share: their options and the Spark session.
 
 Spark is imported when a job runs, and not before.
 """
@@ -20,7 +20,7 @@ PACKAGES = ("pyspark", "pyarrow", "numpy")
 
 
 def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every job, and servers as a tuple of addresses."""
+    """Add the options of every job, and pass servers as a tuple of addresses."""
 
     @functools.wraps(function)
     def run(broker: str | None, **options: Any) -> Any:
@@ -31,12 +31,12 @@ def job_options(function: Callable[..., Any]) -> Callable[..., Any]:
     found: Callable[..., Any] = click.option(
         "--master",
         metavar="URL",
-        help="Where Spark runs.  [default: what spark-submit says, or local[*,4]]",
+        help="Where Spark runs.  [default: as spark-submit says, or local[*,4]]",
     )(run)
     return click.option(
         "--broker",
         metavar="HOST:PORT",
-        help="As `magnetar --broker`, for spark-submit; several with commas between them.",
+        help="The brokers, with commas between them: `magnetar --broker` for spark-submit.",
     )(found)
 
 
@@ -48,7 +48,7 @@ def _default_broker() -> str:
 
 @contextmanager
 def spark_needed() -> Iterator[None]:
-    """Around imports of magnetar_spark, which stands on Spark."""
+    """Report a missing Spark, around imports of magnetar_spark."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -61,7 +61,7 @@ def spark_needed() -> Iterator[None]:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """What a job says of its failure is what the program says."""
+    """Print the message of a job that fails, and no traceback."""
     from magnetar_spark.errors import OptionError
     from magnetar_spark.jobs.failures import JobError
 
@@ -72,7 +72,7 @@ def failures_told() -> Iterator[None]:
 
 
 def job_session(name: str, master: str | None, servers: tuple[str, ...]) -> SparkSession:
-    """Spark, once a broker has been seen: it takes seconds to start.
+    """Start Spark, which takes seconds, after a broker has answered.
 
     Raises:
         LinkClosed: no broker answers.

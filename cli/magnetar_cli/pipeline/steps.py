@@ -1,4 +1,4 @@
-"""What a job does now, on standard error: a line for each step, on a terminal with its tasks."""
+"""Shows the steps of a job on standard error, line by line; on a terminal also Spark's tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERIOD_S = 0.5
 
 
 class Steps:
-    """Tells of steps, one after the other.
+    """Shows consecutive steps.
 
     Args:
         tasks: how many tasks of the present step are done, and how many there are.
@@ -48,7 +48,7 @@ class Steps:
             self._status.stop()
 
     def begin(self, text: str) -> None:
-        """What is done from now on."""
+        """Begin a step, and show it."""
         self._text = text
         if self._status is None:
             print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`magnetar broker`: one broker, in this process."""
+"""`magnetar broker`: runs a broker in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKER_PORT = 6650
 
 
 @click.command()
-@click.option("--name", default="broker-0", show_default=True, help="As in the cluster file.")
+@click.option("--name", default="broker-0", show_default=True, help="The name in the cluster file.")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -31,9 +31,9 @@ BROKER_PORT = 6650
 @member_options
 @server_options
 def broker(**options: Any) -> None:
-    """Run one broker.
+    """Run a broker.
 
-    Settings come from MAGNETAR_... variables and from a file too: `magnetar config show`.
+    Settings also come from variables MAGNETAR_... and from a file: see `magnetar config show`.
     """
     from magnetar_broker.broker import Broker
     from magnetar_broker.config import BrokerConfig, MemberAddress

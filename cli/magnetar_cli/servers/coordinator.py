@@ -1,4 +1,4 @@
-"""`magnetar coordinator`: one transaction coordinator, in this process."""
+"""`magnetar coordinator`: runs a transaction coordinator in this process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ COORDINATOR_PORT = 6651
 
 
 @click.command()
-@click.option("--name", default="coordinator-0", show_default=True, help="As in the cluster file.")
+@click.option(
+    "--name", default="coordinator-0", show_default=True, help="The name in the cluster file."
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -30,7 +32,7 @@ COORDINATOR_PORT = 6651
 @member_options
 @server_options
 def coordinator(**options: Any) -> None:
-    """Run one transaction coordinator.
+    """Run a transaction coordinator.
 
     It needs a broker, from which it takes the incarnation of a new store: the first of the cluster
     file, or else the one named by `magnetar --broker`.

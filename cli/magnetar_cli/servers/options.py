@@ -1,4 +1,4 @@
-"""What the commands of servers share: their options, and where settings come from."""
+"""The options that the commands of servers share, and where settings come from."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ PORT = click.IntRange(0, 0xFFFF)
 
 
 def server_options(function: Function) -> Function:
-    """The options that every server process has."""
+    """Add the options that every server process has."""
     for option in reversed(
         (
-            click.option("--host", metavar="HOST", help="Listen here.  [default: 127.0.0.1]"),
+            click.option(
+                "--host", metavar="HOST", help="Listen on this address.  [default: 127.0.0.1]"
+            ),
             click.option(
                 "--allow-remote",
                 is_flag=True,
                 default=None,
-                help="Allow a host that other machines reach: whoever reaches it may use it.",
+                help="Allow an address that other machines can reach; they may use the server.",
             ),
             click.option(
                 "--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"
@@ -46,12 +48,12 @@ def server_options(function: Function) -> Function:
                 "config_file",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 envvar="MAGNETAR_CONFIG_FILE",
-                help="Settings, as TOML; see `magnetar config show`.",
+                help="The settings, as TOML; see `magnetar config show`.",
             ),
             click.option(
                 "--ready-file",
                 type=click.Path(dir_okay=False, path_type=Path),
-                help="Write process ids and addresses here, as JSON, once ready.",
+                help="When ready, write process ids and addresses to this file, as JSON.",
             ),
         )
     ):
@@ -60,11 +62,14 @@ def server_options(function: Function) -> Function:
 
 
 def member_options(function: Function) -> Function:
-    """The options of a single server."""
+    """Add the options of a single server."""
     for option in reversed(
         (
             click.option(
-                "--port", type=PORT, envvar="MAGNETAR_PORT", help="0: the system chooses one."
+                "--port",
+                type=PORT,
+                envvar="MAGNETAR_PORT",
+                help="Listen on this port; 0: the system chooses.",
             ),
             click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
             click.option(
@@ -89,7 +94,7 @@ def load_membership(options: dict[str, Any]) -> Membership | None:
 
 
 def settings_of(section: str) -> type[Any]:
-    """The settings of one kind of server."""
+    """Return the class of settings of a kind of server."""
     if section == "broker":
         from magnetar_broker.config import BrokerConfig
 
@@ -106,7 +111,7 @@ def listen_config(
     address: str | None,
     default_port: int,
 ) -> ListenConfig:
-    """Where to listen: what was asked for, else the member's own address, else the default."""
+    """Return where to listen: the options count first, then the cluster file, then the default."""
     from magnetar_core.config import ListenConfig, split_address
     from magnetar_core.settings import resolve
 

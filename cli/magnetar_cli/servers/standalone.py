@@ -24,32 +24,30 @@ METRICS_PORT = 9650
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("data"),
     show_default=True,
-    help="Made when absent.",
+    help="The data directory, made if it does not exist.",
 )
 @click.option("--broker-port", type=PORT, help=f"[default: {BROKER_PORT}]")
 @click.option("--coordinator-port", type=PORT, help=f"[default: {COORDINATOR_PORT}]")
 @click.option(
     "--metrics-port",
     type=PORT,
-    help=f"The broker's; the coordinator's is the next.  [default: {METRICS_PORT}]",
+    help=f"The broker's port; the coordinator's is the next.  [default: {METRICS_PORT}]",
 )
 @click.option(
     "--advertised-host",
     metavar="HOST",
-    help="What clients on other machines are told to connect to.  [default: as --host]",
+    help="The address that clients on other machines use.  [default: as --host]",
 )
 @click.option(
-    "--port", type=PORT, help="The broker's; the others follow it. 0: the system chooses."
+    "--port", type=PORT, help="The broker's port; the others follow. 0: the system chooses."
 )
-@click.option(
-    "--no-restart", is_flag=True, help="End with an error when a server dies; do not restart it."
-)
+@click.option("--no-restart", is_flag=True, help="When a server dies, end with an error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @server_options
 def standalone(**options: Any) -> None:
     """Run a broker and a coordinator.
 
-    Prints one line when both are ready. Ctrl-C or SIGTERM stops them in order.
+    The command prints a line when both are ready. Ctrl-C or SIGTERM stops both.
     """
     from magnetar_cli.servers.supervisor import Supervisor
     from magnetar_core.config import ListenConfig
@@ -92,7 +90,7 @@ def standalone(**options: Any) -> None:
 
 
 def _ports(options: dict[str, Any], host: str) -> tuple[int, int, int, int]:
-    """Broker, coordinator, and the metrics of each.
+    """Return the ports of broker and coordinator, and of the metrics of each.
 
     Chosen here and not by the servers: each must know the other's, and keep its own over restarts.
     """
@@ -112,7 +110,7 @@ def _ports(options: dict[str, Any], host: str) -> tuple[int, int, int, int]:
     ]
     chosen.append(chosen[2] + 1 if chosen[2] else 0)
     if max(chosen) > 0xFFFF:
-        raise click.UsageError("the ports that follow go beyond 65535; choose a lower one")
+        raise click.UsageError("the following ports would exceed 65535; choose a lower port")
     free = iter(_free_ports(host, chosen.count(0)))
     broker, coordinator, metrics, second_metrics = (one or next(free) for one in chosen)
     return broker, coordinator, metrics, second_metrics
