@@ -1,1 +1,1 @@
-"""Partitions, sidecar transaction buffers, subscriptions and groups."""
+"""Broker: partitions, sidecar transaction buffers, subscriptions and groups."""

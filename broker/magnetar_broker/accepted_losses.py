@@ -1,8 +1,8 @@
-"""What a broker does when a person has decided to go on without what its store lost.
+"""Continue after a person has accepted that the broker's store lost data.
 
 Nothing that was given out before may be given out again: ids of topics and subscriptions,
 incarnations of coordinators, and offsets, of which clients and cursors may know more than the log.
-Families of rows reach the disk one by one, so some know more than others.
+Families of rows reach the disk at different times, so some know more than others.
 Source: docs/protocol/rules.md, rules b and n.
 """
 
@@ -20,21 +20,23 @@ from magnetar_storage.store import RowsUnreadable, end_of_prefix
 
 log = logging.getLogger(__name__)
 
-# Ids begin anew above all that could have been given out.
+# New ids begin above all ids that could have been given out.
 ID_BITS = 32
 INCARNATION_BITS = 16
 
 
 async def go_on_without(environment: Environment, topics: Topics, losses: int) -> None:
-    """Called when all is recovered; it does something after each loss, once.
+    """Skip ids, incarnations and offsets that may be lost. Call it after recovery.
+
+    It acts once after each accepted loss.
 
     Args:
-        losses: how many were accepted so far.
+        losses: how many losses were accepted so far.
     """
     row = await environment.store.get(keys.META, keys.META_LOSSES)
     if losses <= (keys.read_u64(row) if row is not None else 0):
         return
-    log.warning("going on without what was lost: ledger %d", topics.ledger_id)
+    log.warning("continuing without the lost data: ledger %d", topics.ledger_id)
     topics.next_topic_id = max(topics.next_topic_id, (losses << ID_BITS) + 1)
     topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)
     for partition in topics.partitions():
@@ -47,7 +49,7 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
 
 
 async def _known_end(environment: Environment, partition: Partition) -> int:
-    """Above every offset of which something is left."""
+    """Return an offset above all offsets that any row mentions."""
     ends = [one.cursor.known_end for one in partition.subscriptions]
     prefix = keys.partition(partition.name.topic_id, partition.name.partition)
     newest = await environment.store.scan(

@@ -1,12 +1,12 @@
-"""What one subscription has acknowledged on one partition, and what is pending. Pure.
+"""Acknowledgement state of a subscription on a partition: deleted and pending offsets. Pure.
 
     PENDING --ack--> DELETED
     PENDING --ack in a transaction--> PENDING_ACK --commit--> DELETED
                                       PENDING_ACK --abort--> PENDING
 
-Every move between these states happens here. An offset is DELETED below the floor or in `deleted`,
-PENDING_ACK in `pending`, otherwise PENDING. The floor is the mark-delete offset: it never passes a
-PENDING_ACK, since what is pending is not deleted.
+Every transition between these states happens here. An offset is DELETED below the floor or in
+`deleted`, PENDING_ACK in `pending`, otherwise PENDING. The floor is the mark-delete offset: it
+never passes a PENDING_ACK, since a pending offset is not deleted.
 Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
 """
 
@@ -31,7 +31,7 @@ from magnetar_core.invariants import BrokenInvariant
 
 @dataclass(frozen=True, slots=True)
 class PendingAck:
-    """One ack command of a transaction."""
+    """An ack command of a transaction."""
 
     ordinal: int
     ack_sequence: int
@@ -40,26 +40,26 @@ class PendingAck:
 
 @dataclass(slots=True)
 class PendingTransaction:
-    """All that one transaction has acknowledged."""
+    """All offsets that a transaction has acknowledged here."""
 
     acks: list[PendingAck] = field(default_factory=list)
     offsets: OffsetSet = field(default_factory=OffsetSet)
 
 
 class Acknowledgements:
-    """One cursor."""
+    """Cursor of a subscription on a partition."""
 
     def __init__(self, floor: int = 0) -> None:
         self.floor = floor
         self.deleted = OffsetSet()
         self.pending = OffsetSet()
         self.transactions: dict[TxnID, PendingTransaction] = {}
-        # Chunks whose row is to be written, and those whose row is to go; insertion order.
+        # Chunks whose row must be written, and chunks whose row must be deleted; insertion order.
         self.dirty_chunks: dict[int, None] = {}
         self.stale_chunks: dict[int, None] = {}
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         together = OffsetSet()
         for transaction in self.transactions.values():
             assert not together.intersection(transaction.offsets)
@@ -70,25 +70,26 @@ class Acknowledgements:
 
     @property
     def known_end(self) -> int:
-        """Above every offset that is acknowledged, or pending."""
+        """Return an offset above all acknowledged or pending offsets."""
         lasts = [last for one in (self.deleted, self.pending) for _, last in one.ranges()]
         return max([self.floor, *(last + 1 for last in lasts)])
 
     def is_deleted(self, offset: int) -> bool:
+        """Return whether an offset is DELETED."""
         return offset < self.floor or offset in self.deleted
 
     def unavailable_mask(self, first: int, last: int) -> int:
-        """Bits of the range that are DELETED or PENDING_ACK; bit 0 is `first`."""
+        """Return bits of the range's offsets that are DELETED or PENDING_ACK; bit 0 is `first`."""
         mask = self.deleted.mask(first, last) | self.pending.mask(first, last)
         if first < self.floor:
             mask |= (1 << (min(self.floor, last + 1) - first)) - 1
         return mask
 
     def acknowledge(self, ranges: Iterable[Range]) -> list[Range]:
-        """A plain ack: PENDING becomes DELETED; what is in PENDING_ACK is left alone.
+        """Apply a plain ack: PENDING becomes DELETED; PENDING_ACK stays as it is.
 
         Returns:
-            What was newly deleted.
+            The ranges that were newly deleted.
         """
         deleted: list[Range] = []
         for first, last in ranges:
@@ -102,10 +103,10 @@ class Acknowledgements:
         return deleted
 
     def check_transactional(self, txn_id: TxnID, ranges: Iterable[Range]) -> None:
-        """Whether a transaction may acknowledge these.
+        """Check that a transaction may acknowledge these ranges.
 
         Raises:
-            TransactionConflict: one of them is DELETED, or pending in another transaction.
+            TransactionConflict: an offset is DELETED, or pending in another transaction.
         """
         own = self.transactions.get(txn_id)
         for first, last in ranges:
@@ -124,7 +125,10 @@ class Acknowledgements:
                     )
 
     def acknowledge_in(self, txn_id: TxnID, ack: PendingAck) -> None:
-        """PENDING becomes PENDING_ACK, as check_transactional allowed."""
+        """Apply an ack in a transaction.
+
+        PENDING becomes PENDING_ACK, as check_transactional allowed.
+        """
         transaction = self.transactions.setdefault(txn_id, PendingTransaction())
         transaction.acks.append(ack)
         for first, last in ack.ranges:
@@ -132,12 +136,12 @@ class Acknowledgements:
             self.pending.add(first, last)
 
     def end(self, txn_id: TxnID, kept: dict[int, int]) -> tuple[OffsetSet, OffsetSet]:
-        """PENDING_ACK becomes DELETED for what is kept, PENDING for the rest.
+        """End a transaction: PENDING_ACK becomes DELETED for kept acks, and PENDING for the others.
 
         Args:
-            kept: for each consumer's ordinal, how many of its ack commands count.
+            kept: how many ack commands of each consumer count, by the consumer's ordinal.
         Returns:
-            What is deleted, and what returns to PENDING.
+            The deleted offsets, and those that return to PENDING.
         """
         transaction = self.transactions.pop(txn_id, PendingTransaction())
         self.pending.difference_update(transaction.offsets)
@@ -153,7 +157,10 @@ class Acknowledgements:
         return deleted, released
 
     def move_floor(self, floor: int) -> None:
-        """Start over at an offset: all below is DELETED, all above PENDING. Nothing may pend."""
+        """Restart at an offset: smaller offsets are DELETED, others PENDING.
+
+        Nothing may be pending.
+        """
         if self.pending:
             raise BrokenInvariant("a cursor with pending acks is moved")
         self._stale_below(max(self.deleted.chunks(), default=0) + 1)
@@ -164,12 +171,12 @@ class Acknowledgements:
         self._mark_dirty(floor // CHUNK_BITS)
 
     def skip_to(self, first_offset: int) -> None:
-        """Retention removed what lies below; it counts as DELETED."""
+        """Count offsets below first_offset, which retention removed, as DELETED."""
         if first_offset > self.floor:
             self.acknowledge([(self.floor, first_offset - 1)])
 
     def chunk_row(self, chunk: int) -> bytes:
-        """A chunk's 512 bytes as stored: bits below the floor are set."""
+        """Return a chunk's 512 bytes as stored: bits below the floor are set."""
         mask = self.deleted.chunk(chunk)
         start = chunk * CHUNK_BITS
         if self.floor > start:
@@ -178,7 +185,7 @@ class Acknowledgements:
 
     @classmethod
     def restored(cls, rows: Iterable[tuple[int, bytes]]) -> Acknowledgements:
-        """Read stored chunks, in ascending order; all below the lowest is DELETED."""
+        """Read stored chunks, in ascending order; offsets below the lowest chunk are DELETED."""
         cursor = cls()
         for position, (chunk, row) in enumerate(rows):
             if position == 0:
@@ -190,7 +197,7 @@ class Acknowledgements:
         return cursor
 
     def mark_new(self) -> None:
-        """The cursor has no row yet: its first says where the floor is."""
+        """Note that the cursor has no row yet: its first row says where the floor is."""
         self._mark_dirty(self.floor // CHUNK_BITS)
 
     def _delete(self, first: int, last: int) -> None:
@@ -216,7 +223,7 @@ class Acknowledgements:
         old_chunk, new_chunk = self.floor // CHUNK_BITS, floor // CHUNK_BITS
         self.floor = floor
         if new_chunk > old_chunk:
-            # The lowest row says where the floor is: it moves up, those below go.
+            # The lowest row says where the floor is: it moves up, and lower rows are deleted.
             self._stale_below(new_chunk, old_chunk)
             self._mark_dirty(new_chunk)
         self.deleted.discard(max(0, old_chunk * CHUNK_BITS), floor - 1)
@@ -229,7 +236,7 @@ class Acknowledgements:
 
 
 def _split(first: int, last: int) -> list[Range]:
-    """A long range in parts, so that masks stay small."""
+    """Divide a long range into parts, so that masks stay small."""
     if first // CHUNK_BITS == last // CHUNK_BITS:
         return [(first, last)] if first <= last else []
     return [

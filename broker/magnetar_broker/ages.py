@@ -1,10 +1,10 @@
-"""How old what the wall clock has stamped is, without what that clock has jumped since.
+"""Ages of wall-clock stamps, without the jumps that the clock has made since.
 
-A clock that is set forward by a day makes nothing a day older. What was stamped before a jump lies
-below the place from which the clock has jumped, and nothing is stamped in between; so the place
-tells which jumps to leave out of an age. A clock that is set back takes earlier jumps forward back
-first. Beyond that, what was stamped while it was ahead counts as younger than it is, never as
-older. Time while the broker is down counts, since nobody knows better.
+A clock that is set forward by a day makes nothing a day older. Stamps from before a jump lie below
+the time from which the clock has jumped, and no stamp lies in between; so that time tells which
+jumps to leave out of an age. A clock that is set back first undoes earlier jumps forward. Beyond
+that, stamps from while it was ahead count as younger than they are, never as older. Time while the
+broker is down counts, since nobody knows better.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from typing import NamedTuple
 
 from magnetar_core.clock import Clock
 
-# Beyond, the two oldest count as one: what lies between them is kept for longer.
+# With more jumps, the two oldest count as a single jump: entries between them are kept for longer.
 JUMPS_MAX = 16
 
 
 class Jump(NamedTuple):
-    """A jump forward: of how much, and the latest that was stamped before."""
+    """A jump forward: its size, and the latest stamp before it."""
 
     before_ms: int
     jump_ms: int
 
 
 class Ages:
-    """Ages by the wall clock of one broker.
+    """Ages by the wall clock of a broker.
 
     Args:
-        jump_ms_min: a smaller difference between the clocks is drift, or a clock being corrected.
+        jump_ms_min: a smaller difference between the clocks counts as drift, or as a correction.
     """
 
     def __init__(self, clock: Clock, *, jump_ms_min: int) -> None:
         self._clock = clock
         self._jump_ms_min = jump_ms_min
         self._offset_ms = self._offset()
-        # Nothing was stamped later than that, before the last look.
+        # Before the last look, no stamp was later than this.
         self._latest_ms = clock.wall_ms()
         self._jumps: list[Jump] = []
 
     @property
     def jumps(self) -> tuple[Jump, ...]:
-        """Those that count, the oldest first."""
+        """The jumps that count, the oldest first."""
         return tuple(self._jumps)
 
     def restore(self, jumps: list[Jump]) -> None:
-        """Take back the jumps that earlier lives of the broker have stored."""
+        """Take the jumps that earlier lives of the broker have stored."""
         self._jumps = jumps
 
     def look(self) -> int:
-        """How far the clock has jumped since the last look; 0: not."""
+        """Return by how many milliseconds the clock has jumped since the last look; 0: no jump."""
         offset_ms = self._offset()
         jump_ms = int(offset_ms - self._offset_ms)
         self._offset_ms = offset_ms
@@ -68,7 +68,7 @@ class Ages:
         return jump_ms
 
     def of(self, stamp_ms: int) -> int:
-        """How long ago something was stamped; negative: the clock has been set back since."""
+        """Return the age of a stamp in milliseconds; negative: the clock was set back since."""
         self.look()
         left_out_ms = sum(one.jump_ms for one in self._jumps if stamp_ms <= one.before_ms)
         return self._clock.wall_ms() - stamp_ms - left_out_ms

@@ -1,4 +1,4 @@
-"""Which member of a group gets which partition: uniform, and as little moved as that allows. Pure.
+"""Assignment of partitions to the members of a group: uniform and sticky. Pure.
 
 Source: KIP-848, Server Side Assignors (the uniform one).
 """
@@ -15,16 +15,17 @@ def assign(
     wanted: Mapping[str, frozenset[int]],
     owners: Mapping[PartitionName, str],
 ) -> dict[PartitionName, str]:
-    """Give every partition that somebody wants to one member.
+    """Assign every partition that any member wants to a member.
 
-    No single move makes it more even: members that want the same topics differ by one partition
-    at most. Whoever has a partition keeps it, unless it has two more than somebody who wants it.
+    No single move would make the assignment more even: members that want the same topics differ by
+    a single partition at most. A member keeps its partitions, unless it has two more than another
+    member that wants them.
 
     Args:
-        wanted: topic ids by member.
-        owners: who has a partition now.
+        wanted: ids of wanted topics, by member.
+        owners: the present owner of each partition.
     Returns:
-        The member of each partition; what nobody wants is left out.
+        The member of each partition, without partitions that nobody wants.
     """
     loads: dict[str, list[PartitionName]] = {member_id: [] for member_id in sorted(wanted)}
     free = []
@@ -44,7 +45,7 @@ def assign(
 
 
 def _move_one(loads: dict[str, list[PartitionName]], wanted: Mapping[str, frozenset[int]]) -> bool:
-    """Move a partition from who has most to who has least; whether there was one to move."""
+    """Move a partition from the fullest member to the emptiest; return whether there was a move."""
     by_load = sorted(loads, key=lambda one: len(loads[one]))
     for giver in reversed(by_load):
         for taker in by_load:

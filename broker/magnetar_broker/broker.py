@@ -1,6 +1,6 @@
-"""The broker: what its process owns, how it starts, runs and stops.
+"""Broker: what its process owns, and how it starts, runs and stops.
 
-Decisions lie in the modules below (partition, subscription, ...); here are the store, the group
+The modules below (partition, subscription, ...) make the decisions; here are the store, the group
 commit, the timers and the tasks.
 """
 
@@ -54,14 +54,14 @@ from magnetar_storage.store import (
 
 log = logging.getLogger(__name__)
 
-# A smaller difference between the clocks is drift, or a clock being corrected.
+# A smaller difference between the clocks counts as drift, or as a correction.
 CLOCK_JUMP_MS_MIN = 1_000
-# How much of its producers' idleness a broker that is killed forgets.
+# How much of its producers' idle time a killed broker forgets.
 RUN_TIME_PERSIST_INTERVAL_MS = 60_000
 
 
 class Broker:
-    """One broker on one store.
+    """A broker on a store.
 
     Args:
         on_fatal: called once when the store failed; the process must end at once (rule b).
@@ -111,7 +111,7 @@ class Broker:
                 session_max=config.session_open_txn_bytes_max,
             ),
             tails=Tails(config.tails_bytes_max),
-            # From 1 on: a row's 0 is of an earlier version.
+            # Run time begins at 1: rows of an earlier version have 0.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
         )
@@ -138,8 +138,8 @@ class Broker:
         Raises:
             InvalidConfig: the store belongs to another server, or to a later version.
             ClusterMismatch: the store belongs to another cluster.
-            StoreDamaged: something that everything depends on cannot be read.
-            StoreFailed: it cannot be written.
+            StoreDamaged: rows that everything depends on cannot be read.
+            StoreFailed: the store cannot be written.
         """
         try:
             await self._recover()
@@ -198,7 +198,7 @@ class Broker:
         await self.environment.commits.close()
 
     def check(self) -> None:
-        """Every invariant of every part; for tests."""
+        """Check the invariants of every part; for tests."""
         self.environment.tails.check()
         for group in self.groups.all():
             group.check()
@@ -236,7 +236,10 @@ class Broker:
         )
 
     def _fail(self, error: BaseException) -> None:
-        """The store failed; tasks that read it may find out after the group commit did."""
+        """End the process: the store failed.
+
+        Tasks that read it may notice after the group commit.
+        """
         if not self._is_fatal:
             self._is_fatal = True
             self._on_fatal(error)
@@ -261,12 +264,12 @@ class Broker:
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:
-        """Persist it while producers' ages depend on it, one row a minute; and clocks' jumps."""
+        """Persist the clocks' jumps, and each minute the run time that measures producers' ages."""
         environment = self.environment
         jump_ms = environment.run_time.wall_jump_ms()
         if jump_ms:
             log.warning(
-                "the wall clock jumped by %d ms; nobody is idle by that, and nothing older", jump_ms
+                "the wall clock jumped by %d ms; the jump ages no producer and no message", jump_ms
             )
         environment.ages.look()
         if environment.ages.jumps != self._noted_jumps:
@@ -290,7 +293,8 @@ class Broker:
         run_time_ms = self._note_run_time()
         for topic in self.topics.all():
             for partition in topic.partitions:
-                # What cannot be read stays, and what lies behind it, until it is skipped.
+                # Unreadable entries stay, and all entries after them, until an administrator skips
+                # them.
                 with suppress(RowsUnreadable, DataLoss):
                     await trim_partition(self.environment, topic, partition)
                 partition.forget_idle_producers(

@@ -1,4 +1,4 @@
-"""A broker's settings. Each field states its unit and what it trades."""
+"""Settings of a broker. Each field states its unit and its trade-off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberAddress:
-    """A server as clients reach it; those outside of the members' network by its external one."""
+    """Addresses of a server; clients outside of the members' network use its external address."""
 
     name: str
     address: str
@@ -20,7 +20,7 @@ class MemberAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """Settings of one broker."""
+    """Settings of a broker."""
 
     # As in the cluster file.
     name: str = "broker-0"

@@ -1,4 +1,4 @@
-"""The conversations of coordinators with this broker, for what it tells them unasked."""
+"""Conversations of coordinators with this broker, for messages that they did not ask for."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from magnetar_core.wire import transaction_pb2
 
 
 class CoordinatorSessions:
-    """The latest one of each coordinator, by TCID."""
+    """The latest conversation of each coordinator, by TCID."""
 
     def __init__(self) -> None:
         self._sessions: dict[int, CommandSession] = {}
 
     def note(self, tcid: int, session: CommandSession | None) -> None:
-        """A coordinator has spoken."""
+        """Note that a coordinator has sent a command."""
         if session is not None:
             self._sessions[tcid] = session
 
     def abort_expelled(self, tcid: int, txn_ids: Iterable[TxnID]) -> None:
-        """Ask a coordinator to abort what is OPEN of these. Lost while it is away."""
+        """Ask a coordinator to abort those transactions that are OPEN. Lost while it is away."""
         session = self._sessions.get(tcid)
         if session is not None:
             word = transaction_pb2.CommandAbortExpelled(

@@ -1,7 +1,7 @@
-"""Delivery on one subscription and partition: who is attached, and what is pushed to them.
+"""Delivery on a subscription and partition: attached consumers, and pushes to them.
 
-Who gets which message is decided in `dispatch`; here are the conversations, and the one task that
-reads what comes next and hands it out as far as permits go.
+`dispatch` decides who gets which message. Here are the conversations, and a task that reads the
+next messages and hands them out as far as permits go.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
-# Attach epochs remembered of consumers that have left.
+# How many departed consumers' attach epochs are remembered.
 PAST_CONSUMERS_MAX = 1_000
 
 
 class Attachment:
-    """A consumer and the conversation on which it is attached."""
+    """A consumer, and the conversation on which it is attached."""
 
     def __init__(self, delivery: Delivery, consumer: Consumer, session: CommandSession) -> None:
         self.consumer = consumer
@@ -47,19 +47,21 @@ class Attachment:
         session.listen(self)
 
     def session_writable(self, writable: bool) -> None:
+        """Pause deliveries to the consumer, or continue."""
         self.consumer.blocked = not writable
         if writable:
             self._delivery.wake()
 
     def session_closed(self) -> None:
+        """Detach the consumer: its conversation has ended."""
         self._delivery.close_consumer(self.session, self.consumer.consumer_id)
 
 
 class Delivery:
-    """The attached consumers of one subscription, and the stream of messages to them.
+    """Attached consumers of a subscription, and the stream of messages to them.
 
     Args:
-        pending_acks: what is in PENDING_ACK, with the ids of the consumers that acknowledged it.
+        pending_acks: yields the ranges in PENDING_ACK, with the ids of their consumers.
         skip: acknowledges a range that an administrator has given up.
     """
 
@@ -83,15 +85,15 @@ class Delivery:
         self._skip = skip
         self._attachments: dict[int, Attachment] = {}
         self._attach_epochs: dict[int, int] = {}
-        # As they were when the cursor was moved last.
+        # Attach epochs at the time of the cursor's last move.
         self._epochs_at_move: dict[int, int] = {}
         self._read_ahead: deque[StoredBatch] = deque()
         self._pumping = False
-        # Moves of the cursor that are not durable yet: until then nothing goes out.
+        # Moves of the cursor that are not durable yet; nothing is delivered meanwhile.
         self._moves_under_way = 0
-        # Raised by whatever makes batches that are being read stale.
+        # Increases with each event that makes batches stale which are being read.
         self._generation = 0
-        # A group's: transactions of earlier generations are open here.
+        # Whether a group's transactions of earlier generations are open here.
         self.waiting = False
 
     # Consumers
@@ -104,10 +106,11 @@ class Delivery:
         subscription_type: SubscriptionType,
         attach_epoch: int,
     ) -> None:
-        """A consumer joins on this conversation; its earlier self leaves.
+        """Attach a consumer on this conversation, in place of its earlier attachment.
 
         Raises:
-            ConsumerBusy, SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
+            ConsumerBusy: as Dispatcher.check_attach; nothing has changed.
+            SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
             QuotaExceeded: too many consumers.
             InvalidArgument: a late copy of an earlier attempt.
         """
@@ -134,11 +137,15 @@ class Delivery:
             del self._attach_epochs[next(iter(self._attach_epochs))]
         self._tell_active()
         if earlier is not None:
-            # What its earlier self held may go to others.
+            # Messages of its earlier attachment may go to others.
             self.wake()
 
     def refuse_late(self, consumer_id: int, attach_epoch: int) -> None:
-        """Raises: InvalidArgument: a late copy of an attempt that was answered before."""
+        """Refuse a late copy of an attempt to attach.
+
+        Raises:
+            InvalidArgument: this epoch, or a higher epoch, was used before.
+        """
         if 0 < attach_epoch <= self._attach_epochs.get(consumer_id, 0):
             raise InvalidArgument(
                 "this consumer was attached with this epoch, or a higher one, before: raise it"
@@ -146,15 +153,15 @@ class Delivery:
             )
 
     def inherit_epochs(self, earlier: Delivery) -> None:
-        """This subscription takes the place of one of its name, which was deleted."""
+        """Take the attach epochs of a deleted subscription of the same name."""
         self._attach_epochs.update(earlier._attach_epochs)
 
     def is_before_move(self, consumer_id: int, attach_epoch: int) -> bool:
-        """Whether an attachment is one from before the cursor was moved last."""
+        """Return whether an attachment is older than the cursor's last move."""
         return 0 < attach_epoch <= self._epochs_at_move.get(consumer_id, 0)
 
     def _dispatch_as(self, subscription_type: SubscriptionType) -> None:
-        """Have the dispatcher of this type. Those of another type have left."""
+        """Use a dispatcher of this type. Consumers of another type have left."""
         previous = self.dispatcher
         by_key = subscription_type is SubscriptionType.KEY_SHARED
         if by_key is (previous.type is SubscriptionType.KEY_SHARED):
@@ -172,7 +179,7 @@ class Delivery:
         self._forget_read()
 
     def close_consumer(self, session: CommandSession | None, consumer_id: int) -> None:
-        """A consumer leaves, if it is attached by this conversation."""
+        """Detach a consumer, if this conversation has attached it."""
         attachment = self._attachments.get(consumer_id)
         if attachment is not None and attachment.session is session:
             self._detach(attachment)
@@ -180,35 +187,39 @@ class Delivery:
             self.wake()
 
     def is_active(self, consumer_id: int) -> bool:
+        """Return whether messages go to this consumer now, in a failover subscription too."""
         active = self.dispatcher.active
         return active is None or active.consumer_id == consumer_id
 
     def flow(
         self, session: CommandSession | None, consumer_id: int, permits: int, permit_bytes: int
     ) -> None:
+        """Give a consumer more permits."""
         attachment = self._attachments.get(consumer_id)
         if attachment is not None and attachment.session is session:
             attachment.consumer.give_permits(permits, permit_bytes)
             self.wake()
 
     def nack(self, consumer_id: int, ranges: Iterable[Range]) -> None:
+        """Deliver these messages of a consumer again."""
         attachment = self._attachments.get(consumer_id)
         if attachment is not None:
             self.dispatcher.nack(attachment.consumer, ranges)
             self.wake()
 
     def close_consumers(self, error: MagnetarError | None = None) -> None:
-        """Tell everybody to attach again, or why that will not help."""
+        """Tell all consumers to attach again, or why that will not help."""
         for attachment in list(self._attachments.values()):
             self._tell(attachment, active=False, closed=True, error=error)
             self._detach(attachment)
 
     @property
     def consumer_names(self) -> list[str]:
+        """Return the names of the attached consumers."""
         return [one.name or str(one.consumer_id) for one in self.dispatcher.consumers]
 
     def wait(self, waiting: bool) -> None:
-        """Deliver nothing, or again; who is attached is told."""
+        """Deliver nothing (True), or continue (False), and tell the attached consumers."""
         if waiting == self.waiting:
             return
         self.waiting = waiting
@@ -219,7 +230,7 @@ class Delivery:
     # Moves of the cursor
 
     def cursor_moved(self) -> None:
-        """Deliver from the cursor's new place, once that is durable; nothing until then."""
+        """Deliver from the cursor's new position, once that is durable; nothing until then."""
         self._forget_read()
         self._epochs_at_move = dict(self._attach_epochs)
         self._moves_under_way += 1
@@ -239,7 +250,7 @@ class Delivery:
     # Messages
 
     def wake(self) -> None:
-        """Something changed: deliver what can be delivered."""
+        """Deliver what can be delivered: something has changed."""
         if not self._pumping and self._next_offset() is not None:
             self._pumping = True
             self._environment.spawn(self._pump())
@@ -262,7 +273,7 @@ class Delivery:
                         continue
                     ahead.extend(batches)
                 self._deliver()
-                # A long backlog lets the others have their turn.
+                # During a long backlog, other tasks have their turn.
                 await asyncio.sleep(0)
         finally:
             self._pumping = False
@@ -272,7 +283,7 @@ class Delivery:
         try:
             return await self._reader.read(offset, bytes_max=bytes_max)
         except OutOfRange:
-            # Trimmed between the decision and the read.
+            # Retention trimmed the log between the decision and the read.
             self.dispatcher.skip_to(self._log.first_offset)
         except DataLoss as error:
             if self.closed:
@@ -287,7 +298,7 @@ class Delivery:
         return self.dispatcher.next_offset(self._log.durable_end)
 
     def _deliver(self) -> None:
-        """Hand out what was read ahead, as far as permits go."""
+        """Hand out the messages that were read ahead, as far as permits go."""
         deliveries: dict[int, list[wire.DeliveredBatch]] = {}
         ahead = self._read_ahead
         while ahead:
@@ -354,7 +365,7 @@ class Delivery:
 def delivered_batch(
     stored: StoredBatch, excluded: Iterable[Range], redelivery_count: int = 0
 ) -> wire.DeliveredBatch:
-    """A stored batch as it goes over the wire."""
+    """Convert a stored batch to the wire's message."""
     return wire.DeliveredBatch(
         entry_id=stored.entry_id,
         first_index=stored.first_index,

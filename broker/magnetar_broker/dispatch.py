@@ -1,10 +1,10 @@
-"""Who gets which message: consumers, permits, what they hold, what goes out again. Pure.
+"""Dispatcher: decides which consumer gets which message, and what is redelivered. Pure.
 
-One dispatcher a subscription and partition. It reads nothing and sends nothing: it is told what
-lies in the log, and says what to deliver to whom.
+There is a dispatcher per subscription and partition. It reads nothing and sends nothing: it is told
+what lies in the log, and says what to deliver to whom.
 
-Every offset at or above the cursor's floor that is PENDING is in exactly one of these: not read
-yet (at or above `read_offset`), held by a consumer, in `replay`, or for a moment in `withheld`.
+Every offset at or above the cursor's floor that is PENDING is in exactly one of these: not read yet
+(at or above `read_offset`), held by a consumer, in `replay`, or for a moment in `withheld`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from magnetar_core.batch import Part, part_of
 from magnetar_core.errors import ConsumerBusy, SubscriptionExists
 
 REDELIVERY_COUNT_MAX = 255
-# A batch of these is followed by another part of its message.
+# Another part of the same message follows a batch of these.
 CONTINUED = (Part.FIRST, Part.MIDDLE)
 
 
 class SubscriptionType(IntEnum):
-    """As on the wire."""
+    """Types of subscriptions, with the numbers of the wire."""
 
     EXCLUSIVE = 0
     SHARED = 1
@@ -35,32 +35,37 @@ class SubscriptionType(IntEnum):
 
 @dataclass(slots=True)
 class Consumer:
-    """One attachment of a consumer."""
+    """An attached consumer."""
 
     consumer_id: int
     name: str
     attach_epoch: int
     permits: int = 0
-    # Of batches; None: it is bound by messages alone.
+    # Bytes of batches that it may get; None: only its message permits count.
     permit_bytes: int | None = None
-    # Its conversation has no room: it gets nothing for now.
+    # Whether its conversation has no room, so that it gets nothing for now.
     blocked: bool = False
-    # Delivered to it and still PENDING.
+    # Offsets that were delivered to it and are still PENDING.
     held: OffsetSet = field(default_factory=OffsetSet)
 
     @property
     def is_ready(self) -> bool:
+        """Whether the consumer can get messages."""
         has_permits = self.permits > 0 and (self.permit_bytes is None or self.permit_bytes > 0)
         return has_permits and not self.blocked
 
     def give_permits(self, messages: int, byte_count: int) -> None:
-        """Args: byte_count: 0 from who never limits bytes."""
+        """Add permits.
+
+        Args:
+            byte_count: 0 from a client that never limits bytes.
+        """
         self.permits += messages
         if byte_count:
             self.permit_bytes = (self.permit_bytes or 0) + byte_count
 
     def use_permits(self, messages: int, byte_count: int) -> None:
-        """A batch is delivered whole, so both may go below zero."""
+        """Use permits for a batch. A batch is delivered whole, so both may go below zero."""
         self.permits -= messages
         if self.permit_bytes is not None:
             self.permit_bytes -= byte_count
@@ -68,7 +73,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A stored batch goes to a consumer, except these of its offsets."""
+    """A stored batch for a consumer, without the excluded offsets."""
 
     consumer: Consumer
     excluded: tuple[Range, ...]
@@ -76,12 +81,13 @@ class Assignment:
 
 
 class RedeliveryCounts:
-    """How often offsets went out again: level k holds those that did more than k times."""
+    """Redelivery counts of offsets: level k holds offsets that went out again more than k times."""
 
     def __init__(self) -> None:
         self._levels: list[OffsetSet] = []
 
     def raise_for(self, offsets: OffsetSet) -> None:
+        """Raise the count of each offset."""
         carry = offsets.copy()
         for level in self._levels:
             already = level.intersection(carry)
@@ -93,17 +99,18 @@ class RedeliveryCounts:
             self._levels.append(carry)
 
     def forget(self, first: int, last: int) -> None:
+        """Forget the counts of a range."""
         for level in self._levels:
             level.discard(first, last)
         while self._levels and not self._levels[-1]:
             self._levels.pop()
 
     def raised(self, offsets: OffsetSet) -> OffsetSet:
-        """Those that went out again, or will."""
+        """Return the offsets that have a count."""
         return self._levels[0].intersection(offsets) if self._levels else OffsetSet()
 
     def alike(self, first: int, wanted: int) -> tuple[int, int]:
-        """The count of the lowest wanted offset, and the wanted ones that share it.
+        """Return the count of the lowest wanted offset, and the wanted offsets that share it.
 
         Args:
             wanted: bits, not all zero; bit 0 is the offset `first`.
@@ -121,9 +128,9 @@ class RedeliveryCounts:
 
 
 class Dispatcher:
-    """Dispatch state of one subscription on one partition.
+    """Dispatch state of a subscription on a partition.
 
-    Of every type but KEY_SHARED: that one has `key_shared` in its place.
+    It serves every type but KEY_SHARED, which has a dispatcher of its own in `key_shared`.
     """
 
     def __init__(self, cursor: Acknowledgements, partition_number: int) -> None:
@@ -133,21 +140,22 @@ class Dispatcher:
         self.active: Consumer | None = None
         self.read_offset = cursor.floor
         self.replay = OffsetSet()
-        # PENDING again in memory, but the record of that is not durable yet.
+        # Offsets that are PENDING again in memory, while the record of that is not durable yet.
         self.withheld = OffsetSet()
         self.redeliveries = RedeliveryCounts()
         self._partition_number = partition_number
         self._turn = 0
-        # Who got the part of a message before this offset, and so gets the next one.
+        # The consumer that got the part before this offset, and so gets the next part of the
+        # message.
         self._next_part: tuple[int, Consumer] | None = None
 
     def inherit(self, previous: Dispatcher) -> None:
-        """Take the place of another one that has no consumers any more."""
+        """Take the place of another dispatcher, which has no consumers any more."""
         self.withheld = previous.withheld
         self.redeliveries = previous.redeliveries
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         seen = self.replay.copy()
         assert not seen.intersection(self.withheld)
         seen.update(self.withheld)
@@ -160,10 +168,10 @@ class Dispatcher:
     def check_attach(
         self, subscription_type: SubscriptionType, *, replaced: Consumer | None = None
     ) -> None:
-        """Whether a consumer may join, perhaps in the place of one that leaves.
+        """Check that a consumer may attach, perhaps in place of another consumer.
 
         Raises:
-            ConsumerBusy: an exclusive subscription has one.
+            ConsumerBusy: an exclusive subscription has a consumer.
             SubscriptionExists: consumers of another type are attached.
         """
         others = [one for one in self.consumers if one is not replaced]
@@ -176,14 +184,19 @@ class Dispatcher:
             raise ConsumerBusy()
 
     def attach(self, consumer: Consumer, subscription_type: SubscriptionType) -> None:
-        """A consumer joins. Raises as check_attach."""
+        """Attach a consumer.
+
+        Raises:
+            ConsumerBusy: as check_attach.
+            SubscriptionExists: as check_attach.
+        """
         self.check_attach(subscription_type)
         self.type = subscription_type
         self.consumers.append(consumer)
         self._choose_active()
 
     def detach(self, consumer: Consumer) -> None:
-        """A consumer leaves; what it holds goes back."""
+        """Detach a consumer; the messages that it holds go back."""
         if consumer not in self.consumers:
             return
         self.consumers.remove(consumer)
@@ -192,10 +205,10 @@ class Dispatcher:
         self._choose_active()
 
     def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet | None:
-        """These are DELETED: nobody holds them, nothing counts them.
+        """Forget offsets that are DELETED: nobody holds them, and they have no counts.
 
         Returns:
-            What settle() is to be told of, once it is durable; None or empty: nothing.
+            The offsets to pass to settle() once the ack is durable; None or empty: none.
         """
         for first, last in ranges:
             self._take_out(first, last)
@@ -203,35 +216,35 @@ class Dispatcher:
         return None
 
     def settle(self, offsets: OffsetSet) -> None:
-        """What acknowledged() has returned is durable."""
+        """Note that the ack of these offsets is durable."""
 
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
-        """These are PENDING_ACK: out of everybody's hands until their transaction ends.
+        """Keep offsets in PENDING_ACK from everybody until their transaction ends.
 
         Args:
-            consumer_id: of who acknowledged them.
+            consumer_id: the consumer that acknowledged them.
         """
         for first, last in ranges:
             self._take_out(first, last)
 
     def withhold(self, offsets: OffsetSet) -> None:
-        """These are PENDING again, but go out only when release() says so."""
+        """Keep offsets that are PENDING again until release() lets them go out."""
         self.withheld.update(offsets)
 
     def release(self, offsets: OffsetSet) -> None:
-        """What was withheld, and is still PENDING, goes out again."""
+        """Deliver withheld offsets again, if they are still PENDING."""
         released = offsets.intersection(self.withheld)
         self.withheld.difference_update(released)
         self._give_back(released)
 
     def nack(self, consumer: Consumer, ranges: Iterable[Range]) -> None:
-        """Of what the consumer holds, these go out again."""
+        """Deliver these offsets again, if the consumer holds them."""
         returned = consumer.held.within(ranges)
         consumer.held.difference_update(returned)
         self._give_back(returned)
 
     def restart(self) -> None:
-        """The cursor moved: start over at its floor."""
+        """Restart at the cursor's floor: the cursor was moved."""
         self.read_offset = self.cursor.floor
         self._next_part = None
         self.replay.clear()
@@ -241,18 +254,18 @@ class Dispatcher:
             consumer.held.clear()
 
     def skip_to(self, first_offset: int) -> None:
-        """Retention removed what lies below."""
+        """Skip offsets below first_offset, which retention removed."""
         self.read_offset = max(self.read_offset, first_offset)
         if first_offset:
             self.acknowledged([(0, first_offset - 1)])
 
     def pass_over(self, first: int, last: int) -> None:
-        """These are acknowledged, and never read."""
+        """Skip offsets that are acknowledged without being read."""
         if first <= self.read_offset <= last:
             self.read_offset = last + 1
 
     def next_offset(self, end_offset: int) -> int | None:
-        """Where to read next; None when nobody wants anything or nothing is there."""
+        """Return where to read next; None if nobody wants anything or nothing is there."""
         if self._next_part is not None:
             offset, consumer = self._next_part
             is_there = offset < end_offset and self._is_deliverable(offset)
@@ -268,11 +281,14 @@ class Dispatcher:
         else:
             return None
         withheld_end = self._withheld_end
-        # What is withheld comes in a moment.
+        # Withheld offsets come in a moment.
         return None if withheld_end is not None and withheld_end < offset else offset
 
     def hand_out(self, stored: StoredBatch) -> Iterable[Assignment]:
-        """Give a stored batch to consumers; only when next_offset() named an offset in it."""
+        """Give a stored batch to consumers.
+
+        Call it only if next_offset() named one of its offsets.
+        """
         assignment = self.assign(
             stored.first_offset,
             stored.count,
@@ -296,15 +312,15 @@ class Dispatcher:
         Args:
             is_continued: the next batch is another part of the same message.
 
-        Of the batch, only `visible_count` offsets belong to the log: a selective or surplus-free
-        commit may end within a batch. All that is given has the same redelivery count; what has
-        another goes next. Returns None when nothing of it is to go out; call it only when
-        next_offset() named an offset in the batch.
+        Only the first `visible_count` offsets of the batch belong to the log: a selective or
+        surplus-free commit may end within a batch. All assigned offsets have the same redelivery
+        count; offsets with another count go next. Returns None when no offset is to go out; call it
+        only if next_offset() named an offset in the batch.
         """
         last = first + visible_count - 1
         wanted = self.replay.mask(first, last)
         if last >= self.read_offset:
-            # Not read yet: all from read_offset that is PENDING.
+            # Not read yet: all PENDING offsets from read_offset on.
             skip = max(0, self.read_offset - first)
             fresh = ((1 << visible_count) - 1) >> skip << skip
             unavailable = self.cursor.unavailable_mask(first, last)
@@ -315,7 +331,7 @@ class Dispatcher:
         redelivery_count, alike = self.redeliveries.alike(first, wanted)
         others = wanted & ~alike
         if others and self._is_in_order:
-            # No further than to the first one with another count.
+            # Stop before the first offset with another count.
             alike &= (others & -others) - 1
         is_next_part = self._next_part is not None and self._next_part[0] == first
         withheld_end = self._withheld_end
@@ -346,15 +362,16 @@ class Dispatcher:
 
     @property
     def _withheld_end(self) -> int | None:
-        """In order: nothing goes out behind the first that is withheld. None: no such limit."""
+        """Return the offset before which messages may go out in order; None: no limit."""
         return self.withheld.first() if self.withheld and self._is_in_order else None
 
     @property
     def held_count(self) -> int:
+        """How many messages the consumers hold."""
         return sum(len(consumer.held) for consumer in self.consumers)
 
     def _is_deliverable(self, offset: int) -> bool:
-        """Whether it goes out next, if nothing comes before it."""
+        """Return whether an offset goes out next, if no other offset comes before it."""
         if self.replay.mask(offset, offset):
             return True
         unavailable = self.cursor.unavailable_mask(offset, offset)
@@ -382,7 +399,7 @@ class Dispatcher:
         in_order = sorted(self.consumers, key=lambda one: (one.name, one.consumer_id))
         active = in_order[self._partition_number % len(in_order)]
         if self.active is not None and self.active is not active:
-            # The new one starts where the old one has acknowledged to.
+            # The new active consumer starts after the last offset that the old one acknowledged.
             held = self.active.held.copy()
             self.active.held.clear()
             self._give_back(held)
@@ -395,7 +412,7 @@ class Dispatcher:
             consumer.held.discard(first, last)
 
     def _give_back(self, offsets: OffsetSet) -> None:
-        """PENDING offsets go out again; those not read yet will come by themselves."""
+        """Deliver PENDING offsets again; those that were not read yet come by themselves."""
         if not offsets:
             return
         self.redeliveries.raise_for(offsets)

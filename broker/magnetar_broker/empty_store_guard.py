@@ -1,8 +1,8 @@
-"""A broker with an empty store waits for its coordinators before it serves anybody.
+"""Guard of a broker with an empty store: it waits for its coordinators before it serves.
 
-Each coordinator of a new cluster takes an incarnation from it first. Those of an old one took
-theirs long ago, from a store that has vanished: would an empty one serve in its place, they would
-hear that what they are committing is gone, and take that for done.
+Each coordinator of a new cluster takes an incarnation from the broker first. Coordinators of an old
+cluster took theirs long ago, from a store that has vanished. If an empty store served in its place,
+they would hear that the participants of their commits are gone, and take the commits for done.
 Source: docs/protocol/rules.md, rule n.
 """
 
@@ -20,13 +20,13 @@ from magnetar_core.errors import LogUnavailable
 
 log = logging.getLogger(__name__)
 
-# Answered even while this broker waits: the handshake, the question who belongs to the cluster, and
-# the incarnations that coordinators take here, which is what it waits for.
+# Commands that are answered even while this broker waits: the handshake, the list of members, and
+# the incarnations that coordinators take here, for which the broker waits.
 _ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation"})
 
 
 class EmptyStoreGuard:
-    """Whether this broker may serve."""
+    """Decides whether this broker may serve."""
 
     def __init__(self, config: BrokerConfig, incarnations: Incarnations) -> None:
         self._config = config
@@ -35,8 +35,12 @@ class EmptyStoreGuard:
         self._has_complained = False
 
     def recovered(self, *, is_empty: bool) -> None:
-        """Args: is_empty: the store holds nothing, and nobody has accepted that."""
-        # Without a list of members nobody is to be waited for.
+        """Note whether the store is empty.
+
+        Args:
+            is_empty: the store holds nothing, and nobody has accepted that.
+        """
+        # Without a list of members there are no coordinators to wait for.
         self._is_empty = is_empty and bool(self._config.cluster_hash)
         if self.is_waiting:
             log.warning(
@@ -48,12 +52,13 @@ class EmptyStoreGuard:
 
     @property
     def is_waiting(self) -> bool:
+        """Whether this broker still waits for coordinators."""
         if self._is_empty and not self._missing():
             self._is_empty = False
         return self._is_empty
 
     def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
-        """Handlers that refuse while this broker waits."""
+        """Return handlers that refuse while this broker waits."""
         return {
             name: handler if name in _ALWAYS else partial(self._handle, name, handler)
             for name, handler in handlers.items()

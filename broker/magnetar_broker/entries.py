@@ -29,12 +29,12 @@ _HEADER = struct.Struct("<BIq")
 
 @dataclass(frozen=True, slots=True)
 class MarkerWriter:
-    """One producer's part of a committed transaction."""
+    """A producer's part of a committed transaction."""
 
     ordinal: int
     producer_id: int
     count: int
-    # Index of the first message of each batch: the keys of its rows. Empty: not noted.
+    # Index of the first message of each batch, which is in its row's key. Empty: not noted.
     batch_starts: tuple[int, ...] = ()
 
 
@@ -49,19 +49,22 @@ class DataEntry:
 
     @property
     def end(self) -> int:
+        """The offset after the last message."""
         return self.entry_id + self.count
 
     @property
     def retained_bytes(self) -> int:
+        """Bytes that count for retention."""
         return len(self.batch)
 
     def to_bytes(self) -> bytes:
+        """Return the entry as stored."""
         return _HEADER.pack(DATA, self.count, self.append_time_ms) + self.batch
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerEntry:
-    """The place of a committed transaction in the partition's order."""
+    """Commit marker: the place of a transaction in the partition's order."""
 
     entry_id: int
     count: int
@@ -72,13 +75,16 @@ class MarkerEntry:
 
     @property
     def end(self) -> int:
+        """The offset after the last message."""
         return self.entry_id + self.count
 
     @property
     def retained_bytes(self) -> int:
+        """Bytes that count for retention."""
         return self.stored_bytes
 
     def to_bytes(self) -> bytes:
+        """Return the entry as stored."""
         # Filled in place: a message that is given to a constructor is serialized on its way.
         marker = records.CommitMarker(stored_bytes=self.stored_bytes)
         marker.txn_id.most_bits, marker.txn_id.least_bits = self.txn_id
@@ -97,12 +103,12 @@ Entry = DataEntry | MarkerEntry
 
 
 def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
-    """Read what to_bytes() wrote.
+    """Parse the bytes that to_bytes() returned.
 
     Args:
-        verify: hold a batch against its checksum, too.
+        verify: verify a batch's checksum, too.
     Raises:
-        DataLoss: these are not the bytes that were stored.
+        DataLoss: the bytes are not those that were stored.
     """
     try:
         kind, count, append_time_ms = _HEADER.unpack_from(data)
@@ -133,15 +139,15 @@ def parse_entry(entry_id: int, data: bytes, *, verify: bool = False) -> Entry:
 
 
 def parse_entries(rows: Iterable[tuple[bytes, bytes]], *, verify: bool = False) -> list[Entry]:
-    """Read rows of the log, up to one that is damaged.
+    """Parse rows of the log, up to the first damaged row.
 
-    A store tells damage by checksums of its own. What these let pass is noticed here, as far as the
-    batches' checksums reach.
+    A store detects damage by checksums of its own. Damage that these miss is noticed here, as far
+    as the batches' checksums reach.
 
     Args:
         verify: as for parse_entry.
     Raises:
-        DataLoss: already the first is damaged.
+        DataLoss: the first row is damaged.
     """
     entries: list[Entry] = []
     for key, value in rows:
@@ -155,10 +161,10 @@ def parse_entries(rows: Iterable[tuple[bytes, bytes]], *, verify: bool = False) 
 
 
 def stored_batch_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
-    """The header of a batch that was whole when it was stored.
+    """Return the header of a stored batch.
 
     Raises:
-        DataLoss: it is not whole any more.
+        DataLoss: the batch is damaged.
     """
     try:
         return read_header(batch, verify=verify)

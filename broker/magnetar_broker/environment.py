@@ -1,4 +1,4 @@
-"""What every part of a broker needs from its process."""
+"""Environment of a broker's parts: what every part needs from its process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from magnetar_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Handed down from the broker to partitions and subscriptions.
+    """Services of the process, handed to partitions and subscriptions.
 
     Attributes:
         disk_reserve: asked before anything that takes room is applied.
         spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
-        deferred_rows: who has rows to add when the open group is sealed; insertion order.
+        deferred_rows: objects that add rows when the open group is sealed; insertion order.
     """
 
     config: BrokerConfig
@@ -50,6 +50,8 @@ class Environment:
     ages: Ages
 
     def new_index(self, participant: Participant) -> TransactionIndex:
+        """Create the transaction index of a participant."""
+
         def on_opened(txn_id: TxnID) -> None:
             self.orphan_candidates.opened(txn_id, participant, self.clock.monotonic_ms())
 
@@ -62,11 +64,11 @@ class Environment:
         )
 
     def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once everything applied so far is durable."""
+        """Call back when everything applied so far is durable."""
         self.commits.when_durable(self.commits.position(), callback)
 
     def defer_rows(self, owner: Any) -> None:
-        """Have owner.write_deferred_rows(batch) called when the open group is sealed."""
+        """Call owner.write_deferred_rows(batch) when the open group is sealed."""
         if owner not in self.deferred_rows:
             self.deferred_rows[owner] = None
             self.commits.mark_deferred()

@@ -1,11 +1,11 @@
-"""A group: its members, the target assignment, and who owns which partition meanwhile. Pure.
+"""Group: its members, the target assignment, and the present owner of each partition. Pure.
 
-    nobody's --target--> owned --target names another--> asked back --released--> nobody's
+    unowned --target--> owned --target names another--> asked back --released--> unowned
                           |                                 |
-                          +------- the owner is gone -------+--> nobody's
+                          +------- the owner is gone -------+--> unowned
 
-Every change of the target raises the generation, and a partition is given away at most once in
-each: partition and generation name one owner.
+Every change of the target raises the generation, and a partition gets a new owner at most once in
+each: partition and generation together name a single owner.
 Source: docs/design/0003-groups.md; KIP-848; KIP-447.
 """
 
@@ -21,40 +21,40 @@ from magnetar_core.ids import MemberName, PartitionName
 
 
 class Owner(NamedTuple):
-    """Of a partition, since a generation."""
+    """Owner of a partition, and the generation since which it is the owner."""
 
     member_id: str
     generation: int
 
 
-# Members that have left and are still known.
+# How many departed members are remembered.
 PAST_MEMBERS_MAX = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One member, from its first join until it leaves or is expelled."""
+    """Member of a group, from its first join until it leaves or is expelled."""
 
     member_id: str
     instance_id: str = ""
     client_name: str = ""
     topics: frozenset[str] = frozenset()
-    # With a shell's wildcards; empty: none.
+    # Pattern with a shell's wildcards; empty: none.
     topic_pattern: str = ""
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    # When its last sign of life came.
+    # Time of its last heartbeat or join.
     heard_ms: float = 0.0
-    # Since when it has something to release; None: nothing.
+    # Since when it must release partitions; None: nothing to release.
     asked_back_ms: float | None = None
-    # Raised by the member with each call, to know late copies; not kept over a restart, which
-    # copies do not survive.
+    # The member raises it with each call, so that late copies are recognised. It is not stored,
+    # because copies do not survive a restart.
     join_epoch: int = 0
     heartbeat_number: int = 0
 
     @property
     def deadline_ms(self) -> float:
-        """When it is expelled, unless it does what is expected of it."""
+        """When the member is expelled, unless it sends heartbeats and releases partitions."""
         deadline_ms = self.heard_ms + self.session_timeout_ms
         if self.asked_back_ms is None:
             return deadline_ms
@@ -63,11 +63,11 @@ class Member:
 
 @dataclass(slots=True)
 class Change:
-    """What a step has changed.
+    """Changes that a step has made.
 
     Attributes:
         given: partitions with a new owner, or none.
-        told: members that have to hear of it.
+        told: members that must hear of it.
         gone: members that are no longer there.
         reassigned: there is a new target, and so a new generation.
     """
@@ -79,11 +79,11 @@ class Change:
 
 
 class Interest(NamedTuple):
-    """What the members of a group want, among the topics that there are.
+    """Topics and partitions that the members of a group want, among existing ones.
 
     Attributes:
-        partitions: of all these topics.
-        wanted: topic ids by member.
+        partitions: the partitions of all these topics.
+        wanted: ids of wanted topics, by member.
     """
 
     partitions: tuple[PartitionName, ...]
@@ -91,7 +91,7 @@ class Interest(NamedTuple):
 
 
 class Group:
-    """The members of one group and their partitions."""
+    """Members of a group, and their partitions."""
 
     def __init__(
         self, name: str, *, generation: int = 0, allow_two_phase_commit: bool = False
@@ -102,11 +102,12 @@ class Group:
         self.members: dict[str, Member] = {}
         self.owners: dict[PartitionName, Owner] = {}
         self.target: dict[PartitionName, str] = {}
-        # Who has left, or was replaced, the latest last: to know late copies of what they said.
+        # Members that left or were replaced, the latest last, so that their late copies are
+        # recognised.
         self._past_members: dict[str, Member] = {}
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         for owner in self.owners.values():
             assert owner.member_id in self.members
             assert owner.generation <= self.generation
@@ -119,7 +120,7 @@ class Group:
     # Who may do what
 
     def member(self, name: MemberName) -> Member:
-        """The member that a command names.
+        """Return the member that a command names.
 
         Raises:
             UnknownMember: never joined, left, or expelled.
@@ -138,11 +139,12 @@ class Group:
         )
 
     def check_owner(self, partition: PartitionName, name: MemberName) -> None:
-        """Whether a member may act on a partition.
+        """Check that a member may act on a partition.
 
         Raises:
-            UnknownMember, FencedInstance: as member().
-            IllegalGeneration: it does not own it, or has got it again since.
+            UnknownMember: as member().
+            FencedInstance: as member().
+            IllegalGeneration: the member does not own it, or got it again since.
         """
         self.member(name)
         owner = self.owners.get(partition)
@@ -161,7 +163,11 @@ class Group:
     # Steps
 
     def refuse_late_join(self, newcomer: Member) -> None:
-        """Raises: UnknownMember: a copy of an earlier call. It has left since, or joined anew."""
+        """Refuse a late copy of a join.
+
+        Raises:
+            UnknownMember: the member has left since, or joined again.
+        """
         known = self.members.get(newcomer.member_id)
         past = self._past_members.get(newcomer.member_id)
         is_late = (known is not None and 0 < newcomer.join_epoch < known.join_epoch) or (
@@ -174,9 +180,11 @@ class Group:
             )
 
     def is_late_heartbeat(self, name: MemberName, number: int) -> bool:
-        """Whether it is a copy of an earlier one, which names what was held then.
+        """Return whether a heartbeat is a late copy, whose list of held partitions is outdated.
 
-        Raises: as member().
+        Raises:
+            UnknownMember: as member().
+            FencedInstance: as member().
         """
         member = self.member(name)
         if 0 < number <= member.heartbeat_number:
@@ -185,10 +193,10 @@ class Group:
         return False
 
     def join(self, newcomer: Member, interest: Interest, now_ms: float) -> Change:
-        """A member joins, joins again, or takes the place of one with its instance id.
+        """Add a member, update it, or let it take the place of a member with its instance id.
 
         Args:
-            interest: with what the newcomer wants.
+            interest: includes the topics that the newcomer wants.
         Raises:
             InvalidArgument: it joined before under another instance id.
         """
@@ -213,18 +221,20 @@ class Group:
             self._replace(replaced, newcomer, change)
         self.members[newcomer.member_id] = newcomer
         self._assign(interest, change, now_ms)
-        # Its answer says it.
+        # The answer to its join tells it already.
         change.told.pop(newcomer.member_id, None)
         return change
 
     def heartbeat(
         self, name: MemberName, held: Mapping[PartitionName, int], now_ms: float
     ) -> Change:
-        """A sign of life; what was asked back and is no longer held is released.
+        """Note a heartbeat, and release partitions that were asked back and are no longer held.
 
         Args:
-            held: with the generation in which it got each.
-        Raises: as member().
+            held: held partitions, with the generation in which the member got each.
+        Raises:
+            UnknownMember: as member().
+            FencedInstance: as member().
         """
         member = self.member(name)
         member.heard_ms = now_ms
@@ -234,28 +244,35 @@ class Group:
                 del self.owners[partition]
                 change.given[partition] = None
         if change.given:
-            # It does what it was asked for: what is left has its own time.
+            # The member releases as asked: the remaining partitions get a new deadline.
             member.asked_back_ms = None
             self._reconcile(change, now_ms)
         change.told.pop(member.member_id, None)
         return change
 
     def leave(self, name: MemberName, interest: Interest, now_ms: float) -> Change:
-        """A member goes. Raises: as member(). Args: interest: without what it wanted."""
+        """Remove a member that leaves.
+
+        Args:
+            interest: without the topics that only this member wanted.
+        Raises:
+            UnknownMember: as member().
+            FencedInstance: as member().
+        """
         change = Change()
         self._remove(self.member(name), change)
         self._assign(interest, change, now_ms)
         return change
 
     def overdue(self, now_ms: float) -> list[Member]:
-        """Members that are to be expelled."""
+        """Return the members that must be expelled."""
         return [one for one in self.members.values() if one.deadline_ms <= now_ms]
 
     def expel(self, members: Iterable[Member], interest: Interest, now_ms: float) -> Change:
-        """These have not been heard of, or do not release what they were asked for.
+        """Remove members that sent no heartbeat, or do not release partitions.
 
         Args:
-            interest: without what they wanted.
+            interest: without the topics that only they wanted.
         """
         change = Change()
         for member in members:
@@ -264,24 +281,24 @@ class Group:
         return change
 
     def topics_changed(self, interest: Interest, now_ms: float) -> Change:
-        """Topics came or went; when that concerns nobody here, nothing happens."""
+        """Assign again if topics that the members want came or went."""
         change = Change()
         if self._target_of(interest) != self.target:
             self._assign(interest, change, now_ms)
         for partition in self.owners.keys() - dict.fromkeys(interest.partitions):
-            # Of a topic that was deleted: there is nothing to release.
+            # The topic was deleted: there is nothing to release.
             change.told[self.owners.pop(partition).member_id] = None
         self._reconcile(change, now_ms)
         return change
 
     def restored(self, interest: Interest, now_ms: float) -> Change:
-        """After a restart: members and owners are as they were."""
+        """Assign after a restart: members and owners are as they were."""
         self.target = {partition: owner.member_id for partition, owner in self.owners.items()}
         self.forgive(now_ms)
         return self.topics_changed(interest, now_ms)
 
     def forgive(self, now_ms: float) -> None:
-        """Nobody could be heard until now: timeouts start anew."""
+        """Start all timeouts anew, because the broker could not hear members until now."""
         for member in self.members.values():
             member.heard_ms = now_ms
             if member.asked_back_ms is not None:
@@ -290,7 +307,7 @@ class Group:
     # What it looks like
 
     def assigned(self, member_id: str) -> dict[PartitionName, int]:
-        """What a member owns and keeps, with the generation in which it got each."""
+        """Return partitions that a member owns and keeps, with the generation of its ownership."""
         return {
             partition: owner.generation
             for partition, owner in self.owners.items()
@@ -298,7 +315,7 @@ class Group:
         }
 
     def asked_back(self, member_id: str) -> list[PartitionName]:
-        """What a member owns and is to release."""
+        """Return partitions that a member owns and must release."""
         return [
             partition
             for partition, owner in self.owners.items()
@@ -306,7 +323,7 @@ class Group:
         ]
 
     def coming_count(self, member_id: str) -> int:
-        """How many partitions a member gets once others have released them."""
+        """Return how many partitions a member gets once others have released them."""
         return sum(
             taker == member_id and self.owners[partition].member_id != member_id
             for partition, taker in self.target.items()
@@ -314,11 +331,12 @@ class Group:
 
     @property
     def is_rebalancing(self) -> bool:
+        """Whether an owner differs from the target."""
         return any(self.target.get(one) != owner.member_id for one, owner in self.owners.items())
 
     @property
     def next_deadline_ms(self) -> float | None:
-        """When the next member may be overdue; None without members."""
+        """Return when the next member may be overdue; None without members."""
         return min((one.deadline_ms for one in self.members.values()), default=None)
 
     # Within a step
@@ -330,7 +348,10 @@ class Group:
         return None
 
     def _replace(self, old: Member, new: Member, change: Change) -> None:
-        """Same instance, same partitions; a later generation, so that the old one is fenced."""
+        """Replace a member by a new member of the same instance, in a later generation.
+
+        The generation fences the old member.
+        """
         self.generation += 1
         self._part_with(old)
         change.gone.append(old.member_id)
@@ -358,7 +379,7 @@ class Group:
 
     def _target_of(self, interest: Interest) -> dict[PartitionName, str]:
         owners = {
-            # Who is to get it counts as having it: a second change moves as little as the first.
+            # A partition counts for its future owner: a second change moves as little as the first.
             partition: self.target.get(partition, owner.member_id)
             for partition, owner in self.owners.items()
         }
@@ -372,7 +393,7 @@ class Group:
         self._reconcile(change, now_ms)
 
     def _reconcile(self, change: Change, now_ms: float) -> None:
-        """Give what is free to whom the target names, and ask the others to release."""
+        """Give free partitions to their target, and ask other owners to release theirs."""
         for partition, taker in self.target.items():
             if partition not in self.owners:
                 given = Owner(taker, self.generation)

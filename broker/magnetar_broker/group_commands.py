@@ -22,7 +22,7 @@ HEARTBEATS_PER_SESSION = 3
 
 
 class GroupCommands:
-    """What members and administrators ask."""
+    """Handlers of the commands of members and administrators."""
 
     def __init__(self, config: BrokerConfig, groups: Groups, replies: Replies) -> None:
         self._config = config
@@ -81,7 +81,11 @@ class GroupCommands:
         self._replies.answer(reply, wire.CommandDeleteGroupResponse())
 
     def _newcomer(self, command: wire.CommandJoinGroup) -> Member:
-        """Raises: InvalidArgument, for what makes no sense."""
+        """Build a member from a join.
+
+        Raises:
+            InvalidArgument: a field is malformed.
+        """
         config = self._config
         for name in (command.member_id, command.instance_id):
             if len(name) > MEMBER_NAME_CHARACTERS_MAX or not name.isprintable():

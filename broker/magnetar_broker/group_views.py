@@ -1,4 +1,4 @@
-"""What people are shown of groups."""
+"""Descriptions of groups for people."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from magnetar_core.wire import group_pb2 as wire
 
 AWAITED_SHOWN_MAX = 100
 
-# A group's cursors.
+# The cursors of a group.
 Cursors = Sequence[tuple[Partition, Subscription]]
 
 
 def summary_of(group: Group, cursors: Cursors) -> wire.GroupSummary:
+    """Summarise a group for a list."""
     if not group.members:
         state = wire.GROUP_EMPTY
     elif group.is_rebalancing:
@@ -35,10 +36,10 @@ def summary_of(group: Group, cursors: Cursors) -> wire.GroupSummary:
 def describe_group(
     group: Group, cursors: Cursors, silent_ms: Callable[[Member], float]
 ) -> wire.CommandDescribeGroupResponse:
-    """A group with its members and partitions.
+    """Describe a group with its members and partitions.
 
     Args:
-        silent_ms: since a member's last sign of life.
+        silent_ms: returns the milliseconds since a member's last heartbeat.
     """
     partitions = [_describe_partition(group, *cursor) for cursor in cursors]
     response = wire.CommandDescribeGroupResponse(

@@ -1,4 +1,4 @@
-"""The groups of this broker: their rows, timers and conversations. `group` decides.
+"""Groups of this broker: their rows, timers and conversations. `group` makes the decisions.
 
 Source: docs/design/0003-groups.md.
 """
@@ -36,14 +36,14 @@ from magnetar_storage.store import WriteBatch
 
 log = logging.getLogger(__name__)
 
-# A timer that is so late says that the broker itself stood still.
+# A timer that is this late says that the broker itself stood still.
 STALL_MS = 1_000
 # How often coordinators are asked again to abort what departed members left open.
 LEFT_BEHIND_PERIOD_MS = 1_000
 
 
 class Groups:
-    """All groups, by name."""
+    """All groups of a broker, by name."""
 
     def __init__(
         self, environment: Environment, topics: Topics, coordinators: CoordinatorSessions
@@ -52,14 +52,14 @@ class Groups:
         self._topics = topics
         self._coordinators = coordinators
         self._groups: dict[str, Group] = {}
-        # Of members that spoke since the start, by group and member id.
+        # Conversations of members that spoke since the start, by group and member id.
         self._sessions: dict[tuple[str, str], CommandSession] = {}
-        # Groups whose rows are to be written.
+        # Groups whose rows must be written.
         self._changed: dict[str, None] = {}
-        # Groups whose departed members may have left transactions open, and when to ask again for
-        # their end.
+        # Groups whose departed members may have left transactions open, with the time to ask again
+        # for their end.
         self._departed: dict[str, float] = {}
-        # Cursors that were read, until all of them are.
+        # Cursors that recovery has read, until all are read.
         self._restored: list[tuple[Subscription, Ownership]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = 0.0
@@ -67,17 +67,22 @@ class Groups:
     # Finding
 
     def all(self) -> list[Group]:
+        """Return all groups, by name."""
         return sorted(self._groups.values(), key=lambda one: one.name)
 
     def get(self, name: str) -> Group:
-        """Raises GroupNotFound."""
+        """Return a group.
+
+        Raises:
+            GroupNotFound: no group has the name.
+        """
         group = self._groups.get(name)
         if group is None:
             raise GroupNotFound(f"there is no group {name!r}: join it, or correct the name")
         return group
 
     def subscriptions(self, group: Group) -> Iterator[tuple[Partition, Subscription]]:
-        """The group's cursors, in order."""
+        """Yield the group's cursors, in order."""
         for topic in sorted(self._topics.all(), key=lambda one: one.name):
             for partition in topic.partitions:
                 found = partition.subscriptions.find(group.name)
@@ -85,7 +90,7 @@ class Groups:
                     yield partition, found
 
     def all_subscriptions(self) -> dict[str, list[tuple[Partition, Subscription]]]:
-        """The cursors of all groups, by name, in one pass."""
+        """Return the cursors of all groups, by name, in a single pass."""
         cursors: dict[str, list[tuple[Partition, Subscription]]] = {}
         for partition in self._topics.partitions():
             for one in partition.subscriptions:
@@ -94,7 +99,7 @@ class Groups:
         return cursors
 
     def silent_ms(self, member: Member) -> float:
-        """Since its last sign of life."""
+        """Return the milliseconds since a member's last heartbeat."""
         return self._now_ms() - member.heard_ms
 
     # Members
@@ -108,11 +113,11 @@ class Groups:
         allow_two_phase_commit: bool,
         session: CommandSession | None,
     ) -> Group:
-        """A member joins, or joins again; the group is made when it is absent.
+        """Let a member join, or join again; the group is created if it does not exist.
 
         Raises:
-            InvalidArgument: the name; the others joined with another allow_two_phase_commit.
-            TopicNotFound: it names a topic that there is not.
+            InvalidArgument: a bad name; or the others joined with another allow_two_phase_commit.
+            TopicNotFound: a named topic does not exist.
             SubscriptionExists: consumers without the group are attached under its name.
             QuotaExceeded: too many groups, members, or subscriptions.
         """
@@ -161,11 +166,17 @@ class Groups:
         number: int,
         session: CommandSession | None,
     ) -> Group:
-        """Raises: GroupNotFound; UnknownMember, FencedInstance as Group.member."""
+        """Take a heartbeat.
+
+        Raises:
+            GroupNotFound: no group has the name.
+            UnknownMember: as Group.member.
+            FencedInstance: as Group.member.
+        """
         group = self.get(name)
         if group.is_late_heartbeat(member, number):
             if number == group.member(member).heartbeat_number:
-                # Its answer was lost with its link, perhaps.
+                # The answer to the first copy may be lost with its link.
                 self._note_session(group, member.member_id, session)
             return group
         change = group.heartbeat(member, held, self._now_ms())
@@ -175,7 +186,13 @@ class Groups:
         return group
 
     def leave(self, name: str, member: MemberName) -> None:
-        """Raises: GroupNotFound; UnknownMember, FencedInstance as Group.member."""
+        """Let a member leave.
+
+        Raises:
+            GroupNotFound: no group has the name.
+            UnknownMember: as Group.member.
+            FencedInstance: as Group.member.
+        """
         group = self.get(name)
         group.member(member)
         interest = self._interest_without(group, [member.member_id])
@@ -183,11 +200,11 @@ class Groups:
         self._apply(group, group.leave(member, interest, self._now_ms()))
 
     def delete(self, name: str) -> None:
-        """Forget a group and its cursors.
+        """Delete a group and its cursors.
 
         Raises:
-            GroupNotFound: no such group.
-            ResourceInUse: it has members, or acks pend.
+            GroupNotFound: no group has the name.
+            ResourceInUse: it has members, or pending acks.
         """
         group = self.get(name)
         if group.members:
@@ -207,14 +224,14 @@ class Groups:
     # Topics and time
 
     def topic_changed(self, topic: str) -> None:
-        """A topic came or went."""
+        """Assign again: a topic was created or deleted."""
         for group in self.all():
             if any(_wants(member, topic) for member in group.members.values()):
                 change = group.topics_changed(self._fresh_interest(group), self._now_ms())
                 self._apply(group, change)
 
     def restore(self, name: str, row: records.GroupRow) -> None:
-        """A group as it was stored; its owners come with the cursors."""
+        """Restore a group from its row; its owners come with the cursors."""
         group = Group(
             name, generation=row.generation, allow_two_phase_commit=row.allow_two_phase_commit
         )
@@ -231,7 +248,7 @@ class Groups:
         self._groups[name] = group
 
     def restore_owner(self, subscription: Subscription, row: records.OwnerRow) -> None:
-        """A cursor of a group, and whose it was. The group is restored before."""
+        """Restore a cursor of a group, and its owner. The group is restored before."""
         group = self._groups[subscription.name.subscription]
         partition = subscription.name.partition_name
         if row.member_id in group.members:
@@ -239,7 +256,7 @@ class Groups:
         self._restored.append((subscription, Ownership(group, partition)))
 
     def start(self) -> None:
-        """All rows are read: go on. Session timeouts start anew."""
+        """Begin: all rows are read. Session timeouts start anew."""
         for subscription, ownership in self._restored:
             subscription.claim(ownership)
         self._restored.clear()
@@ -250,10 +267,12 @@ class Groups:
         self._call_at(self._next_due_ms())
 
     def stop(self) -> None:
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
     def write_deferred_rows(self, batch: WriteBatch) -> None:
+        """Write the rows of changed groups."""
         for name in self._changed:
             group = self._groups.get(name)
             if group is None:
@@ -276,7 +295,7 @@ class Groups:
         return Group(name)
 
     def _interest(self, name: str, members: Iterable[Member]) -> Interest:
-        """What they want of what the group has cursors for."""
+        """Return what members want, among topics for which the group has cursors."""
         interest = self._wanted_by(members)
         readable = tuple(
             one
@@ -286,7 +305,7 @@ class Groups:
         return interest._replace(partitions=readable)
 
     def _fresh_interest(self, group: Group) -> Interest:
-        """The same after topics came; whatever was sent to them is for the group."""
+        """Return the interest after topics were created; the group gets all of their messages."""
         for partition in self._wanted_by(group.members.values()).partitions:
             try:
                 self._check_cursor(group.name, partition)
@@ -296,7 +315,7 @@ class Groups:
         return self._interest(group.name, group.members.values())
 
     def _wanted_by(self, members: Iterable[Member]) -> Interest:
-        """What they want, among the topics that there are."""
+        """Return what members want, among existing topics."""
         matching: dict[str, list[Topic]] = {"": []}
         topics: dict[int, Topic] = {}
         wanted: dict[str, frozenset[int]] = {}
@@ -319,7 +338,12 @@ class Groups:
         return self._interest(group.name, left)
 
     def _check_cursor(self, name: str, partition: PartitionName) -> None:
-        """Raises: SubscriptionExists, QuotaExceeded, as join."""
+        """Check that the group can have a cursor on a partition.
+
+        Raises:
+            SubscriptionExists: as join.
+            QuotaExceeded: as join.
+        """
         subscriptions = self._topics.of(partition).subscriptions
         found = subscriptions.find(name)
         if found is None:
@@ -355,7 +379,7 @@ class Groups:
         if change.reassigned:
             self._environment.metrics.group_rebalances.inc()
             self._write(group)
-        # Heartbeats move deadlines on; only what is new may be due before the timer.
+        # Heartbeats only move deadlines back; only a new deadline may come before the timer.
         self._call_at(group.next_deadline_ms)
 
     def _write(self, group: Group) -> None:
@@ -367,7 +391,7 @@ class Groups:
             self._sessions[group.name, member_id] = session
 
     def _abort_left_behind(self, group: Group) -> None:
-        """Ask coordinators to abort what departed members left open (rule f)."""
+        """Ask coordinators to abort transactions that departed members left open (rule f)."""
         txn_ids: dict[int, dict[TxnID, None]] = {}
         for _, subscription in self.subscriptions(group):
             for txn_id in subscription.left_behind():
@@ -387,13 +411,13 @@ class Groups:
         return self._environment.clock.monotonic_ms()
 
     def _next_due_ms(self) -> float | None:
-        """When the next member may be overdue, or something left behind is to be asked for."""
+        """Return when the next member may be overdue, or coordinators must be asked again."""
         deadlines = [one.next_deadline_ms for one in self._groups.values()]
         found = [one for one in deadlines if one is not None]
         return min([*found, *self._departed.values()], default=None)
 
     def _call_at(self, due_ms: float | None) -> None:
-        """Sweep then, unless that is about to happen earlier."""
+        """Sweep at this time, unless an earlier sweep is scheduled."""
         if due_ms is None:
             return
         if self._timer is not None:
@@ -405,7 +429,7 @@ class Groups:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self.sweep)
 
     def sweep(self) -> None:
-        """Expel who is overdue, and ask again for what departed members left open."""
+        """Expel overdue members, and ask again for the end of transactions that were left open."""
         self._timer = None
         now_ms = self._now_ms()
         stood_still = now_ms - self._due_ms > STALL_MS

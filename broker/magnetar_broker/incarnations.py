@@ -1,7 +1,8 @@
 """Incarnations of coordinators' stores: a durable counter for each TCID.
 
-A coordinator takes one whenever it makes a store, before its first TxnID, so that no TxnID is ever
-issued twice, also when its disk was lost. Part of the metadata seam, as topics are.
+A coordinator takes an incarnation whenever it creates a store, before its first TxnID, so that no
+TxnID is ever issued twice, also when its disk was lost. Incarnations are part of the cluster's
+metadata, as topics are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from magnetar_core.ids import TCID_MAX
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
 
-# Stores of one coordinator, before the last one, of which a late copy is still recognised.
+# How many earlier stores of a coordinator are remembered, to recognise their late copies.
 PAST_STORES_MAX = 16
 
 
@@ -23,11 +24,16 @@ class Incarnations:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._rows: dict[int, records.IncarnationRow] = {}
-        # Of every coordinator; what was given out before a loss may be higher than what is known.
+        # Lower bound for every coordinator: before a loss, higher incarnations than the known ones
+        # may have been given out.
         self._floor = 0
 
     async def recover(self) -> None:
-        """Raises StoreFailed."""
+        """Read the incarnations.
+
+        Raises:
+            StoreFailed: the store cannot be read.
+        """
         start = keys.META_INCARNATION
         for key, value in await self._environment.store.scan(
             keys.META, start, end_of_prefix(start), rows_max=TCID_MAX + 1
@@ -36,18 +42,18 @@ class Incarnations:
             self._rows[tcid] = records.IncarnationRow.FromString(value)
 
     def has(self, tcid: int) -> bool:
-        """Whether a coordinator of that TCID took one."""
+        """Return whether a coordinator of that TCID took an incarnation."""
         return tcid in self._rows
 
     def raise_floor(self, floor: int) -> None:
-        """Give out higher ones only, from now on."""
+        """Give out only higher incarnations from now on."""
         self._floor = max(self._floor, floor)
 
     def take(self, tcid: int, store_token: str) -> int:
-        """The next one; the same one again for the same store.
+        """Return the next incarnation; the same incarnation again for the same store.
 
         Raises:
-            InvalidArgument: no token, or a TCID that does not fit.
+            InvalidArgument: the token is missing, or the TCID does not fit 16 bits.
         """
         if not store_token or tcid > TCID_MAX:
             raise InvalidArgument("a store token and a TCID of 16 bits are needed")
@@ -58,7 +64,7 @@ class Incarnations:
                 return row.incarnation
             for one in row.past:
                 if one.store_token == store_token:
-                    # A late copy takes nothing from the store that came after.
+                    # A late copy takes nothing from the newer store.
                     return one.incarnation
             latest = records.PastStore(incarnation=row.incarnation, store_token=row.store_token)
             past = [*row.past, latest][-PAST_STORES_MAX:]

@@ -1,9 +1,9 @@
-"""Which TxnIDs have been issued, as far as coordinators have said.
+"""Issued TxnIDs, as far as coordinators have announced them.
 
-A coordinator says how far it has come before it tells a client its TxnID, so a broker knows what
-may be used, and refuses the rest at once: nothing is done under an id that somebody else is given
-later, and nothing is kept that nobody would end. The refusal is final where the coordinator cannot
-be about to issue it: it is heard, and far from there.
+A coordinator announces how far it has come before it gives a TxnID to a client. So a broker knows
+which TxnIDs are valid, and refuses others at once: no write happens under an id that another client
+gets later, and nothing is kept that nobody would end. The refusal is final if the coordinator was
+heard lately and is far from that TxnID.
 Source: docs/design/0001-protocol.md, TxnIDs that nobody issued; docs/protocol/rules.md, rule f.
 """
 
@@ -17,14 +17,14 @@ from magnetar_core.clock import Clock
 from magnetar_core.errors import LogUnavailable, TxnNotFound
 from magnetar_core.ids import TxnID
 
-# A coordinator that was heard within this time is reachable: it speaks every second.
+# A coordinator that was heard within this time is reachable: it sends a watermark every second.
 HEARD_MS_MAX = 5_000
-# Farther than that beyond its bound it does not come before this broker hears of it.
+# A coordinator announces a new bound before it comes farther than this beyond the old bound.
 NEAR_COUNT = 1 << 24
 
 
 class Issued:
-    """What this broker was told of the TxnIDs of each coordinator.
+    """TxnIDs that coordinators have announced to this broker.
 
     Args:
         configured: the TCIDs of this cluster.
@@ -42,19 +42,19 @@ class Issued:
         self._clock = clock
         self._configured = frozenset(configured)
         self._has_incarnation = has_incarnation
-        # When each coordinator spoke last, in this life of the broker.
+        # When each coordinator was heard last, since the broker's start.
         self._heard_ms: dict[int, float] = {}
 
     def hear(self, tcid: int) -> None:
-        """A coordinator has spoken."""
+        """Note that a coordinator has sent a command."""
         self._heard_ms[tcid] = self._clock.monotonic_ms()
 
     def check(self, txn_id: TxnID) -> None:
-        """Whether this TxnID is issued, or never will be.
+        """Check that a TxnID is issued.
 
         Raises:
             TxnNotFound: no coordinator has issued it.
-            LogUnavailable: its coordinator has not said so yet, and is not heard.
+            LogUnavailable: its coordinator has not announced it, and is not heard.
         """
         watermark = self._watermarks.find(txn_id.tcid)
         if watermark is not None and txn_id.incarnation <= watermark.incarnation:
@@ -62,15 +62,15 @@ class Issued:
                 return
             next_counter = watermark.next_counter
             if next_counter is None and txn_id.tcid in self._heard_ms:
-                return  # Of a version that does not say.
+                return  # The coordinator's version does not announce TxnIDs.
             if next_counter is not None and txn_id.counter < next_counter:
                 return
         self._refuse(txn_id)
 
     def cannot_exist(self, txn_id: TxnID) -> bool:
-        """Whether what is open here under a TxnID is nobody's, since nobody has issued it.
+        """Return whether nobody has issued a TxnID that is open here.
 
-        It was accepted by a version that did not ask.
+        An earlier version of the broker accepted it without a check.
         """
         watermark = self._watermarks.find(txn_id.tcid)
         if watermark is None:
@@ -80,14 +80,14 @@ class Issued:
         if txn_id.incarnation > watermark.incarnation:
             return True
         bound = watermark.counter_bound
-        # More may have been said to be issued since the bound was told.
+        # The coordinator may have announced more since it told the bound.
         return bound is not None and txn_id.counter >= max(bound, watermark.next_counter or 0)
 
     def _is_unknown(self, tcid: int) -> bool:
         return tcid not in self._configured and not self._has_incarnation(tcid)
 
     def _is_certain(self, txn_id: TxnID) -> bool:
-        """Whether its coordinator cannot be about to say that it issues this one."""
+        """Return whether the coordinator cannot be about to announce this TxnID."""
         tcid = txn_id.tcid
         watermark = self._watermarks.find(tcid)
         if watermark is None:

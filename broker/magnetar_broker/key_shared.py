@@ -1,13 +1,14 @@
-"""Who gets which message when order is kept per key: each key has one consumer at a time. Pure.
+"""Dispatcher for KEY_SHARED: order is kept per key, and each key has a consumer at a time. Pure.
 
-Keys are taken together as slots (`key_ranges`). A slot is unsettled while something of it is held,
-in PENDING_ACK, or acknowledged and that is not durable yet. As long as it is, it belongs to who
-has that, its holder; when it is not, it goes to its target. A slot whose holder is not its target
-has to move: it gets nothing new until it is settled, so that it will be. What came back goes to
-the holder even then: it may need it to settle the rest.
+Keys are grouped into slots (`key_ranges`). A slot is unsettled while any of its messages is held by
+a consumer, in PENDING_ACK, or acknowledged but not durably. Meanwhile the slot belongs to the
+consumer of those messages, its holder; afterwards it goes to its target. A slot whose holder is not
+its target has to move: it gets no new messages, so that it becomes settled. Returned messages go to
+the holder even then: it may need them to settle the rest.
 
-Within a slot messages go out in the order of their offsets. `replay` has all that was read and
-waits: for permits, for a move, or to go out again. A slot with something in `withheld` waits too.
+Within a slot messages go out in the order of their offsets. `replay` holds all messages that were
+read and wait: for permits, for a move, or for redelivery. A slot with a message in `withheld` waits
+too.
 Source: PIP-379, Updated contract of preserving ordering; docs/design/0004-key-shared.md.
 """
 
@@ -23,38 +24,40 @@ from magnetar_broker.offset_set import OffsetSet, Range, ranges_of_mask
 from magnetar_broker.stored_batch import StoredBatch
 from magnetar_core.batch import part_of
 
-# Instead of a holder's id: several have something of the slot, or one that is not known.
+# Stands for the holder's id when several consumers, or an unknown consumer, have messages of the
+# slot.
 NOBODY = -1
 
 
 class Slot:
-    """What is under way of one slot."""
+    """Messages of a slot that are under way."""
 
     __slots__ = ("flows", "holder", "number", "queue", "unsettled", "waiting", "withheld")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # Id of the consumer that has what is unsettled; means nothing while that is 0.
+        # Id of the consumer that has the unsettled messages; meaningless while there are none.
         self.holder = NOBODY
         self.unsettled = 0
         self.withheld = 0
         self.waiting = OffsetSet()
-        # Of the consumer that gets what waits, or some of it.
+        # Queue of the consumer that gets the waiting messages, or some of them.
         self.queue: OffsetSet | None = None
-        # Whether the queue has all that waits, and gets what is new.
+        # Whether the queue has all waiting messages, and gets new ones.
         self.flows = False
 
     @property
     def is_idle(self) -> bool:
+        """Whether no message of the slot is under way."""
         return not (self.unsettled or self.withheld or self.waiting)
 
 
 class KeySharedDispatcher(Dispatcher):
-    """Dispatch state of one Key_Shared subscription on one partition.
+    """Dispatch state of a Key_Shared subscription on a partition.
 
     Args:
-        waiting_max: with so many messages read ahead that wait, nothing new is read.
-        pending_acks: what is in PENDING_ACK, and the ids of the consumers that acknowledged it.
+        waiting_max: with this many messages that were read ahead and wait, no new message is read.
+        pending_acks: yields the ranges in PENDING_ACK, and the ids of their consumers.
     """
 
     def __init__(
@@ -70,33 +73,34 @@ class KeySharedDispatcher(Dispatcher):
         self._waiting_max = waiting_max
         self._targets = Targets()
         self._known = KnownSlots()
-        # Those that are not idle.
+        # Slots that are not idle.
         self._slots: dict[int, Slot] = {}
-        # By consumer: what waits and may go to it. Subsets of `replay`.
+        # Waiting messages that may go to each consumer. Subsets of `replay`.
         self._queues: dict[int, OffsetSet] = {}
-        # Counted in the `unsettled` of slots.
+        # Offsets that are counted in the `unsettled` of slots.
         self._unsettled = OffsetSet()
-        # Those of them that are acknowledged, but not durably.
+        # Unsettled offsets that are acknowledged, but not durably.
         self._settling = OffsetSet()
-        # Those of `withheld` that are counted by slots.
+        # Offsets of `withheld` that slots count.
         self._held_back = OffsetSet()
-        # In PENDING_ACK, settling or withheld, of unknown slots: these are learned before anything
-        # goes out.
+        # Offsets in PENDING_ACK, settling or withheld, whose slots are unknown: the slots are
+        # learned before any message goes out.
         self._unplaced = cursor.pending.copy()
         self._ackers: dict[int, OffsetSet] = {}
         for consumer_id, (first, last) in pending_acks:
             self._ackers.setdefault(consumer_id, OffsetSet()).add(first, last)
-        # Where the part after the last one that was learned begins, and their slot.
+        # The offset after the last learned part of a message, and the message's slot.
         self._last_part: tuple[int, int] | None = None
-        # By consumer: the next part of the message of which it got one.
+        # The next part for each consumer that got a part of a message.
         self._next_parts: dict[int, int] = {}
 
     def inherit(self, previous: Dispatcher) -> None:
+        """Take the place of another dispatcher, which has no consumers any more."""
         super().inherit(previous)
         self._unplaced.update(self.withheld)
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         super().check()
         unsettled: dict[int, int] = {}
         for number, first, last in self._runs(self._unsettled):
@@ -120,12 +124,14 @@ class KeySharedDispatcher(Dispatcher):
     # Consumers
 
     def attach(self, consumer: Consumer, subscription_type: SubscriptionType) -> None:
+        """Attach a consumer; it becomes the target of its share of the slots."""
         super().attach(consumer, subscription_type)
         self._targets.add(consumer.consumer_id, consumer.name)
         self._queues[consumer.consumer_id] = OffsetSet()
         self._route(self._slots)
 
     def detach(self, consumer: Consumer) -> None:
+        """Detach a consumer; its slots get other targets."""
         if consumer not in self.consumers:
             return
         self._targets.remove(consumer.consumer_id)
@@ -140,7 +146,11 @@ class KeySharedDispatcher(Dispatcher):
     # What becomes of messages
 
     def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet:
-        """Take them out of all hands. Returns: what settle() is to be told of, when durable."""
+        """Forget offsets that are DELETED.
+
+        Returns:
+            The offsets to pass to settle() once the ack is durable.
+        """
         ranges = list(ranges)
         for first, last in ranges:
             self.redeliveries.forget(first, last)
@@ -156,6 +166,7 @@ class KeySharedDispatcher(Dispatcher):
         return gone
 
     def settle(self, offsets: OffsetSet) -> None:
+        """Note that the ack of these offsets is durable."""
         gone = offsets.intersection(self._settling)
         self._settling.difference_update(gone)
         self._unplaced.difference_update(gone)
@@ -163,10 +174,12 @@ class KeySharedDispatcher(Dispatcher):
         self._forget_settled(gone.ranges())
 
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
+        """Keep offsets in PENDING_ACK, and count them in their slots."""
         ranges = list(ranges)
         for consumer in self.consumers:
             consumer.held.difference_update(consumer.held.within(ranges))
-        # What nobody held: a late ack of a consumer that has lost it, or one of what was not read.
+        # Offsets that nobody held: a consumer that lost them acknowledges late, or they were not
+        # read yet.
         self._stop_waiting(self.replay.within(ranges))
         self._count_withheld(self._held_back.within(ranges), -1)
         others = OffsetSet(ranges)
@@ -180,21 +193,24 @@ class KeySharedDispatcher(Dispatcher):
                 self._place(first, last)
 
     def withhold(self, offsets: OffsetSet) -> None:
+        """Keep offsets that are PENDING again until release() lets them go out."""
         super().withhold(offsets)
         returned = offsets.intersection(self._unsettled)
         self._count_withheld(returned, 1)
         self._count_settled(returned)
 
     def release(self, offsets: OffsetSet) -> None:
+        """Deliver withheld offsets again, if they are still PENDING."""
         released = offsets.intersection(self.withheld)
         self.withheld.difference_update(released)
-        # Of these nothing has been read: they come by themselves.
+        # These offsets were not read yet: they come by themselves.
         self._unplaced.difference_update(released)
         self.redeliveries.raise_for(released)
         self._wait(self._read_of(released))
         self._count_withheld(released.intersection(self._held_back), -1)
 
     def restart(self) -> None:
+        """Restart at the cursor's floor: the cursor was moved."""
         super().restart()
         self._known.clear()
         self._slots.clear()
@@ -208,9 +224,10 @@ class KeySharedDispatcher(Dispatcher):
         self._next_parts.clear()
 
     def skip_to(self, first_offset: int) -> None:
+        """Skip offsets below first_offset, which retention removed."""
         self.read_offset = max(self.read_offset, first_offset)
         if first_offset:
-            # What is removed needs no durability to be gone.
+            # Removed messages are gone without any durable ack.
             self.settle(self.acknowledged([(0, first_offset - 1)]))
             for start, end in self._known.batches(0, first_offset - 1):
                 if end < first_offset:
@@ -224,6 +241,7 @@ class KeySharedDispatcher(Dispatcher):
     # What goes out
 
     def next_offset(self, end_offset: int) -> int | None:
+        """Return where to read next; None if nobody wants anything or nothing is there."""
         ready = [consumer for consumer in self.consumers if consumer.is_ready]
         if not ready:
             return None
@@ -239,7 +257,7 @@ class KeySharedDispatcher(Dispatcher):
         return lowest
 
     def hand_out(self, stored: StoredBatch) -> list[Assignment]:
-        """Give what is to go out of a stored batch to the consumers of its slots."""
+        """Give messages of a stored batch to the consumers of their slots."""
         first, last = stored.first_offset, stored.end - 1
         self._learn(stored)
         if self._unplaced:
@@ -271,11 +289,12 @@ class KeySharedDispatcher(Dispatcher):
         if self._last_part is not None and self._last_part[0] == first:
             return self._last_part[1]
         slot = self._known.slot_at(first - 1)
-        # Where the message begins was acknowledged long ago: it cannot be put together any more.
+        # The message's beginning was acknowledged long ago: the message cannot be put together any
+        # more.
         return EMPTY_KEY_SLOT if slot is None else slot
 
     def _read(self, first: int, last: int) -> None:
-        """Of a batch of known slots, what is PENDING waits from now on."""
+        """Let PENDING messages of a batch with known slots wait from now on."""
         self.read_offset = last + 1
         unavailable = self.cursor.unavailable_mask(first, last) | self.withheld.mask(first, last)
         if unavailable:
@@ -286,7 +305,7 @@ class KeySharedDispatcher(Dispatcher):
             self._wait(OffsetSet([(first, last)]))
 
     def _wanted(self, consumer: Consumer, first: int, last: int) -> int:
-        """What goes to a consumer at once: in order, and with one redelivery count."""
+        """Return what goes to a consumer at once: in order, and with a single redelivery count."""
         part = self._next_part_of(consumer)
         if part is not None:
             return 1 if part == first else 0
@@ -319,7 +338,7 @@ class KeySharedDispatcher(Dispatcher):
         return Assignment(consumer, tuple(ranges_of_mask(excluded, first)), redelivery_count)
 
     def _next_of(self, consumer: Consumer) -> int | None:
-        """The next message that may go to a consumer."""
+        """Return the next message that may go to a consumer."""
         part = self._next_part_of(consumer)
         if part is not None:
             return part
@@ -327,9 +346,10 @@ class KeySharedDispatcher(Dispatcher):
         return queue.first() if queue else None
 
     def _next_part_of(self, consumer: Consumer) -> int | None:
-        """A message that was begun is completed first, also while its slot has to move.
+        """Return the next part of a message that the consumer has begun.
 
-        Otherwise the holder could never put it together, nor settle it.
+        It goes out even while its slot must move: otherwise the holder could never put the message
+        together, nor settle it.
         """
         part = self._next_parts.get(consumer.consumer_id)
         if part is None:
@@ -348,7 +368,7 @@ class KeySharedDispatcher(Dispatcher):
     # Slots
 
     def _wait(self, offsets: OffsetSet) -> None:
-        """These, whose slots are known, are to go out."""
+        """Queue offsets, whose slots are known, for delivery."""
         self.replay.update(offsets)
         stuck: dict[int, Slot] = {}
         for number, first, last in self._runs(offsets):
@@ -390,7 +410,7 @@ class KeySharedDispatcher(Dispatcher):
         self._route(touched)
 
     def _place(self, first: int, last: int) -> None:
-        """Count, with their slots, what of a range is unplaced and known by now."""
+        """Count the unplaced offsets of a range whose slots are known by now."""
         for start, end in self._known.batches(first, last):
             found = self._unplaced.within([(start, end)])
             self._unplaced.difference_update(found)
@@ -407,7 +427,7 @@ class KeySharedDispatcher(Dispatcher):
             self._ackers.clear()
 
     def _hold(self, offsets: OffsetSet, consumer_id: int) -> None:
-        """These are in PENDING_ACK, by an ack of this consumer."""
+        """Count offsets in PENDING_ACK for the consumer that acknowledged them."""
         self._unsettled.update(offsets)
         touched: dict[int, Slot] = {}
         for number, first, last in self._runs(offsets):
@@ -424,7 +444,7 @@ class KeySharedDispatcher(Dispatcher):
         return slot
 
     def _route(self, slots: dict[int, Slot]) -> None:
-        """Put what waits of these slots into the queues of who may get it, if anybody."""
+        """Queue waiting messages of these slots for the consumer that may get them, if any."""
         for slot in list(slots.values()):
             if slot.queue is not None:
                 slot.queue.difference_update(slot.waiting)
@@ -445,7 +465,7 @@ class KeySharedDispatcher(Dispatcher):
                 slot.queue.update(self._returned_of(slot))
 
     def _returned_of(self, slot: Slot) -> OffsetSet:
-        """What has been with a consumer before, and comes before all that has not."""
+        """Return messages that a consumer had before; they come before all others."""
         returned = self.redeliveries.raised(slot.waiting)
         never = slot.waiting.copy()
         never.difference_update(returned)
@@ -458,11 +478,11 @@ class KeySharedDispatcher(Dispatcher):
         return offsets.within([(0, self.read_offset - 1)] if self.read_offset else [])
 
     def _forget_settled(self, ranges: Iterable[Range]) -> None:
-        """Slots of batches of which all is DELETED need not be known any more."""
+        """Forget the slots of batches whose messages are all DELETED."""
         start, end = 0, -1
         for first, last in ranges:
             if start <= first and last <= end:
-                continue  # In the batch that was looked at last.
+                continue  # The range lies in the batch that was checked last.
             for start, end in self._known.batches(first, last):
                 if self._is_settled(start, end):
                     self._known.forget(start)

@@ -1,8 +1,8 @@
-"""Which slots the messages of stored batches belong to. Pure.
+"""Slots of the messages in stored batches. Pure.
 
-The header of a batch with one key has that key's hash, so it need not be opened. Any other is
-opened once, and what was learned is kept until all of it is settled: two bytes a message, or one
-number for a batch with one slot.
+The header of a batch with a single key has that key's hash, so the batch need not be opened. Any
+other batch is opened once, and its slots are kept until all its messages are settled: two bytes a
+message, or a single number for a batch with a single slot.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from magnetar_broker.offset_set import Range
 from magnetar_core.batch import HEADER, Part, decode, read_header
 from magnetar_core.errors import MagnetarError
 
-# A batch that claims to be larger when opened is not opened.
+# A batch whose body claims to be larger is not opened.
 OPENED_BYTES_MAX = 64 << 20
 
-# Of each message, or of all of them.
+# The slot of each message, or of all messages.
 Slots: TypeAlias = "array[int] | int"
-# Slot, and the first and the last offset of a run of messages in it.
+# A run of messages in a slot: the slot, the first and the last offset.
 Run = tuple[int, int, int]
 
 
 def slots_of(batch: bytes) -> Slots | None:
-    """The slots of a batch's messages; None for a part that follows another.
+    """Return the slots of a batch's messages; None for a part that follows another part.
 
-    What cannot be opened has the slot of the empty key: whoever gets it finds the damage.
+    A batch that cannot be opened has the slot of the empty key: its consumer reports the damage.
     """
     try:
         header = read_header(batch, verify=False)
@@ -53,7 +53,10 @@ def slots_of(batch: bytes) -> Slots | None:
 
 
 def _slot_of_first_part(batch: bytes) -> int:
-    """A message in parts is a batch that was cut: the first piece begins with its header."""
+    """Return the slot of a message in parts.
+
+    Its first part begins with the whole batch's header.
+    """
     if len(batch) < 2 * HEADER.size:
         return EMPTY_KEY_SLOT
     *_, key_hash = HEADER.unpack_from(batch, HEADER.size)
@@ -65,23 +68,24 @@ class KnownSlots:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        # By first offset: the last one, and the slots.
+        # The last offset and the slots of each batch, by its first offset.
         self._batches: dict[int, tuple[int, Slots]] = {}
 
     def __len__(self) -> int:
         return len(self._starts)
 
     def knows(self, first: int) -> bool:
-        """Whether the batch that begins there is known."""
+        """Return whether the slots of the batch that begins here are known."""
         return first in self._batches
 
     def add(self, first: int, last: int, slots: Slots) -> None:
+        """Add the slots of a batch."""
         if first not in self._batches:
             insort(self._starts, first)
         self._batches[first] = (last, slots)
 
     def runs_of(self, ranges: Iterable[Range]) -> Iterator[Run]:
-        """As runs(), of ascending ranges: many of them lie in one batch."""
+        """Yield the runs of ascending ranges, many of which lie in the same batch; see runs()."""
         start, end, slots = 0, -1, cast(Slots, 0)
         for first, last in ranges:
             if last > end:
@@ -101,12 +105,13 @@ class KnownSlots:
                 yield from _runs_within(slots, start, first, last)
 
     def slot_at(self, offset: int) -> int | None:
+        """Return the slot of an offset, if it is known."""
         for slot, _, _ in self.runs(offset, offset):
             return slot
         return None
 
     def runs(self, first: int, last: int) -> Iterator[Run]:
-        """What is known of a range, as runs of one slot each; ascending."""
+        """Yield the known part of a range, as runs of a single slot each; ascending."""
         for start, end, slots in self._overlapping(first, last):
             low, high = max(first, start), min(last, end)
             if isinstance(slots, int):
@@ -115,15 +120,16 @@ class KnownSlots:
             yield from _runs_within(slots, start, low, high)
 
     def batches(self, first: int, last: int) -> list[tuple[int, int]]:
-        """First and last offset of each batch that has offsets in a range."""
+        """Return first and last offset of each batch that has offsets in a range."""
         return [(start, end) for start, end, _ in self._overlapping(first, last)]
 
     def forget(self, first: int) -> None:
-        """The batch that begins there is settled."""
+        """Forget the batch that begins here: it is settled."""
         del self._batches[first]
         del self._starts[bisect_right(self._starts, first) - 1]
 
     def clear(self) -> None:
+        """Forget all batches."""
         self._starts.clear()
         self._batches.clear()
 

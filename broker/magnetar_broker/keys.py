@@ -72,45 +72,49 @@ TXN_ID_BYTES = 16
 
 
 def topic(topic_id: int) -> bytes:
+    """Return the key of a topic."""
     return _U64.pack(topic_id)
 
 
 def partition(topic_id: int, number: int) -> bytes:
-    """The prefix of all that belongs to a partition."""
+    """Return the prefix of all keys that belong to a partition."""
     return _PARTITION.pack(topic_id, number)
 
 
 def in_partition(topic_id: int, number: int, key: int) -> bytes:
-    """log, producers, subscriptions: a partition and one number."""
+    """Return a key of log, producers or subscriptions: a partition and a number."""
     return _PARTITION_AND_U64.pack(topic_id, number, key)
 
 
 def last_u64(key: bytes) -> int:
-    """The number at a key's end."""
+    """Return the number at a key's end."""
     return int(_U64.unpack_from(key, len(key) - 8)[0])
 
 
 def txnlog(prefix: bytes, txn_id: TxnID, ordinal: int, index: int) -> bytes:
+    """Return the key of a batch in the txnlog."""
     return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, index)
 
 
 def txnlog_place(key: bytes) -> tuple[TxnID, int, int]:
-    """TxnID, producer ordinal and index of a txnlog key."""
+    """Return TxnID, producer ordinal and index of a txnlog key."""
     txn_id = TxnID.from_bytes(key[PARTITION_BYTES : PARTITION_BYTES + TXN_ID_BYTES])
     ordinal, index = _ORDINAL_AND_INDEX.unpack_from(key, PARTITION_BYTES + TXN_ID_BYTES)
     return txn_id, ordinal, index
 
 
 def txnindex(txn_id: TxnID, topic_id: int, number: int, subscription_id: int = 0) -> bytes:
+    """Return the key of a transaction in a participant's index."""
     return txn_id.to_bytes() + _PARTITION_AND_U64.pack(topic_id, number, subscription_id)
 
 
 def txnindex_writer(index_key: bytes, ordinal: int) -> bytes:
+    """Return the key of a writer's row in a participant's index."""
     return index_key + _ORDINAL.pack(ordinal)
 
 
 def txnindex_place(key: bytes) -> tuple[TxnID, int, int, int, int | None]:
-    """TxnID, topic id, partition, subscription id, and a writer row's ordinal."""
+    """Return TxnID, topic id, partition, subscription id, and a writer row's ordinal."""
     txn_id = TxnID.from_bytes(key[:TXN_ID_BYTES])
     topic_id, number, subscription_id = _PARTITION_AND_U64.unpack_from(key, TXN_ID_BYTES)
     at = TXN_ID_BYTES + _PARTITION_AND_U64.size
@@ -119,16 +123,21 @@ def txnindex_place(key: bytes) -> tuple[TxnID, int, int, int, int | None]:
 
 
 def cursor_chunk(topic_id: int, number: int, subscription_id: int, chunk: int) -> bytes:
+    """Return the key of a chunk of a cursor."""
     return _SUBSCRIPTION_CHUNK.pack(topic_id, number, subscription_id, chunk)
 
 
 def pending_ack(prefix: bytes, txn_id: TxnID, ordinal: int, ack_sequence: int) -> bytes:
-    """`prefix` is in_partition(topic id, partition, subscription id)."""
+    """Return the key of a pending ack.
+
+    Args:
+        prefix: in_partition(topic id, partition, subscription id).
+    """
     return prefix + txn_id.to_bytes() + _ORDINAL_AND_INDEX.pack(ordinal, ack_sequence)
 
 
 def pending_ack_place(key: bytes) -> tuple[TxnID, int, int]:
-    """TxnID, consumer ordinal and ack sequence of a pendingacks key."""
+    """Return TxnID, consumer ordinal and ack sequence of a pendingacks key."""
     at = _PARTITION_AND_U64.size
     txn_id = TxnID.from_bytes(key[at : at + TXN_ID_BYTES])
     ordinal, ack_sequence = _ORDINAL_AND_INDEX.unpack_from(key, at + TXN_ID_BYTES)
@@ -136,20 +145,25 @@ def pending_ack_place(key: bytes) -> tuple[TxnID, int, int]:
 
 
 def group(name: str) -> bytes:
+    """Return the key of a group."""
     return name.encode()
 
 
 def incarnation(tcid: int) -> bytes:
+    """Return the key of a coordinator's incarnation."""
     return META_INCARNATION + _U16.pack(tcid)
 
 
 def watermark(tcid: int) -> bytes:
+    """Return the key of a coordinator's watermark."""
     return META_WATERMARK + _U16.pack(tcid)
 
 
 def u64(value: int) -> bytes:
+    """Encode a 64-bit number."""
     return _U64.pack(value)
 
 
 def read_u64(value: bytes) -> int:
+    """Decode a 64-bit number."""
     return int(_U64.unpack(value)[0])

@@ -1,7 +1,7 @@
-"""Reading a partition: entries from tail or store, markers resolved into their messages.
+"""Reader of a partition: entries from tail or store, with markers resolved into messages.
 
 A transaction's messages lie together in the txnlog, whatever was interleaved while it was open: the
-marker's counts lead from an offset to its batch by one ordered scan.
+marker's counts lead from an offset to its batch by a single ordered scan.
 Source: PIP-31, Broker Dispatching; docs/architecture.md.
 """
 
@@ -26,12 +26,12 @@ from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
 
 ENTRIES_MAX = 512
-# Offsets of damage that are looked at before others have their turn.
+# How many damaged offsets are checked before other tasks have their turn.
 DAMAGED_IN_A_TURN = 32
 
 
 class LogReader:
-    """Reads one partition's committed messages."""
+    """Reader of a partition's committed messages."""
 
     def __init__(self, store: Store, log: PartitionLog, name: PartitionName) -> None:
         self._store = store
@@ -42,10 +42,13 @@ class LogReader:
         self._prefix = keys.partition(name.topic_id, name.partition)
 
     async def read(self, offset: int, *, bytes_max: int) -> list[StoredBatch]:
-        """Batches in order from the one that holds `offset`, until bytes_max; at least one.
+        """Return batches in order from the batch that holds `offset`, until bytes_max.
 
-        Empty at the durable end. What was given up is passed over; what cannot be read ends the
-        batches before it.
+        At least one batch.
+
+
+        The result is empty at the durable end. Offsets that were given up are skipped; the result
+        ends before unreadable batches.
 
         Raises:
             OutOfRange: retention has removed the offset, or it lies beyond the end.
@@ -68,7 +71,10 @@ class LogReader:
         return batches
 
     async def _try(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> bool:
-        """Gather what read() returns; False: what failed was given up meanwhile, so try again."""
+        """Gather the result of read().
+
+        Return False to try again: a failed range was given up meanwhile.
+        """
         at = self._log.readable_from(offset)[0]
         try:
             await self._gather(batches, offset, bytes_max)
@@ -77,7 +83,7 @@ class LogReader:
                 return True
             if self._log.readable_from(offset)[0] != at:
                 return False
-            # Which transaction's messages they are, where the cause says so.
+            # The cause may name the transaction of the messages.
             known = error.details if isinstance(error, DataLoss) else {"state": DAMAGED}
             raise DataLoss(
                 f"offset {at} of {self._name} cannot be read: {error}; `magnetar topics"
@@ -87,7 +93,7 @@ class LogReader:
         return True
 
     async def _gather(self, batches: list[StoredBatch], offset: int, bytes_max: int) -> None:
-        """What read() returns; what comes before a failure is in `batches` by then."""
+        """Gather the result of read(); after a failure, `batches` has the batches before it."""
         log = self._log
         gathered = 0
         offset, end = log.readable_from(offset)
@@ -109,9 +115,10 @@ class LogReader:
             offset, end = log.readable_from(min(offset, end))
 
     async def damage_from(self, offset: int, *, offsets_max: int) -> Range | None:
-        """How much cannot be read from an offset on, of so many offsets; None: it can be.
+        """Return the unreadable range from an offset on, among offsets_max; None: it is readable.
 
-        Each is looked at: what can be read between two damaged places is not given up with them.
+        Each offset is checked, so that readable offsets between two damaged places are not given
+        up.
         """
         end = min(self._log.durable_end, offset + offsets_max)
         at = offset
@@ -122,7 +129,7 @@ class LogReader:
         return (offset, at - 1) if at > offset else None
 
     async def _damage_around(self, offset: int) -> Range | None:
-        """As damage_from, but quickly: what lies between two damaged places may be passed over.
+        """Return a range like damage_from, but quickly: it may include readable offsets in between.
 
         Steps that double lead out of the damage, and halve back to its end.
         """
@@ -149,19 +156,20 @@ class LogReader:
         return True
 
     async def entry_at(self, offset: int) -> Entry | None:
-        """The entry that holds `offset`; None at the end.
+        """Return the entry that holds `offset`; None at the end.
 
         Raises:
-            RowsUnreadable, DataLoss: it cannot be read.
+            RowsUnreadable: it cannot be read.
+            DataLoss: it is damaged.
         """
         entries = await self._entries_from(offset, 1) if offset < self._log.durable_end else []
         return entries[0] if entries else None
 
     async def first_offset_at_time(self, append_time_ms: int) -> int:
-        """Offset of the first entry appended at or after a time; the durable end if none was.
+        """Return the offset of the first entry appended at or after a time; else the durable end.
 
-        Bisects over offsets: append times rise with them, but for jumps of the wall clock. What
-        cannot be read is as old as what comes behind it.
+        The search bisects over offsets: append times ascend with them, except for jumps of the wall
+        clock. An unreadable entry counts as old as the entry after it.
         """
         low, high = self._log.first_offset, self._log.durable_end
         while low < high:
@@ -196,7 +204,7 @@ class LogReader:
                 bytes_max=bytes_max,
             )
         except RowsUnreadable:
-            # It concerns this offset only if no readable entry before it reaches so far.
+            # The damage concerns this offset only if no readable entry before it reaches so far.
             rows = await self._row_around(offset)
             if not rows or not _holds(parse_entries(rows, verify=True)[0], offset):
                 raise
@@ -208,7 +216,7 @@ class LogReader:
         return entries
 
     async def _row_around(self, offset: int) -> Sequence[tuple[bytes, bytes]]:
-        """The last row that begins at an offset or before it."""
+        """Return the last row that begins at an offset or before it."""
         return await self._store.scan(
             keys.LOG,
             self._prefix,
@@ -225,10 +233,10 @@ class LogReader:
         end: int,
         bytes_max: int,
     ) -> None:
-        """Adds the transaction's batches, from the one that holds its `index`-th message.
+        """Add the transaction's batches, from the batch that holds its message `index`.
 
         Args:
-            end: nothing from this offset on.
+            end: stop before this offset.
         """
         gathered = 0
         base = 0
@@ -256,7 +264,7 @@ class LogReader:
     async def _batches_of(
         self, txn_id: TxnID, ordinal: int, place: int, count: int, bytes_max: int
     ) -> AsyncIterator[tuple[int, int, bytes]]:
-        """One producer's batches in a transaction: index of the first message, count, bytes."""
+        """Yield a producer's batches in a transaction: index of the first message, count, bytes."""
         start = keys.txnlog(self._prefix, txn_id, ordinal, 0)
         end = keys.txnlog(self._prefix, txn_id, ordinal, count)
         if place:

@@ -1,7 +1,8 @@
-"""Which addresses a client is given: it depends on how the client reaches this broker. Pure.
+"""Addresses that clients are given: they depend on how the client reaches this broker. Pure.
 
-Members know each other by one address. A client elsewhere, on the far side of a published port or a
-gateway, may reach them by another: it says how it reached the broker, and is answered in kind.
+Members know each other by a single address. A client elsewhere, on the far side of a published port
+or a gateway, may reach them by another address: it says how it reached the broker, and gets
+addresses of the same kind.
 """
 
 from __future__ import annotations
@@ -13,24 +14,24 @@ from magnetar_core.config import InvalidConfig, is_loopback, split_address
 
 
 def broker_address(config: BrokerConfig, reached_at: str) -> str:
-    """Where the caller reaches this broker, as it shall write it from now on."""
+    """Return the address at which the client shall reach this broker from now on."""
     if _is_outside(config, reached_at):
         return config.external_address
     return config.address
 
 
 def coordinator_address(config: BrokerConfig, reached_at: str) -> Callable[[MemberAddress], str]:
-    """How to tell a coordinator's address to the caller."""
+    """Return a function that chooses a coordinator's address for the client."""
     if not _is_outside(config, reached_at):
         return lambda one: one.address
     return lambda one: one.external_address or one.address
 
 
 def _is_outside(config: BrokerConfig, reached_at: str) -> bool:
-    """Whether the caller came through the broker's external address.
+    """Return whether the client came through the broker's external address.
 
-    127.0.0.1, localhost and ::1 are the same place, so they match each other. Where the members'
-    own address is the one that was used, that is the answer.
+    127.0.0.1, localhost and ::1 are the same place, so they match each other. If the client used
+    the members' own address, it gets that address.
     """
     external = config.external_address
     if not external or not reached_at or reached_at == config.address:

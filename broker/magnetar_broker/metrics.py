@@ -1,4 +1,4 @@
-"""A broker's metrics. Counters rise when replies leave, not before.
+"""Metrics of a broker. Counters increase when replies leave, not before.
 
 Source: docs/protocol/rules.md, rule a.
 """
@@ -19,7 +19,7 @@ _PREFIX = "magnetar_broker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Sums over everything that a broker holds."""
+    """Sums over all partitions and groups of a broker."""
 
     topics: int
     partitions: int
@@ -28,11 +28,11 @@ class Overview:
     groups: int
     group_members: int
     group_waiting_partitions: int
-    # By group, topic and partition.
+    # Keys are group, topic and partition.
     group_lags: Mapping[tuple[str, str, int], int]
     open_txns: int
     oldest_open_txn_ms: int
-    # By topic and partition, of those with the oldest ones.
+    # Keys are topic and partition; only partitions with the oldest open transactions.
     partition_open_txn_ms: Mapping[tuple[str, int], int]
     txnlog_open_bytes: int
     late_partitions: int
@@ -42,7 +42,7 @@ class Overview:
 
 
 class BrokerMetrics:
-    """Prometheus metrics on a registry of their own."""
+    """Prometheus metrics, on a registry of their own."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry if registry is not None else CollectorRegistry()
@@ -138,17 +138,17 @@ class BrokerMetrics:
         self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
 
     def sent(self, messages: int, byte_count: int, *, transactional: bool) -> None:
-        """A batch was accepted."""
+        """Count an accepted batch."""
         (self._transactional_in if transactional else self._plain_in).inc(messages)
         self._bytes_in.inc(byte_count)
 
     def delivered(self, messages: int, byte_count: int) -> None:
-        """Batches were pushed to a consumer."""
+        """Count batches that were pushed to a consumer."""
         self._messages_out.inc(messages)
         self._bytes_out.inc(byte_count)
 
     def show(self, overview: Overview, *, free_bytes: int) -> None:
-        """Set what is looked at from time to time rather than counted."""
+        """Set the gauges, which are refreshed from time to time."""
         self.open_txns.set(overview.open_txns)
         self._oldest_open_seconds.set(overview.oldest_open_txn_ms / 1_000)
         self._partition_open_seconds.clear()

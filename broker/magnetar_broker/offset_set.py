@@ -1,7 +1,7 @@
 """Sets of offsets, as bits in chunks of 4,096. Pure.
 
-A chunk is what a cursor's row stores, so the set works on the same unit: one Python integer a
-chunk. Runs are cheap, and so are scattered bits; every operation costs the chunks that it touches.
+A cursor's row stores a chunk, so the set uses the same unit: a Python integer per chunk. Runs are
+cheap, and so are scattered bits; every operation costs the chunks that it touches.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ CHUNK_BITS = 4096
 CHUNK_BYTES = CHUNK_BITS // 8
 FULL_CHUNK = (1 << CHUNK_BITS) - 1
 
-# First and last offset, both included.
+# A range: first and last offset, both included.
 Range = tuple[int, int]
 
 
 def chunk_masks(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The chunks that a range touches, each with the bits of the range in it."""
+    """Yield the chunks that a range touches, each with the bits of the range in it."""
     chunk, start = divmod(first, CHUNK_BITS)
     last_chunk, end = divmod(last, CHUNK_BITS)
     while chunk < last_chunk:
@@ -28,7 +28,7 @@ def chunk_masks(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def ranges_of_mask(mask: int, base: int = 0) -> Iterator[Range]:
-    """The runs of set bits, ascending; bit 0 is the offset `base`."""
+    """Yield the runs of set bits, ascending; bit 0 is the offset `base`."""
     while mask:
         skipped = (mask & -mask).bit_length() - 1
         mask >>= skipped
@@ -40,7 +40,7 @@ def ranges_of_mask(mask: int, base: int = 0) -> Iterator[Range]:
 
 
 def _run(first: int, last: int) -> int:
-    """As many bits as the range has offsets."""
+    """Return as many bits as the range has offsets."""
     return (1 << (last - first + 1)) - 1
 
 
@@ -70,17 +70,20 @@ class OffsetSet:
         return bool(self._chunks.get(chunk, 0) >> bit & 1)
 
     def copy(self) -> OffsetSet:
+        """Return an independent copy."""
         twin = OffsetSet()
         twin._chunks = dict(self._chunks)
         return twin
 
     def clear(self) -> None:
+        """Remove all offsets."""
         self._chunks.clear()
 
-    # Most ranges lie in one chunk. For those, the methods on the way of every ack do without
-    # generators, which cost more than all the rest.
+    # Most ranges lie in a single chunk. For those, the methods that each ack calls use no
+    # generators, which would cost more than all the rest.
 
     def add(self, first: int, last: int) -> None:
+        """Add a range."""
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             if first <= last:
@@ -91,6 +94,7 @@ class OffsetSet:
             self._chunks[chunk] = self._chunks.get(chunk, 0) | mask
 
     def discard(self, first: int, last: int) -> None:
+        """Remove a range."""
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             before = self._chunks.get(chunk)
@@ -101,12 +105,13 @@ class OffsetSet:
             self._keep(chunk, self._chunks.get(chunk, 0) & ~mask)
 
     def intersects(self, first: int, last: int) -> bool:
+        """Return whether the set has an offset of the range."""
         if first // CHUNK_BITS == last // CHUNK_BITS:
             return self.mask(first, last) != 0
         return any(self._chunks.get(chunk, 0) & mask for chunk, mask in self._touched(first, last))
 
     def within(self, ranges: Iterable[Range]) -> OffsetSet:
-        """The members that lie in the ranges, however far these reach."""
+        """Return the members that lie in the ranges, however far these reach."""
         found = OffsetSet()
         for first, last in ranges:
             for chunk, mask in self._touched(first, last):
@@ -114,7 +119,7 @@ class OffsetSet:
         return found
 
     def mask(self, first: int, last: int) -> int:
-        """The range's members as bits; bit 0 is `first`."""
+        """Return the range's members as bits; bit 0 is `first`."""
         chunk = first // CHUNK_BITS
         if chunk == last // CHUNK_BITS:
             here = self._chunks.get(chunk)
@@ -130,22 +135,25 @@ class OffsetSet:
         return bits
 
     def update(self, other: OffsetSet) -> None:
+        """Add all offsets of another set."""
         for chunk, mask in other._chunks.items():
             self._chunks[chunk] = self._chunks.get(chunk, 0) | mask
 
     def difference_update(self, other: OffsetSet) -> None:
+        """Remove all offsets of another set."""
         for chunk, mask in other._chunks.items():
             if chunk in self._chunks:
                 self._keep(chunk, self._chunks[chunk] & ~mask)
 
     def intersection(self, other: OffsetSet) -> OffsetSet:
+        """Return the offsets that both sets have."""
         common = OffsetSet()
         for chunk, mask in self._chunks.items():
             common._keep(chunk, mask & other._chunks.get(chunk, 0))
         return common
 
     def first(self) -> int:
-        """The lowest member.
+        """Return the lowest member.
 
         Raises:
             ValueError: the set is empty.
@@ -155,7 +163,7 @@ class OffsetSet:
         return chunk * CHUNK_BITS + (mask & -mask).bit_length() - 1
 
     def ranges(self) -> Iterator[Range]:
-        """Runs of members, ascending; a run that crosses chunks comes as one."""
+        """Yield runs of members, ascending; a run that crosses chunks is a single range."""
         pending: Range | None = None
         for chunk in sorted(self._chunks):
             for first, last in ranges_of_mask(self._chunks[chunk], chunk * CHUNK_BITS):
@@ -169,18 +177,19 @@ class OffsetSet:
             yield pending
 
     def chunk(self, chunk: int) -> int:
-        """One chunk's bits."""
+        """Return a chunk's bits."""
         return self._chunks.get(chunk, 0)
 
     def chunks(self) -> list[int]:
-        """Numbers of the chunks that have members, ascending."""
+        """Return the numbers of the chunks that have members, ascending."""
         return sorted(self._chunks)
 
     def set_chunk(self, chunk: int, mask: int) -> None:
+        """Replace a chunk's bits."""
         self._keep(chunk, mask)
 
     def _touched(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        """As chunk_masks, but never more than there are chunks: ranges may reach from 0."""
+        """Return like chunk_masks, but only existing chunks: ranges may reach from 0."""
         first_chunk, last_chunk = first // CHUNK_BITS, last // CHUNK_BITS
         if last_chunk - first_chunk < len(self._chunks):
             return chunk_masks(first, last)

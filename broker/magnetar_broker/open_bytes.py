@@ -1,9 +1,9 @@
-"""What open transactions hold in the sidecars: in all, and by the conversation that sent it.
+"""Quota of bytes that open transactions hold in the sidecars, in all and per conversation.
 
-The same accounts are kept of plain sends that wait for a transaction (rule k).
+Plain sends that wait for a transaction have accounts of the same kind (rule k).
 
-What a conversation leaves open when it ends counts for the machine at its other end, and so does
-what unary calls open: whoever comes again from there does not start with an empty account.
+When a conversation ends, its open bytes count for the client's machine. Bytes of unary calls count
+there too, so a client that reconnects does not start with an empty account.
 """
 
 from __future__ import annotations
@@ -18,53 +18,60 @@ from magnetar_core.invariants import BrokenInvariant
 class Conversation(Protocol):
     """The part of a CommandSession that accounts need."""
 
-    def listen(self, listener: Any) -> None: ...
+    def listen(self, listener: Any) -> None:
+        """Tell the listener when the conversation ends."""
 
 
 class Account:
-    """One conversation's share. It outlives the conversation, with its transactions."""
+    """Account of a conversation. With its transactions, it outlives the conversation."""
 
     __slots__ = ("__weakref__", "_has_left", "_machine", "_own_bytes")
 
     def __init__(self, machine: Account | None = None) -> None:
         self._own_bytes = 0
-        # Of the machine, where conversations leave what they had open.
+        # Account of the machine, which takes over open bytes of ended conversations.
         self._machine = machine
         self._has_left = False
 
     @property
     def byte_count(self) -> int:
-        """What is held against the limit: its own, and what its machine has left open."""
+        """Bytes that count for the limit: its own, and those that its machine has left open."""
         left = self._machine.byte_count if self._machine is not None else 0
         return left if self._has_left else self._own_bytes + left
 
     def add(self, byte_count: int) -> None:
-        """Args: byte_count: negative, when a transaction has ended."""
+        """Add bytes.
+
+        Args:
+            byte_count: negative, when a transaction has ended.
+        """
         self._own_bytes += byte_count
         if self._own_bytes < 0:
             raise BrokenInvariant("more is given back than was taken")
         if self._has_left and self._machine is not None:
             self._machine.add(byte_count)
 
-    # It listens to its conversation.
+    # SessionListener.
 
-    def session_writable(self, writable: bool) -> None: ...
+    def session_writable(self, writable: bool) -> None:
+        """Ignore the event: accounts do not depend on it."""
 
     def session_closed(self) -> None:
+        """Move the bytes to the machine's account."""
         self._has_left = True
         if self._machine is not None:
             self._machine.add(self._own_bytes)
 
 
 class Accounts:
-    """Keeps an account for each conversation, and for each machine from which they come."""
+    """Accounts of all conversations, and of the machines from which they come."""
 
     def __init__(self) -> None:
         self._accounts: WeakKeyDictionary[Conversation, Account] = WeakKeyDictionary()
         self._machines: WeakValueDictionary[str, Account] = WeakValueDictionary()
 
     def of(self, session: Conversation | None, origin: str) -> Account:
-        """Whom to charge: a conversation, or the machine for a unary call."""
+        """Return the account of a conversation; for a unary call, of the machine."""
         if session is None:
             return self._machine(origin)
         account = self._accounts.get(session)
@@ -81,7 +88,7 @@ class Accounts:
 
 
 class OpenBytes:
-    """One broker's limits on them."""
+    """Limits of a broker on bytes of open transactions."""
 
     def __init__(self, *, total_max: int, session_max: int) -> None:
         self.total = 0
@@ -90,11 +97,15 @@ class OpenBytes:
         self._accounts = Accounts()
 
     def account(self, session: Conversation | None, origin: str) -> Account:
-        """Whom to charge."""
+        """Return the account of a conversation; for a unary call, of the machine."""
         return self._accounts.of(session, origin)
 
     def check(self, account: Account, byte_count: int) -> None:
-        """Raises: QuotaExceeded, when so much more is too much."""
+        """Check that an account may hold more bytes.
+
+        Raises:
+            QuotaExceeded: the account or the broker would exceed its limit.
+        """
         if account.byte_count + byte_count > self._session_max:
             raise QuotaExceeded(
                 f"this connection's open transactions, with what earlier ones from there left open,"
@@ -110,11 +121,12 @@ class OpenBytes:
             )
 
     def take(self, account: Account, byte_count: int) -> None:
+        """Add bytes to an account."""
         account.add(byte_count)
         self.total += byte_count
 
     def give_back(self, account: Account, byte_count: int) -> None:
-        """Their transaction has ended here."""
+        """Remove bytes from an account: their transaction has ended here."""
         account.add(-byte_count)
         self.total -= byte_count
         if self.total < 0:

@@ -1,8 +1,8 @@
-"""Which participants hold transactions of which their coordinators may not know. Pure.
+"""Participants with open transactions that their coordinators may not know. Pure.
 
-A participant that its coordinator knows is told the end. One that was never added, or that made a
-transaction up, is not: so coordinators are asked about whatever has been open for a moment, again
-and again until they say that they know it, or end it.
+A coordinator tells the end to participants that it knows. It does not know a participant that was
+never added, or whose client invented the TxnID. So the broker asks coordinators about every
+transaction that has been open for a moment, again and again, until they know it or end it.
 Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
 
@@ -14,44 +14,45 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 Participant = PartitionName | SubscriptionName
 
-# Younger ones are left out: most transactions end before, and their participants are being added.
+# Younger transactions are left out: most of them end before this age, or are still being added.
 ORPHAN_AGE_MS_MIN = 500
-# Asked about in one answer; the others come in the next ones.
+# How many candidates an answer asks about; later answers ask about the others.
 ORPHANS_LISTED_MAX = 10_000
-# Of their names too: the coordinator repeats those it knows in one command.
+# Limit of their names, too: the coordinator repeats all that it knows in a single command.
 ORPHANS_LISTED_BYTES_MAX = 512 << 10
-# Of one, besides its names.
+# Bytes of a candidate, besides its names.
 _PLACE_BYTES = 48
 
 
 class OrphanCandidates:
-    """Open transactions by coordinator and participant, without those that are known."""
+    """Open transactions by coordinator and participant, without those that coordinators know."""
 
     def __init__(self) -> None:
-        # With the time of the opening; who was asked about last comes last.
+        # The values are the times of opening; the candidate that was asked about last comes last.
         self._unknown: dict[int, dict[tuple[TxnID, Participant], float]] = {}
 
     def opened(self, txn_id: TxnID, participant: Participant, now_ms: float) -> None:
-        """A transaction has begun to write there."""
+        """Note that a transaction has begun to write at a participant."""
         self._unknown.setdefault(txn_id.tcid, {})[txn_id, participant] = now_ms
 
     def known(self, txn_id: TxnID, participant: Participant) -> None:
-        """Its coordinator knows that it takes part, or it has ended there."""
+        """Note that the coordinator knows the participant, or the transaction has ended there."""
         some = self._unknown.get(txn_id.tcid)
         if some is not None:
             some.pop((txn_id, participant), None)
 
     def tcids(self) -> list[int]:
+        """Return the coordinators that have candidates."""
         return [tcid for tcid, some in self._unknown.items() if some]
 
     def of(self, tcid: int) -> list[tuple[TxnID, Participant]]:
-        """All of a coordinator's."""
+        """Return all candidates of a coordinator."""
         return list(self._unknown.get(tcid, ()))
 
     def to_ask(
         self, tcid: int, now_ms: float, *, at_once: Callable[[TxnID], bool] = lambda _: False
     ) -> list[tuple[TxnID, Participant]]:
-        """About which the coordinator is to be asked now.
+        """Return the candidates that the coordinator must be asked about now.
 
         Args:
             at_once: whether to ask about a transaction however short it has been open.
@@ -73,7 +74,7 @@ class OrphanCandidates:
 
 
 def _size_of(participant: Participant) -> int:
-    """On the wire, at most."""
+    """Return the largest possible size on the wire, in bytes."""
     size = _PLACE_BYTES + len(participant.topic.encode())
     if isinstance(participant, SubscriptionName):
         size += len(participant.subscription.encode())

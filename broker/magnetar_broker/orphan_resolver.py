@@ -1,8 +1,8 @@
-"""What is open here and nobody else would end: asked about, or dropped.
+"""Resolver of orphans: open transactions that nobody else would end are asked about, or dropped.
 
-A participant that was never added hears of no end, and a TxnID that was made up has none. What a
-coordinator can have issued, it is asked about with each answer to its watermark, until it ends it
-here or says that it knows it. What nobody can have issued is dropped without a trace.
+A participant that was never added hears of no end, and a TxnID that a client invented has none. If
+the coordinator can have issued the TxnID, each answer to its watermark asks about it, until the
+coordinator ends it here or knows it. If nobody can have issued it, it is dropped without a trace.
 Source: docs/design/0001-protocol.md, What nobody else would end; docs/protocol/rules.md, rule f.
 """
 
@@ -23,32 +23,32 @@ log = logging.getLogger(__name__)
 
 
 class OrphanResolver:
-    """Finds what one broker holds in transactions that nobody else would end."""
+    """Finds transactions that a broker holds open and that nobody else would end."""
 
     def __init__(self, environment: Environment, topics: Topics) -> None:
         self._environment = environment
         self._topics = topics
 
     def recovered(self) -> None:
-        """All rows are read: drop what names coordinators that this cluster never had."""
+        """Drop transactions of coordinators that this cluster never had: all rows are read."""
         for tcid in self._environment.orphan_candidates.tcids():
             self._drop_unissued(tcid)
 
     def heard(self, tcid: int, known: Iterable[txn_wire.OrphanedParticipant]) -> None:
-        """A coordinator has spoken, and these take part in what it knows."""
+        """Note that a coordinator was heard, and that it knows these participants."""
         for one in known:
             place = _participant(one)
             self._environment.orphan_candidates.known(TxnID.from_wire(one.txn_id), place)
         self._drop_unissued(tcid)
 
     def answer(self, tcid: int) -> txn_wire.CommandLowWatermarkResponse:
-        """What the coordinator is asked about: whatever its watermark covers, and the rest.
+        """Build the answer to a watermark: it asks about covered and other orphans.
 
-        As much as fits: what is left over comes in the next answers.
+        It names as many as fit; later answers name the others.
         """
         response = txn_wire.CommandLowWatermarkResponse()
         covers = self._environment.watermarks.covers
-        # Of an incarnation that was left behind nobody knows more than an administrator.
+        # About an abandoned incarnation only an administrator can know more.
         is_superseded = self._environment.watermarks.is_superseded
         now_ms = self._environment.clock.monotonic_ms()
         for txn_id, participant in self._environment.orphan_candidates.to_ask(
@@ -61,7 +61,7 @@ class OrphanResolver:
         return response
 
     def covered(self, tcid: int) -> set[int]:
-        """What is open here although the watermark covers it: a recovery has to read it, too."""
+        """Return open transactions that the watermark covers: a recovery has to read them, too."""
         covers = self._environment.watermarks.covers
         return {
             txn_id.counter
@@ -73,7 +73,7 @@ class OrphanResolver:
         for txn_id, participant in self._environment.orphan_candidates.of(tcid):
             if self._environment.issued.cannot_exist(txn_id):
                 log.warning(
-                    "nobody has issued %s: what was written in it to %s is dropped",
+                    "nobody has issued %s: its writes to %s are dropped",
                     txn_id,
                     participant,
                     extra={"txn_id": txn_id, "participant": participant},

@@ -1,4 +1,4 @@
-"""What a subscription knows of the group that it belongs to: whose it is, and who may do what.
+"""Relation of a subscription to its group: the owner, and what each member may do.
 
 Source: docs/design/0003-groups.md, Fencing.
 """
@@ -14,7 +14,7 @@ from magnetar_core.ids import MemberName, PartitionName, TxnID
 
 
 class Ownership:
-    """A group's hold on one partition's cursor."""
+    """A group's ownership of a partition's cursor."""
 
     def __init__(self, group: Group, partition: PartitionName) -> None:
         self._group = group
@@ -22,15 +22,18 @@ class Ownership:
 
     @property
     def owner(self) -> Owner | None:
+        """The member that owns the partition now, if any."""
         return self._group.owners.get(self._partition)
 
     def check(self, member: MemberName | None) -> None:
-        """Whether somebody may acknowledge here, or move the cursor.
+        """Check that a client may acknowledge here, or move the cursor.
 
         Args:
-            member: None: who asks is no member; allowed while there are none.
+            member: None: the client is no member; allowed while the group has no members.
         Raises:
-            UnknownMember, FencedInstance, IllegalGeneration: as Group.check_owner.
+            UnknownMember: as Group.check_owner.
+            FencedInstance: as Group.check_owner.
+            IllegalGeneration: as Group.check_owner.
         """
         if member is not None:
             self._group.check_owner(self._partition, member)
@@ -40,7 +43,13 @@ class Ownership:
             )
 
     def check_attach(self, member: MemberName | None) -> None:
-        """Whether a consumer may attach. Raises: as check; UnknownMember for who is no member."""
+        """Check that a consumer may attach.
+
+        Raises:
+            UnknownMember: the client is no member, or as check.
+            FencedInstance: as check.
+            IllegalGeneration: as check.
+        """
         if member is None:
             raise UnknownMember(
                 f"subscription {self._group.name!r} belongs to a group: join it to receive from it"
@@ -48,7 +57,11 @@ class Ownership:
         self.check(member)
 
     def check_transactional(self, *, two_phase_commit: bool) -> None:
-        """Raises: InvalidArgument for a transaction that could hold the partition for ever."""
+        """Check that the group takes acks of such a transaction.
+
+        Raises:
+            InvalidArgument: the transaction could hold the partition for ever.
+        """
         if two_phase_commit and not self._group.allow_two_phase_commit:
             raise InvalidArgument(
                 f"group {self._group.name!r} takes no acks in two-phase commit transactions, which"
@@ -56,7 +69,11 @@ class Ownership:
             )
 
     def refuse_deletion(self) -> None:
-        """Raises: ResourceInUse while the group has members."""
+        """Check that the group has no members.
+
+        Raises:
+            ResourceInUse: it has members.
+        """
         if self._group.members:
             raise ResourceInUse(
                 f"group {self._group.name!r} has {len(self._group.members)} members: stop them"
@@ -64,14 +81,14 @@ class Ownership:
             )
 
     def awaited(self, transactions: Iterable[OpenTransaction]) -> list[TxnID]:
-        """Transactions of earlier generations, for which the owner waits."""
+        """Return transactions of earlier generations, for which the owner waits."""
         owner = self.owner
         if owner is None:
             return []
         return [one.txn_id for one in transactions if one.member.generation < owner.generation]
 
     def left_behind(self, transactions: Iterable[OpenTransaction]) -> list[TxnID]:
-        """Transactions of members that are no longer there."""
+        """Return transactions of members that are no longer there."""
         members = self._group.members
         return [
             one.txn_id

@@ -1,7 +1,7 @@
-"""A partition's log in memory: where it begins and ends, and its newest entries.
+"""Log of a partition in memory: where it begins and ends, and its newest entries.
 
-The log runs ahead of the store: `end_offset` counts what was applied, `durable_end` what may be
-shown to anyone.
+The log runs ahead of the store: `end_offset` counts applied entries, `durable_end` entries that may
+be shown.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from magnetar_broker.offset_set import OffsetSet, Range
 from magnetar_broker.tails import Tails
 from magnetar_core.invariants import BrokenInvariant
 
-# Of memory, besides a batch's own; measured.
+# Measured memory of an entry, besides the batch's own bytes.
 DATA_BYTES = 200
 MARKER_BYTES = 450
 
 
 class PartitionLog:
-    """Offsets and tail of one partition.
+    """Offsets and tail of a partition.
 
     Args:
         tail_bytes_max: payload bytes of the newest entries to keep.
-        ledger_id: raised when something that was acknowledged is lost.
-        tails: those of all partitions, which share a budget too.
+        ledger_id: increases when acknowledged data is lost.
+        tails: the tails of all partitions, which share a budget.
     """
 
     def __init__(
@@ -44,22 +44,23 @@ class PartitionLog:
         self.end_offset = end_offset
         self.durable_end = end_offset
         self.retained_bytes = retained_bytes
-        # What was given up since it cannot be read, ascending; hardly ever anything.
+        # Ranges that were given up because they cannot be read, ascending; usually empty.
         self.skipped: list[Range] = list(skipped)
         self._tail_bytes_max = tail_bytes_max
         self._tails = tails if tails is not None else Tails(tail_bytes_max)
         self._tail: list[Entry] = []
         self._tail_start = 0
         self._tail_bytes = 0
-        # Offsets from which somebody is reading; trimming stops before them.
+        # Offsets from which clients are reading; trimming stops before them.
         self._pins: dict[int, int] = {}
         self._next_pin = 0
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         assert self.first_offset <= self.durable_end <= self.end_offset
 
     def append(self, entry: Entry) -> None:
+        """Append an entry."""
         if entry.entry_id != self.end_offset:
             raise BrokenInvariant(f"entry {entry.entry_id} does not follow {self.end_offset}")
         self.end_offset = entry.end
@@ -72,28 +73,31 @@ class PartitionLog:
             self.drop_oldest()
 
     def drop_oldest(self) -> None:
-        """Keep the oldest entry of the tail no more in memory; there is one."""
+        """Drop the tail's oldest entry from memory; the tail is not empty."""
         cost = self._tail_cost(self._tail[self._tail_start])
         self._tail_bytes -= cost
         self._tails.shrank(self, cost)
         self._tail_start += 1
-        # What was dropped is held until then: a third of what is kept, at most.
+        # Dropped entries stay in the list until then: at most a third of the kept entries.
         if self._tail_start * 4 > len(self._tail):
             del self._tail[: self._tail_start]
             self._tail_start = 0
 
     def forget_tail(self) -> None:
-        """The partition was deleted."""
+        """Drop the tail: the partition was deleted."""
         self._tails.forget(self)
         self._tail.clear()
         self._tail_start = self._tail_bytes = 0
 
     def advance(self, durable_end: int) -> None:
-        """The records up to here are durable."""
+        """Note that entries up to here are durable."""
         self.durable_end = max(self.durable_end, durable_end)
 
     def tail_from(self, offset: int, *, entries_max: int) -> list[Entry]:
-        """Durable entries from the one that holds `offset`; empty when it is not in the tail."""
+        """Return durable entries from the entry that holds `offset`.
+
+        Empty if it is not in the tail.
+        """
         at = bisect_right(self._tail, offset, lo=self._tail_start, key=_entry_id) - 1
         if at < self._tail_start:
             return []
@@ -101,7 +105,7 @@ class PartitionLog:
         return [entry for entry in entries if entry.end <= self.durable_end]
 
     def readable_from(self, offset: int) -> tuple[int, int]:
-        """The first offset from here on that was not given up, and where what is readable ends."""
+        """Return the first readable offset from here on, and the end of the readable range."""
         end = self.durable_end
         for first, last in self.skipped:
             if first <= offset <= last:
@@ -111,40 +115,42 @@ class PartitionLog:
         return offset, max(offset, end)
 
     def skip(self, ranges: Iterable[Range]) -> None:
-        """Give these up: nobody reads them any more."""
+        """Give ranges up: nobody reads them any more."""
         whole = OffsetSet(self.skipped)
         for first, last in ranges:
             whole.add(first, last)
         self.skipped = list(whole.ranges())
 
     def jump(self, end_offset: int) -> None:
-        """Go on behind offsets that were given out and lost: nobody may get them again."""
+        """Continue after offsets that were given out and lost: nobody may get them again."""
         if end_offset > self.end_offset:
             self.skip([(self.end_offset, end_offset - 1)])
             self.end_offset = self.durable_end = end_offset
 
     def pin(self, offset: int) -> int:
-        """Somebody reads from here; returns a handle for unpin()."""
+        """Note that a client reads from here; returns a handle for unpin()."""
         self._next_pin += 1
         self._pins[self._next_pin] = offset
         return self._next_pin
 
     def unpin(self, handle: int) -> None:
+        """Note that the client has finished."""
         del self._pins[handle]
 
     @property
     def lowest_pin(self) -> int | None:
+        """Return the lowest offset from which a client reads; None: nobody reads."""
         return min(self._pins.values(), default=None)
 
     def trim(self, first_offset: int, trimmed_bytes: int) -> None:
-        """Retention removed what lies below."""
+        """Note that retention removed entries below first_offset."""
         self.first_offset = first_offset
         self.retained_bytes -= trimmed_bytes
         self.skipped = [one for one in self.skipped if one[1] >= first_offset]
 
     @staticmethod
     def _tail_cost(entry: Entry) -> int:
-        # A marker's messages are not in the tail, but its writers are objects of their own.
+        # A marker's messages are not in the tail, but its writers take memory.
         return MARKER_BYTES if isinstance(entry, MarkerEntry) else DATA_BYTES + len(entry.batch)
 
 

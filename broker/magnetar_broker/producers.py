@@ -1,4 +1,4 @@
-"""Sequences of plain sends: what makes a repeated send harmless. Pure.
+"""Sequences of plain sends, which make a repeated send harmless. Pure.
 
 Sequences count messages, from 0 without gaps, per (producer, partition).
 Source: PIP-31, Broker - Transaction Buffer, Dedup Cursor; docs/protocol/rules.md, rule l.
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 
 from magnetar_core.errors import InvalidArgument, SequenceGap
 
-# Answers remembered for repeats of batches that were under way together.
+# How many answers are remembered for repeats of batches that were in flight together.
 RECENT_BATCHES_MAX = 16
 
 
 def check_sequence(next_expected: int, sequence_id: int, count: int) -> bool:
-    """Hold a batch against what is expected next.
+    """Compare a batch with the expected sequence.
 
     Returns:
-        Whether it is a repeat of what was accepted before.
+        Whether the batch is a repeat.
     Raises:
-        SequenceGap: messages before it are missing.
+        SequenceGap: earlier messages are missing.
         InvalidArgument: partly accepted before: not a repeat of any batch that was sent.
     """
     if sequence_id == next_expected:
@@ -42,46 +42,53 @@ def check_sequence(next_expected: int, sequence_id: int, count: int) -> bool:
 
 @dataclass(slots=True)
 class Producer:
-    """One producer's sequence on one partition."""
+    """Sequence of a producer on a partition."""
 
     next_sequence_id: int = 0
     # Wall clock, for people.
     last_time_ms: int = 0
-    # By the broker's run time: a jump of the wall clock makes nobody idle.
+    # Measured by the broker's run time: a jump of the wall clock makes no producer idle.
     last_run_time_ms: int = 0
     # (sequence of the first message, entry id) of the newest batches.
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES_MAX))
 
 
 class Producers:
-    """All producers of one partition that sent plainly."""
+    """All producers of a partition that sent plain messages."""
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}
-        # Changed since the last group was sealed; insertion order.
+        # Producers that changed since the last group was sealed; insertion order.
         self.dirty: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def all(self) -> Iterable[tuple[int, Producer]]:
-        """By their ids."""
+        """Return all producers, by their ids."""
         return self._producers.items()
 
     def restore(self, producer_id: int, producer: Producer) -> None:
+        """Restore a producer from its row."""
         self._producers[producer_id] = producer
 
     def get(self, producer_id: int) -> Producer | None:
+        """Return a producer, or None."""
         return self._producers.get(producer_id)
 
     def check(self, producer_id: int, sequence_id: int, count: int) -> bool:
-        """Whether it is a repeat; raises as check_sequence. An unknown producer starts at 0."""
+        """Return whether a batch is a repeat. An unknown producer starts at 0.
+
+        Raises:
+            SequenceGap: as check_sequence.
+            InvalidArgument: as check_sequence.
+        """
         producer = self._producers.get(producer_id)
         expected = producer.next_sequence_id if producer is not None else 0
         return check_sequence(expected, sequence_id, count)
 
     def entry_of(self, producer_id: int, sequence_id: int) -> int | None:
-        """Where a repeated batch lies, if that is still remembered."""
+        """Return the entry id of a repeated batch, if it is still remembered."""
         producer = self._producers.get(producer_id)
         if producer is not None:
             for first, entry_id in producer.recent:
@@ -99,7 +106,11 @@ class Producers:
         now_ms: int,
         run_time_ms: int,
     ) -> None:
-        """A batch has been accepted. Args: now_ms: wall clock."""
+        """Note an accepted batch.
+
+        Args:
+            now_ms: wall clock.
+        """
         producer = self._producers.setdefault(producer_id, Producer())
         producer.next_sequence_id = sequence_id + count
         producer.last_time_ms = now_ms
@@ -108,7 +119,7 @@ class Producers:
         self.dirty[producer_id] = None
 
     def idle_since(self, before_run_time_ms: int) -> list[int]:
-        """Producers whose last batch is older."""
+        """Return producers whose last batch is older."""
         return [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -116,5 +127,6 @@ class Producers:
         ]
 
     def forget(self, producer_id: int) -> None:
+        """Forget a producer."""
         self._producers.pop(producer_id, None)
         self.dirty.pop(producer_id, None)

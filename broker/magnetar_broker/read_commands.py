@@ -1,4 +1,4 @@
-"""What can be read without a subscription: committed messages, and where they begin and end."""
+"""Commands that read without a subscription: committed messages, and where they begin and end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from magnetar_storage.store import Store
 READ_MESSAGES_DEFAULT = 1_000
 READ_BYTES_DEFAULT = 1 << 20
 PEEKED_DEFAULT = 10
-# Of a list or a description: nearly all are far smaller.
+# Reserved size of a list or a description; nearly all are far smaller.
 DESCRIPTION_BYTES = 2 << 20
 
 
 def read_bytes_max(command: wire.CommandRead) -> int:
-    """How much a Read gathers; the last batch may exceed it."""
+    """Return how many bytes a Read gathers; the last batch may exceed them."""
     return min(command.bytes_max or READ_BYTES_DEFAULT, FRAME_BYTES_MAX // 4)
 
 
-# Answers that are made only while the client takes them.
+# Sizes of answers that are made only while the client takes them.
 ANSWER_SIZES: AnswerSizes = {
     "read": read_bytes_max,
-    # More than half of what a client may have under way: one after the other, since each opens
-    # batches, and copies what may be one large message.
+    # More than half of a client's budget: Peeks run one after the other, since each opens batches,
+    # and copies messages that may be large.
     "peek": lambda _: 3 * PEEK_BYTES_MAX,
     **{
         name: lambda _: DESCRIPTION_BYTES
@@ -55,7 +55,7 @@ ANSWER_SIZES: AnswerSizes = {
 
 
 class ReadCommands:
-    """Answers come from a task, since the store is read."""
+    """Handlers of commands that read. A task answers, since the store is read."""
 
     def __init__(self, store: Store, topics: Topics, replies: Replies) -> None:
         self._store = store
@@ -79,7 +79,7 @@ class ReadCommands:
     ) -> wire.CommandReadResponse:
         messages_max = command.messages_max or READ_MESSAGES_DEFAULT
         bytes_max = read_bytes_max(command)
-        # What was given up is passed over.
+        # Offsets that were given up are skipped.
         start = partition.log.readable_from(command.start_offset)[0]
         try:
             stored = await partition.reader.read(start, bytes_max=bytes_max)
@@ -107,7 +107,7 @@ class ReadCommands:
         )
 
     def _describe_producers(self, command: wire.CommandDescribeProducers, reply: Reply) -> None:
-        """KIP-664, DescribeProducers."""
+        """Handle DescribeProducers (KIP-664)."""
         partition = self._topics.named(command.partition)
         self._replies.answer(reply, describe_producers(partition))
 
@@ -134,7 +134,7 @@ class ReadCommands:
     ) -> wire.CommandListOffsetsResponse:
         response = wire.CommandListOffsetsResponse(topic_id=topic_id)
         for partition in partitions:
-            # What is found lies before the end that is told with it.
+            # The found offset lies before the end offset of the same answer.
             time_offset = 0
             if command.HasField("append_time_ms"):
                 time_offset = await partition.reader.first_offset_at_time(command.append_time_ms)
@@ -174,7 +174,7 @@ class ReadCommands:
             peeked.add(message)
             if peeked.is_full:
                 break
-            # To open a batch takes time that others want too.
+            # Opening a batch takes time: other tasks have their turn.
             await asyncio.sleep(0)
         messages = peeked.messages
         next_offset = command.start_offset

@@ -1,7 +1,7 @@
-"""What a broker reads at its start. The time depends on what is open, not on how long logs are.
+"""Recovery of a broker at its start. The time depends on what is open, not on the logs' length.
 
-Topics, cursors and producers are read whole; of the transaction index only what watermarks do not
-cover, by seeking to each gap; of the txnlog only the keys of open transactions.
+Topics, cursors and producers are read whole; of the transaction index only rows that watermarks do
+not cover, by seeking to each gap; of the txnlog only the keys of open transactions.
 Source: docs/architecture.md; PIP-31, Partition Loading.
 """
 
@@ -32,7 +32,7 @@ Row = tuple[bytes, bytes]
 
 
 async def pages(store: Store, family: str, start: bytes, end: bytes) -> AsyncIterator[list[Row]]:
-    """All rows of a range, page by page."""
+    """Yield all rows of a range, page by page."""
     while True:
         rows = await store.scan(family, start, end, rows_max=PAGE_ROWS, bytes_max=PAGE_BYTES)
         if not rows:
@@ -42,7 +42,7 @@ async def pages(store: Store, family: str, start: bytes, end: bytes) -> AsyncIte
 
 
 class Recovery:
-    """Fills a broker's memory from its store."""
+    """Recovery of a broker's memory from its store."""
 
     def __init__(
         self,
@@ -67,7 +67,12 @@ class Recovery:
         self._subscription_indexes: dict[tuple[int, int, int], TransactionIndex] = {}
 
     async def run(self) -> None:
-        """Raises RowsUnreadable, StoreFailed."""
+        """Read the store.
+
+        Raises:
+            RowsUnreadable: rows cannot be read.
+            StoreFailed: the store cannot go on.
+        """
         await self._read_meta()
         await self._read_topics()
         await self._read_producers()
@@ -133,7 +138,7 @@ class Recovery:
                 if partition is None:
                     continue
                 row = records.ProducerRow.FromString(value)
-                # It is persisted less often than it is used.
+                # The run time is persisted less often than it is used.
                 self._run_time.resume(row.last_run_time_ms)
                 producer = Producer(
                     row.next_sequence_id,
@@ -193,7 +198,7 @@ class Recovery:
         return partition.index if partition is not None else None
 
     def _uncovered_ranges(self) -> list[tuple[bytes, bytes]]:
-        """Key ranges of the index outside of what watermarks cover, in order."""
+        """Return key ranges of the index that watermarks do not cover, in order."""
         ranges: list[tuple[bytes, bytes]] = []
         start = b""
         for tcid, watermark in self._watermarks.known():
@@ -211,7 +216,7 @@ class Recovery:
         return ranges
 
     async def _read_open_transactions(self) -> None:
-        """Where the batches of open transactions begin."""
+        """Find where the batches of open transactions begin."""
         for partition in self._partitions.values():
             prefix = keys.partition(partition.name.topic_id, partition.name.partition)
             for txn_id, transaction in partition.index.open.items():
@@ -221,7 +226,8 @@ class Recovery:
                     async for rows in pages(self._store, keys.TXNLOG, start, end_of_prefix(start)):
                         self._take_batches(by_ordinal, rows)
                 except RowsUnreadable as error:
-                    # It may still be aborted; if it commits, readers are told what is missing.
+                    # The transaction may still be aborted; if it commits, readers get DataLoss for
+                    # the missing part.
                     self._take_batches(by_ordinal, error.rows)
                     for writer in by_ordinal.values():
                         writer.are_starts_known = False
@@ -231,7 +237,7 @@ class Recovery:
             _, ordinal, index = keys.txnlog_place(key)
             writer = by_ordinal.get(ordinal)
             if writer is None or index >= writer.next_index:
-                continue  # What the index knew of it was lost.
+                continue  # The transaction's index row was lost.
             writer.batch_starts.append(index)
             writer.stored_bytes += len(value)
             self._open_bytes.take(writer.account, len(value))
@@ -256,7 +262,7 @@ def _partition_of(key: bytes) -> tuple[int, int]:
 
 
 def _after(txn_id: TxnID) -> bytes:
-    """The smallest key above all of a transaction's."""
+    """Return the smallest key above all keys of a transaction."""
     if txn_id.counter < COUNTER_MAX:
         return TxnID(txn_id.most_bits, txn_id.counter + 1).to_bytes()
     if txn_id.most_bits < (TCID_MAX << 48 | INCARNATION_MAX):

@@ -1,4 +1,4 @@
-"""Answers that leave when what they depend on is durable (docs/protocol/rules.md, rule a)."""
+"""Answers that leave when their records are durable (docs/protocol/rules.md, rule a)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ log = logging.getLogger(__name__)
 
 
 class Replies:
-    """How every handler of this broker answers."""
+    """Answers of every handler of this broker."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
     def answer(self, reply: Reply, body: Any) -> None:
+        """Send an answer when everything applied so far is durable."""
         self._environment.when_durable(lambda: reply.send(body))
 
     def answer_later(self, reply: Reply, work: Coroutine[Any, Any, Any]) -> None:
-        """The answer is what `work` returns, or the error that it raises."""
+        """Answer with the result of a coroutine, or with the error that it raises."""
 
         async def run() -> None:
             try:
                 self.answer(reply, await work)
             except StoreFailed:
-                raise  # Nothing can be answered any more: the process ends.
+                raise  # No answer is possible any more: the process ends.
             except RowsUnreadable as error:
-                self.refuse(DataLoss(f"what is asked for cannot be read: {error}"), reply)
+                self.refuse(DataLoss(f"the requested rows cannot be read: {error}"), reply)
             except Exception as error:
                 self.fail(error, reply)
 
         self._environment.spawn(run())
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """A refusal, too, may rest on what is not durable yet."""
+        """Send a refusal when everything is durable that it may depend on."""
 
         def leave() -> None:
             self._environment.metrics.refusals.labels(type(error).__name__).inc()
@@ -48,14 +49,14 @@ class Replies:
         self._environment.when_durable(leave)
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
-        """Call a handler for a command that was parked."""
+        """Call the handler of a command that was parked."""
         try:
             handler(command, reply)
         except Exception as error:
             self.fail(error, reply)
 
     def fail(self, error: Exception, reply: Reply) -> None:
-        """A command that had waited came to nothing: for a reason, or by a bug."""
+        """Fail a command that had waited, for a reason of the client's or by a bug."""
         if not isinstance(error, MagnetarError):
             log.error("a command that had waited failed", exc_info=error)
             error = internal_failure()

@@ -1,8 +1,9 @@
-"""Retention: what may leave the front of a partition's log.
+"""Retention: which entries may leave the front of a partition's log.
 
 Entries leave when they are too old, or when the log is too large. A jump of the wall clock makes
-nothing older. What the slowest subscription still needs stays, unless the topic says otherwise, and
-so does what somebody is reading (rule m). The messages behind a trimmed marker go with it.
+nothing older. Entries that the slowest subscription still needs stay, unless the topic says
+otherwise, and so do entries that a client is reading (rule m). The messages of a trimmed marker
+leave with it.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ ENTRIES_AT_ONCE = 1_000
 
 
 async def trim_partition(environment: Environment, topic: Topic, partition: Partition) -> int:
-    """Trim all that may go, a portion at a time.
+    """Trim all entries that may leave, a portion at a time.
 
     Returns:
-        How many entries went.
+        How many entries left.
     """
     trimmed = 0
     while portion := await _trim_portion(environment, topic, partition):
         trimmed += portion
         if portion < ENTRIES_AT_ONCE:
             break
-        # Others have their turn, and what is waiting to be written stays small.
+        # Other tasks have their turn, and the open group stays small.
         await environment.commits.durable()
     return trimmed
 
@@ -46,7 +47,7 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
         if skipped_to == log.first_offset:
             raise
         if skipped_to <= _limit(topic, partition):
-            # What was given up goes as soon as it comes first.
+            # Ranges that were given up leave as soon as they are at the front.
             partition.trim_skipped(skipped_to)
         return 0
     if partition.deleted:
@@ -71,10 +72,11 @@ async def _trim_portion(environment: Environment, topic: Topic, partition: Parti
 
 
 async def _oldest_entries(environment: Environment, partition: Partition) -> list[Entry]:
-    """A portion from the front of the log, up to what cannot be read.
+    """Return a portion from the front of the log, up to the first unreadable entry.
 
     Raises:
-        RowsUnreadable, DataLoss: already the first cannot be read.
+        RowsUnreadable: the first entry cannot be read.
+        DataLoss: the first entry is damaged.
     """
     place, log = (partition.name.topic_id, partition.name.partition), partition.log
     rows = await scan_readable(
@@ -89,7 +91,7 @@ async def _oldest_entries(environment: Environment, partition: Partition) -> lis
 
 
 def _limit(topic: Topic, partition: Partition) -> int:
-    """Nothing from here on may go."""
+    """Return the first offset that must stay."""
     log = partition.log
     limit = log.durable_end
     if topic.record.retain_unconsumed == wire.YES:

@@ -1,7 +1,7 @@
-"""The broker's commands: the table of handlers, and those about the cluster and its topics.
+"""Commands of the broker: the table of handlers, and handlers about the cluster and its topics.
 
 A handler runs whole, without waiting; its answer leaves when everything applied so far is durable.
-The few that read the log answer from a task.
+The few handlers that read the log answer from a task.
 """
 
 from __future__ import annotations
@@ -90,15 +90,20 @@ class BrokerServer:
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
+        """The handler of each command field.
+
+        Most refuse while the broker waits for coordinators.
+        """
         if self._empty_store_guard.is_waiting:
             return self._empty_store_guard.guarded(self._handlers)
         return self._handlers
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
+        """Begin a conversation."""
         return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
 
     def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """Send an error when what it depends on is durable."""
+        """Send an error when everything is durable that it depends on."""
         self._replies.refuse(error, reply)
 
     # Conversations and the cluster

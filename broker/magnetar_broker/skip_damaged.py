@@ -1,7 +1,7 @@
-"""CommandSkipDamaged: an administrator goes on behind what cannot be read of a partition.
+"""CommandSkipDamaged: an administrator gives up unreadable ranges of a partition.
 
-Nothing is skipped by itself: whoever reads gets DataLoss until somebody has decided that what is
-there is lost.
+Nothing is skipped without a command: readers get DataLoss until an administrator has decided that
+the range is lost.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from magnetar_core.wire import broker_pb2 as wire
 
 log = logging.getLogger(__name__)
 
-# What a call looks at.
+# How many bytes a call checks.
 LOOKED_AT_BYTES_MAX = 64 << 20
 RANGES_MAX = 100
 _READ_BYTES = 1 << 20
-# Each is a read of its own, which fails.
+# Each damaged offset costs a failing read.
 _DAMAGED_AT_ONCE = 256
 
 
 async def skip_damaged(
     partition: Partition, command: wire.CommandSkipDamaged
 ) -> wire.CommandSkipDamagedResponse:
-    """Look at a portion. The answer may be told when everything applied so far is durable.
+    """Check a portion of the log, and return the response. It may leave when everything is durable.
 
     Raises:
         Gone: the topic was deleted meanwhile.
@@ -39,7 +39,7 @@ async def skip_damaged(
     while at < end and looked_at < LOOKED_AT_BYTES_MAX and len(damaged) < RANGES_MAX:
         at, looked = await _look(partition, at, damaged)
         looked_at += looked
-        # Others have their turn.
+        # Other tasks have their turn.
         await asyncio.sleep(0)
         if partition.deleted:
             raise Gone(f"{partition.name} was deleted while it was looked at")
@@ -53,7 +53,7 @@ async def skip_damaged(
 
 
 async def _look(partition: Partition, at: int, damaged: list[Range]) -> tuple[int, int]:
-    """Look from an offset on. Returns where to go on, and how many bytes were read."""
+    """Check from an offset on. Returns where to continue, and how many bytes were read."""
     at, end = partition.log.readable_from(at)
     if at == end:
         return at, 0

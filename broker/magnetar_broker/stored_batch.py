@@ -1,4 +1,4 @@
-"""A batch as the log has it, on its way to consumers. Pure."""
+"""Stored batch on its way to consumers. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from magnetar_core.ids import TxnID
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A batch and its place; of its `count` messages, the first `visible_count` belong here."""
+    """A batch and its position.
+
+    Of its `count` messages, the first `visible_count` belong to the log.
+    """
 
     entry_id: int
     first_index: int
@@ -21,8 +24,10 @@ class StoredBatch:
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first message."""
         return self.entry_id + self.first_index
 
     @property
     def end(self) -> int:
+        """The offset after the last visible message."""
         return self.first_offset + self.visible_count

@@ -1,8 +1,8 @@
-"""Which transactions have messages in a partition's sidecar txnlog, and which of them are open.
+"""List of transactions that have messages in a partition's txnlog, open or committed.
 
-PIP-31 keeps an open transaction's messages and a committed one's in the same place, so what is
+PIP-31 keeps messages of open and committed transactions in the same place, so a transaction that is
 stored and not open must have its marker in the partition's log: an audit compares the two. A page
-is found in short steps, between which other commands have their turn.
+is gathered in short steps, between which other commands have their turn.
 Source: PIP-31, Broker - Transaction Buffer.
 """
 
@@ -21,7 +21,7 @@ from magnetar_storage.store import Store, end_of_prefix
 
 LIMIT_DEFAULT = 1_000
 LIMIT_MAX = 10_000
-# TxnIDs in a step, and steps in a page: it ends early where most of what is there was deleted.
+# TxnIDs in a step, and steps in a page: a page ends early where most rows were deleted.
 STEP_COUNT = 32
 STEPS_MAX = 400
 
@@ -31,10 +31,10 @@ _PREFIX_BYTES = keys.PARTITION_BYTES + keys.TXN_ID_BYTES
 async def list_stored(
     store: Store, partition: Partition, command: wire.CommandListStoredTxns
 ) -> wire.CommandListStoredTxnsResponse:
-    """One page. It may be told when everything applied so far is durable.
+    """Return a page. It may leave when everything applied so far is durable.
 
     Raises:
-        InvalidArgument: more TxnIDs are asked for than a page may have.
+        InvalidArgument: the command names more TxnIDs than a page may have.
         Gone: the topic was deleted meanwhile.
     """
     limit = min(command.limit or LIMIT_DEFAULT, LIMIT_MAX)
@@ -70,7 +70,8 @@ async def _add_page(
         found, at = await store.prefixes(
             keys.TXNLOG, at, end, length=_PREFIX_BYTES, count_max=min(left, STEP_COUNT)
         )
-        # What was in the store and is not open now has ended before the end that is told.
+        # A transaction that was in the store and is not open now has ended before the end offset of
+        # this answer.
         for one in found:
             _add(partition, one, response)
         await asyncio.sleep(0)
@@ -111,7 +112,7 @@ def _add(partition: Partition, prefix: bytes, response: wire.CommandListStoredTx
 
 
 def _txn_id_at(key: bytes) -> TxnID:
-    """The first TxnID whose rows may lie at a key of the txnlog, or behind it."""
+    """Return the first TxnID whose rows may lie at a key of the txnlog, or after it."""
     return TxnID.from_bytes(
         key[keys.PARTITION_BYTES : _PREFIX_BYTES].ljust(keys.TXN_ID_BYTES, b"\x00")
     )

@@ -18,12 +18,12 @@ from magnetar_core.ids import MemberName, TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 
-# In one command; clients send 10,000 at most.
+# How many ranges a command may have; clients send 10,000 at most.
 RANGES_MAX = 100_000
 
 
 class SubscriptionCommands:
-    """Source: PIP-31, Broker - Acknowledgements."""
+    """Handlers of commands about subscriptions. Source: PIP-31, Broker - Acknowledgements."""
 
     def __init__(self, environment: Environment, topics: Topics, replies: Replies) -> None:
         self._environment = environment
@@ -92,7 +92,7 @@ class SubscriptionCommands:
         )
 
     def _ack(self, command: wire.CommandAck, reply: Reply) -> None:
-        """CommandAck. Source: PIP-31, Broker - Acknowledgements."""
+        """Handle CommandAck. Source: PIP-31, Broker - Acknowledgements."""
         partition = self._topics.named(command.subscription)
         subscription = partition.subscriptions.get(command.subscription.subscription)
         _check_ledger(command, partition.ledger_id)
@@ -118,7 +118,7 @@ class SubscriptionCommands:
                 two_phase_commit=command.two_phase_commit,
             )
         else:
-            # A late copy would acknowledge what was asked for once more.
+            # A late copy would acknowledge messages that the seek asked for again.
             if not subscription.delivery.is_before_move(command.consumer_id, command.attach_epoch):
                 subscription.acknowledge(ranges, cumulative=cumulative, member=_member_of(command))
         response = wire.CommandAckResponse(
@@ -173,7 +173,11 @@ class SubscriptionCommands:
 
 
 def _check_count(count: int) -> None:
-    """Raises: InvalidArgument, when it would hold up everybody else."""
+    """Check that a command does not have too many ranges, which would delay all others.
+
+    Raises:
+        InvalidArgument: there are too many.
+    """
     if count > RANGES_MAX:
         raise InvalidArgument(f"{count} ranges are more than {RANGES_MAX}: use several commands")
 
@@ -181,7 +185,11 @@ def _check_count(count: int) -> None:
 def _check_cumulative(
     command: wire.CommandAck, subscription: Subscription, *, transactional: bool
 ) -> None:
-    """Raises: InvalidArgument, for one that would acknowledge less or more than it says."""
+    """Check a cumulative ack.
+
+    Raises:
+        InvalidArgument: it would acknowledge fewer or more messages than it says.
+    """
     shared_type = subscription.dispatcher.type
     if shared_type in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED):
         raise InvalidArgument(
@@ -196,19 +204,19 @@ def _check_cumulative(
 
 
 def epoch_of(command: wire.CommandSend | wire.CommandAck) -> int:
-    """Of the transactional producer whose transaction it is."""
+    """Return the epoch of the transactional producer whose transaction it is."""
     return command.producer_epoch if command.HasField("producer_epoch") else NO_EPOCH
 
 
 def _member_of(
     command: wire.CommandSubscribe | wire.CommandAck | wire.CommandSeek,
 ) -> MemberName | None:
-    """Of a group, where the subscription belongs to one."""
+    """Return the group's member that a command names, if any."""
     return MemberName.from_wire(command.member) if command.HasField("member") else None
 
 
 def _check_ledger(command: wire.CommandAck, ledger_id: int) -> None:
-    """Offsets of another life of the topic's log mean nothing here."""
+    """Refuse message ids of another ledger: its offsets mean nothing in this log."""
     named = {command.ledger_id, *(place.ledger_id for place in command.message_ids)}
     if not named <= {0, ledger_id}:
         raise InvalidArgument(

@@ -1,7 +1,7 @@
-"""The newest entries of all partitions share a budget: many busy ones keep less of each.
+"""Tails of all partitions: the newest entries share a budget, so many busy tails are shorter.
 
-What goes first is the tail of the partition that was appended to least recently, from its oldest
-entry on: whoever reads there reads from the store.
+The tail of the partition with the oldest append shrinks first, from its oldest entry on: its
+readers then read from the store.
 """
 
 from __future__ import annotations
@@ -11,34 +11,34 @@ from typing import Protocol
 
 
 class Tail(Protocol):
-    """The newest entries of one partition."""
+    """The newest entries of a partition."""
 
     def drop_oldest(self) -> None:
-        """Forget one entry, and tell shrank(); there is one."""
+        """Drop an entry, and call shrank(); the tail is not empty."""
         ...
 
 
 class Tails:
-    """Keeps the tails of all partitions of a broker below one limit.
+    """Keeps the tails of all partitions of a broker below a limit.
 
     Args:
-        bytes_max: of all tails together.
+        bytes_max: limit of all tails together.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.byte_count = 0
-        # With what each has; the one that was appended to last comes last.
+        # The size of each tail; the tail with the latest append comes last.
         self._sizes: OrderedDict[Tail, int] = OrderedDict()
 
     def check(self) -> None:
-        """Our bugs assert."""
+        """Check the invariants."""
         assert self.byte_count == sum(self._sizes.values())
         assert self.byte_count <= self._bytes_max
         assert all(size > 0 for size in self._sizes.values())
 
     def grew(self, tail: Tail, byte_count: int) -> None:
-        """An entry was appended: others make room, and in the end this one."""
+        """Make room after an append: other tails shrink first, this tail last."""
         self._sizes[tail] = self._sizes.get(tail, 0) + byte_count
         self._sizes.move_to_end(tail)
         self.byte_count += byte_count
@@ -46,6 +46,7 @@ class Tails:
             next(iter(self._sizes)).drop_oldest()
 
     def shrank(self, tail: Tail, byte_count: int) -> None:
+        """Note that a tail has shrunk."""
         left = self._sizes[tail] - byte_count
         self.byte_count -= byte_count
         if left:
@@ -54,5 +55,5 @@ class Tails:
             del self._sizes[tail]
 
     def forget(self, tail: Tail) -> None:
-        """Its partition was deleted."""
+        """Forget a tail: its partition was deleted."""
         self.byte_count -= self._sizes.pop(tail, 0)

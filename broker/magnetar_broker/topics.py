@@ -1,7 +1,7 @@
 """Topics of this broker: names, ids that are never reused, their partitions.
 
-This is the small metadata seam: embedded in this broker, and to be replaced where several brokers
-share one description of the cluster.
+This is the cluster's metadata, embedded in this broker. It will be replaced where several brokers
+share a single description of the cluster.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ class Topic:
 
     @property
     def topic_id(self) -> int:
+        """The topic's id."""
         return self.record.topic_id
 
     @property
     def name(self) -> str:
+        """The topic's name."""
         return self.record.topic
 
 
@@ -45,32 +47,38 @@ class Topics:
         self._topics: dict[str, Topic] = {}
         self.next_topic_id = 1
         self.next_subscription_id = 1
-        # Of every topic, at least.
+        # Every topic has at least this ledger id.
         self.ledger_id = 1
 
     def all(self) -> list[Topic]:
+        """Return all topics."""
         return list(self._topics.values())
 
     def partitions(self) -> list[Partition]:
+        """Return the partitions of all topics."""
         return [one for topic in self._topics.values() for one in topic.partitions]
 
     def get(self, name: str) -> Topic:
-        """Raises TopicNotFound."""
+        """Return a topic.
+
+        Raises:
+            TopicNotFound: no topic has the name.
+        """
         topic = self._topics.get(name)
         if topic is None:
             raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
         return topic
 
     def lookup(self, name: str) -> Topic | None:
-        """The topic that bears the name now, if there is one."""
+        """Return the topic that has the name now, or None."""
         return self._topics.get(name)
 
     def partition(self, name: str, number: int, topic_id: int) -> Partition:
-        """One partition; topic_id 0 means whichever topic bears the name now.
+        """Return a partition; topic_id 0 means the topic that has the name now.
 
         Raises:
             TopicNotFound: no such topic or partition.
-            Gone: the name belongs to another incarnation of the topic now, or to none.
+            Gone: the name belongs to another topic now, or to none.
         """
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
@@ -84,27 +92,32 @@ class Topics:
         return topic.partitions[number]
 
     def find(self, name: PartitionName) -> Partition | None:
-        """This very partition, unless its topic was deleted."""
+        """Return exactly this partition, or None if its topic was deleted."""
         topic = self._topics.get(name.topic)
         if topic is None or topic.topic_id != name.topic_id:
             return None
         return topic.partitions[name.partition]
 
     def of(self, name: PartitionName) -> Partition:
-        """A partition that exists."""
+        """Return a partition that exists."""
         found = self.find(name)
         assert found is not None
         return found
 
     def named(self, name: common.Partition | common.Subscription) -> Partition:
-        """The partition that a command speaks of. Raises as partition()."""
+        """Return the partition that a command names.
+
+        Raises:
+            TopicNotFound: as partition().
+            Gone: as partition().
+        """
         return self.partition(name.topic, name.partition, name.topic_id)
 
     def create(self, command: wire.CommandCreateTopic) -> Topic:
-        """A new topic.
+        """Create a topic.
 
         Raises:
-            InvalidArgument: the name, or the number of partitions.
+            InvalidArgument: the name or the number of partitions is not allowed.
             TopicExists: the name is taken.
             QuotaExceeded: too many topics.
             DiskFull: the disk's reserve is reached.
@@ -143,7 +156,7 @@ class Topics:
         return topic
 
     def restore(self, record: records.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
-        """Build a topic from its rows."""
+        """Restore a topic from its rows."""
         partitions = tuple(
             Partition(
                 self._environment,
@@ -159,14 +172,14 @@ class Topics:
         return topic
 
     def delete(self, name: str, topic_id: int = 0) -> None:
-        """Remove a topic and all that it holds.
+        """Delete a topic and all its data.
 
         Args:
-            topic_id: only this one; 0: whichever has the name.
+            topic_id: delete only this topic; 0: the topic that has the name.
         Raises:
             TopicNotFound: no such topic.
-            Gone: the name belongs to another one now. No effect.
-            ResourceInUse: transactions are open or acks pend there.
+            Gone: the name belongs to another topic now. No effect.
+            ResourceInUse: transactions are open or acks are pending there.
         """
         topic = self.get(name)
         if topic_id not in (0, topic.topic_id):
@@ -179,7 +192,7 @@ class Topics:
         del self._topics[name]
 
     def _take_subscription_id(self) -> int:
-        """A new id; never reused."""
+        """Return a new id; it is never reused."""
         taken = self.next_subscription_id
         self.next_subscription_id += 1
         self._environment.commits.batch.put(

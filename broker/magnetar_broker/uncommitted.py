@@ -1,7 +1,7 @@
-"""What open transactions have written to a partition, for people who look for a fault.
+"""Messages of open transactions in a partition, for people who look for a fault.
 
-Such messages have no id yet: their place is decided when their transaction commits. While somebody
-looks, a transaction may end; its messages are then shown or not.
+Such messages have no id yet: the commit of their transaction decides their position. A transaction
+may end during the command; its messages are then shown or not.
 Source: PIP-31, Isolation Level: READ_UNCOMMITTED is needed for debugging only.
 """
 
@@ -28,12 +28,12 @@ BYTES_AT_ONCE = 1 << 20
 async def peek_uncommitted(
     store: Store, partition: Partition, txn_id: TxnID | None, *, skip: int, messages_max: int
 ) -> wire.CommandPeekResponse:
-    """Messages of one open transaction, or of all in the order of their TxnIDs.
+    """Return messages of an open transaction, or of all in the order of their TxnIDs.
 
     Args:
-        skip: so many messages of that order are left out.
+        skip: how many messages of that order are left out.
     Returns:
-        `next_offset` is the `skip` to go on with, `end_offset` how many there are.
+        `next_offset` is the `skip` to continue with, `end_offset` the number of messages.
     """
     open_here = partition.index.open
     chosen = sorted(open_here) if txn_id is None else [txn_id] if txn_id in open_here else []
@@ -63,11 +63,11 @@ async def peek_uncommitted(
 async def _messages(
     store: Store, partition: Partition, transaction: OpenTransaction, writer: Writer, skip: int
 ) -> AsyncGenerator[wire.Message, None]:
-    """One writer's messages, from its `skip`-th."""
+    """Yield a writer's messages, beginning with index skip."""
     prefix = keys.partition(partition.name.topic_id, partition.name.partition)
     starts = writer.batch_starts
     place = bisect_right(starts, max(skip, 0)) - 1
-    # What recovery could not read is not among them; reading it now says so.
+    # Batches that recovery could not read are not among them; reading them now reports that.
     at = starts[place] if place >= 0 and writer.are_starts_known else 0
     end = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, writer.next_index)
     start = keys.txnlog(prefix, transaction.txn_id, writer.ordinal, at)
@@ -80,6 +80,6 @@ async def _messages(
             for _, message in messages_of_batch(batch, max(0, skip - first_index)):
                 message.txn_id.CopyFrom(transaction.txn_id.to_wire())
                 yield message
-            # To open a batch takes time that others want too.
+            # Opening a batch takes time: other tasks have their turn.
             await asyncio.sleep(0)
         start = rows[-1][0] + b"\x00"

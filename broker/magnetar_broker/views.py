@@ -1,4 +1,4 @@
-"""What people are shown: topics described, everything summed up, batches opened into messages."""
+"""Views for people: topics described, everything summed up, batches opened into messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from magnetar_core.wire import topic_pb2 as topic_wire
 
 TXNS_SHOWN_MAX = 1_000
 PRODUCERS_SHOWN_MAX = 10_000
-# What a Peek shows; its last message may exceed it.
+# How many bytes a Peek shows; its last message may exceed them.
 PEEK_BYTES_MAX = 4 << 20
-# Says of a peeked message that it is a part of one that was sent in parts.
+# Marks a peeked message as a part of a message that was sent in parts.
 PART_PROPERTY = "magnetar-part"
 
 
 def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribeTopicResponse:
-    """A topic with its partitions and their subscriptions."""
+    """Describe a topic with its partitions and their subscriptions."""
     record = topic.record
     return topic_wire.CommandDescribeTopicResponse(
         topic=record.topic,
@@ -68,7 +68,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
 
 
 def describe_producers(partition: Partition) -> wire.CommandDescribeProducersResponse:
-    """Who has written here, plainly or in what is open, and who acknowledges in what is open."""
+    """Describe writers here, plain and transactional, and consumers with pending acks."""
     response = wire.CommandDescribeProducersResponse()
     for producer_id, producer in partition.producers.all():
         if len(response.producers) == PRODUCERS_SHOWN_MAX:
@@ -110,13 +110,13 @@ def overview(
     partitions_shown_max: int,
     lags_shown_max: int,
 ) -> Overview:
-    """All of it in numbers; costs what there is.
+    """Sum everything up; the cost depends on how many partitions and groups there are.
 
     Args:
-        age_of: how long ago something was stamped; what was stamped earlier is no younger.
-        late_ms: a partition with a transaction that has been open for longer is late.
-        partitions_shown_max: of so many the longest open transaction is told.
-        lags_shown_max: so many lags of groups are told.
+        age_of: returns the age of a stamp; an earlier stamp is at least as old.
+        late_ms: a partition whose oldest open transaction is older counts as late.
+        partitions_shown_max: how many partitions show their oldest open transaction.
+        lags_shown_max: how many lags of groups are shown.
     """
     partitions = topics.partitions()
     subscriptions = [one for partition in partitions for one in partition.subscriptions]
@@ -154,7 +154,7 @@ def overview(
 def _greatest_lags(
     subscriptions: list[Subscription], *, count_max: int
 ) -> dict[tuple[str, str, int], int]:
-    """What groups have not acknowledged, by group and partition."""
+    """Return the counts of messages that groups have not acknowledged, by group and partition."""
     lags = (
         ((one.name.subscription, one.name.topic, one.name.partition), one.backlog)
         for one in subscriptions
@@ -166,7 +166,7 @@ def _greatest_lags(
 def _longest_open_ms(
     partitions: list[Partition], age_of: Callable[[int], int], *, count_max: int
 ) -> dict[tuple[str, int], int]:
-    """How long partitions, subscriptions included, have had their oldest open transaction."""
+    """Return the age of each partition's oldest open transaction, subscriptions included."""
     open_ms = {}
     for partition in partitions:
         indexes = [partition.index, *(one.index for one in partition.subscriptions)]
@@ -178,7 +178,7 @@ def _longest_open_ms(
 
 
 class Peeked:
-    """Messages that somebody looks at: so many, of a bounded size, and always one."""
+    """Messages for a Peek: a limited count and size, but at least one message."""
 
     def __init__(self, messages_max: int) -> None:
         self.messages: list[wire.Message] = []
@@ -187,15 +187,17 @@ class Peeked:
 
     @property
     def is_full(self) -> bool:
+        """Whether no more messages fit."""
         return len(self.messages) >= self._messages_max or self._byte_count >= PEEK_BYTES_MAX
 
     def add(self, message: wire.Message) -> None:
+        """Add a message."""
         self.messages.append(message)
         self._byte_count += len(message.value) + len(message.key)
         self._byte_count += sum(len(name) + len(text) for name, text in message.properties.items())
 
     def response(self, *, next_offset: int, end_offset: int) -> wire.CommandPeekResponse:
-        """What was looked at, copied once."""
+        """Build the response; messages are copied once."""
         response = wire.CommandPeekResponse(next_offset=next_offset, end_offset=end_offset)
         for message in self.messages:
             response.messages.add().CopyFrom(message)
@@ -203,9 +205,9 @@ class Peeked:
 
 
 def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
-    """The messages of what was read, without those that are excluded.
+    """Yield the messages of a Read's response, without excluded messages.
 
-    A batch is opened when its first message is asked for.
+    A batch is opened when its first message is requested.
     """
     for stored in read.batches:
         gaps = [(one.first, one.last) for one in stored.excluded]
@@ -228,12 +230,15 @@ def messages_of(read: wire.CommandReadResponse) -> Iterator[wire.Message]:
 
 
 def messages_of_batch(batch: bytes, start: int = 0) -> Iterator[tuple[int, wire.Message]]:
-    """A batch opened, from its start-th message on: places, and messages that do not know theirs.
+    """Yield the messages of a batch with their indexes, beginning with index start.
 
-    A part of a message is shown as it is stored: its neighbours hold the rest.
+    The messages do not have their offsets. A part of a message is shown as it is stored: other
+    parts hold the rest.
 
     Raises:
-        InvalidArgument, ChecksumMismatch, MessageTooLarge: it cannot be opened, or not as far.
+        InvalidArgument: the batch cannot be opened.
+        ChecksumMismatch: the batch is damaged.
+        MessageTooLarge: the batch is too large.
     """
     part = columnar.part_of(batch)
     if part:

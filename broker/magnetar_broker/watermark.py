@@ -1,6 +1,6 @@
-"""Which transactions a coordinator has durably ended, and up to where it may have issued any.
+"""Watermarks of coordinators: which transactions have durably ended, and which TxnIDs are issued.
 
-A watermark covers every TxnID of one incarnation below it, except the live ranges. Once covered, a
+A watermark covers every TxnID of an incarnation below it, except the live ranges. Once covered, a
 TxnID stays covered: a late copy of an older watermark takes nothing back.
 Source: docs/protocol/rules.md, rules c and f.
 """
@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 
 from magnetar_core.ids import TxnID
 
-# Counters first to last, both included.
+# A range of counters: first and last, both included.
 CounterRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """One coordinator's word; live ranges ascend and do not touch.
+    """Watermark of a coordinator; live ranges ascend and do not touch.
 
     Attributes:
-        next_counter: what lies below it is issued, or never will be.
-        counter_bound: at no time was a counter from here on issued.
-        Both are None when the coordinator says nothing of them.
+        next_counter: smaller counters are issued, or never will be; None: not announced.
+        counter_bound: at no time was this counter or a higher one issued; None: not announced.
     """
 
     incarnation: int = 0
@@ -35,11 +34,11 @@ class Watermark:
 
     @property
     def coverage(self) -> tuple[int, int, tuple[CounterRange, ...]]:
-        """What decides what is covered."""
+        """The fields that decide which TxnIDs are covered."""
         return self.incarnation, self.low_watermark, self.live
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Whether the transaction has durably ended. Older incarnations are not covered."""
+        """Return whether the transaction has durably ended. Older incarnations are not covered."""
         if txn_id.incarnation != self.incarnation or txn_id.counter >= self.low_watermark:
             return False
         at = bisect_right(self.live, (txn_id.counter, 1 << 64)) - 1
@@ -54,16 +53,17 @@ class Watermark:
         next_counter: int | None = None,
         counter_bound: int | None = None,
     ) -> Watermark:
-        """What is known once a newer word has come; self when it is an old one."""
+        """Return the state after a newer announcement; self if the announcement is old."""
         if incarnation < self.incarnation:
             return self
         if incarnation > self.incarnation:
             covered = clipped(live, 0, low_watermark)
             return Watermark(incarnation, low_watermark, covered, next_counter, counter_bound)
-        # After a restart a coordinator may say a lower watermark than before: the rest counts.
+        # After a restart a coordinator may announce a lower watermark than before; its other fields
+        # count.
         known = self.issuing(next_counter, counter_bound)
         if next_counter is None:
-            # An earlier version took its place: what the later one said holds for that alone.
+            # An earlier version took its place, which issues TxnIDs without announcing them.
             known = replace(known, next_counter=None, counter_bound=None)
         if low_watermark < self.low_watermark:
             return known
@@ -73,7 +73,7 @@ class Watermark:
         return replace(known, low_watermark=low_watermark, live=still_live + new_live)
 
     def issuing(self, next_counter: int | None, counter_bound: int | None = None) -> Watermark:
-        """More is issued, or may be; neither goes back."""
+        """Return the state after more TxnIDs are issued, or may be; neither value goes back."""
         return replace(
             self,
             next_counter=_higher(self.next_counter, next_counter),
@@ -88,7 +88,7 @@ def _higher(one: int | None, other: int | None) -> int | None:
 
 
 def clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[CounterRange, ...]:
-    """The parts in [start, end), ascending; ranges that overlap or touch become one."""
+    """Return the parts in [start, end), ascending; ranges that overlap or touch are joined."""
     parts: list[CounterRange] = []
     for first, last in sorted(ranges):
         first, last = max(first, start), min(last, end - 1)
@@ -104,7 +104,7 @@ def clipped(ranges: Iterable[CounterRange], start: int, end: int) -> tuple[Count
 def intersected(
     one: tuple[CounterRange, ...], other: tuple[CounterRange, ...]
 ) -> tuple[CounterRange, ...]:
-    """What two sets of ranges have in common; each ascends and does not overlap."""
+    """Return the intersection of two sets of ranges; each ascends and does not overlap."""
     common = []
     at = 0
     for first, last in one:
@@ -118,30 +118,33 @@ def intersected(
 
 
 class Watermarks:
-    """The watermarks of all coordinators that this broker has heard of."""
+    """Watermarks of all coordinators that this broker has heard."""
 
     def __init__(self) -> None:
         self._by_tcid: dict[int, Watermark] = {}
 
     def of(self, tcid: int) -> Watermark:
+        """Return a coordinator's watermark; an empty watermark if it is unknown."""
         return self._by_tcid.get(tcid, Watermark())
 
     def find(self, tcid: int) -> Watermark | None:
-        """None: this broker never heard of that coordinator."""
+        """Return a coordinator's watermark; None: this broker never heard the coordinator."""
         return self._by_tcid.get(tcid)
 
     def set(self, tcid: int, watermark: Watermark) -> None:
+        """Set a coordinator's watermark."""
         self._by_tcid[tcid] = watermark
 
     def known(self) -> list[tuple[int, Watermark]]:
+        """Return all watermarks, by TCID."""
         return sorted(self._by_tcid.items())
 
     def covers(self, txn_id: TxnID) -> bool:
-        """Whether the coordinator has said that the transaction has ended."""
+        """Return whether the coordinator has announced that the transaction has ended."""
         watermark = self._by_tcid.get(txn_id.tcid)
         return watermark is not None and watermark.covers(txn_id)
 
     def is_superseded(self, txn_id: TxnID) -> bool:
-        """Whether the TxnID is of an incarnation before the newest one of its coordinator."""
+        """Return whether the TxnID belongs to an incarnation before its coordinator's newest."""
         watermark = self._by_tcid.get(txn_id.tcid)
         return watermark is not None and txn_id.incarnation < watermark.incarnation
