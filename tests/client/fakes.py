@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from tests import virtual_time
 from tests.client.fake_groups import FakeGroups
 from tests.core.envelope import command
+from tests.fake_link import FakeLink, FakeTransport
+from tests.playbook import Playbook
 from tests.virtual_loop import VirtualClock
-from tests.waiting import turns
 
 import magnetar
 from magnetar_core.batch import decode, encode
@@ -28,22 +29,13 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import TxnID
 from magnetar_core.protocol_version import PROTOCOL_VERSION
-from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import broker_pb2, common_pb2, service_pb2, topic_pb2, transaction_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
 
 T = TypeVar("T")
 
 BROKER_ADDRESS = "broker:1"
 COORDINATOR_ADDRESS = "coordinator:1"
 TCID = 7
-
-# What a test can make of a command, besides an error to answer with.
-DROP = "drop"  # handled, never answered
-LOSE = "lose"  # the link breaks before it arrives
-BREAK = "break"  # handled, and the link breaks before the answer
-HOLD = "hold"  # neither handled nor answered until release()
-
-Script = Callable[[str, Any], object]
 
 
 class Partition:
@@ -87,7 +79,8 @@ class FakeCluster(FakeGroups):
 
     Attributes:
         coordinators: TCIDs by address.
-        dead: addresses at which nobody listens.
+        play: what a test says about the commands that come.
+        net: the links, which a test breaks.
     """
 
     def __init__(self) -> None:
@@ -98,20 +91,16 @@ class FakeCluster(FakeGroups):
         self.topics: dict[str, tuple[int, list[Partition]]] = {}
         self.cursors: dict[tuple[str, str, int], Cursor] = {}
         self.transactions: dict[TxnID, dict[str, Any]] = {}
-        self.links: list[FakeLink] = []
-        self.received: list[tuple[str, Any]] = []
-        self.script: Script = lambda name, body: None
-        self.unreachable = False
         self.coordinators: dict[str, int] = {COORDINATOR_ADDRESS: TCID}
-        self.dead: set[str] = set()
-        # Addresses that each command came to.
-        self.asked: list[tuple[str, str]] = []
         self.frame_bytes_max = 1 << 20
-        self.held: list[tuple[FakeLink, int, str, Any]] = []
         # What of that which a transaction's send follows has ended on the broker.
         self.settled: list[TxnID] = []
-        self.connect_count = 0
         self.hello_count = 0
+        self.play = Playbook(self.handle, self.dispatch)
+        self.net = FakeTransport(
+            self.play,
+            lambda address, service: (address in self.coordinators) != (service == "Broker"),
+        )
         self.protocol_version = PROTOCOL_VERSION
 
     def topic(self, name: str, partitions: int = 1) -> list[Partition]:
@@ -122,55 +111,12 @@ class FakeCluster(FakeGroups):
         self.topics[topic][1][partition].append(encode(list(values)))
         self.dispatch()
 
-    def commands(self, name: str) -> list[Any]:
-        return [body for one, body in self.received if one == name]
-
-    def break_links(self) -> None:
-        for link in list(self.links):
-            link.break_now()
-
-    def release(self) -> None:
-        """Handle what the script held."""
-        held, self.held = self.held, []
-        for link, request_id, name, body in held:
-            self.handle(link, request_id, name, body)
-
-    # The transport's seam.
-
     def transport(self) -> FakeTransport:
-        return FakeTransport(self)
+        return self.net
 
-    def on_frame(self, link: FakeLink, frame: service_pb2.Frame) -> None:
-        for one in frame.commands:
-            name = one.WhichOneof("body")
-            assert name is not None
-            body = getattr(one, name)
-            self.received.append((name, body))
-            self.asked.append((link.address, name))
-            action = self.script(name, body)
-            if isinstance(action, MagnetarError):
-                link.push(command(action.to_wire(), one.request_id))
-            elif action == LOSE:
-                link.break_now()
-                return
-            elif action == HOLD:
-                self.held.append((link, one.request_id, name, body))
-            else:
-                self.handle(link, one.request_id, name, body, answer=action is None)
-                if action == BREAK:
-                    link.break_now()
-                    return
-
-    def handle(
-        self, link: FakeLink, request_id: int, name: str, body: Any, *, answer: bool = True
-    ) -> None:
-        try:
-            reply = getattr(self, f"on_{name}")(link, body)
-        except MagnetarError as error:
-            reply = error.to_wire()
-        if answer and reply is not None:
-            link.push(command(reply, request_id))
-        self.dispatch()
+    def handle(self, link: FakeLink, name: str, body: Any) -> Any:
+        """Answer as a cluster does."""
+        return getattr(self, f"on_{name}")(link, body)
 
     # Commands.
 
@@ -532,77 +478,6 @@ def deliverable(
     )
 
 
-class FakeLink:
-    def __init__(
-        self,
-        cluster: FakeCluster,
-        address: str,
-        on_frame: Callable[[service_pb2.Frame], None],
-        on_closed: Callable[[], None],
-    ) -> None:
-        self.cluster = cluster
-        self.address = address
-        self.closed = False
-        # Frames vanish in both directions, and nobody is told.
-        self.half_open = False
-        self._on_frame = on_frame
-        self._on_closed = on_closed
-        self._loop = asyncio.get_running_loop()
-        cluster.links.append(self)
-
-    def write(self, frame: service_pb2.Frame) -> None:
-        if not self.half_open:
-            data = frame.SerializeToString()
-            self._loop.call_soon(self._arrive, data)
-
-    def _arrive(self, data: bytes) -> None:
-        if not self.closed:
-            self.cluster.on_frame(self, service_pb2.Frame.FromString(data))
-
-    def push(self, one: service_pb2.Command) -> None:
-        if not self.closed and not self.half_open:
-            data = service_pb2.Frame(commands=[one]).SerializeToString()
-            self._loop.call_soon(self._deliver, data)
-
-    def _deliver(self, data: bytes) -> None:
-        if not self.closed:
-            self._on_frame(service_pb2.Frame.FromString(data))
-
-    async def drain(self) -> None:
-        return
-
-    def close(self) -> None:
-        self.break_now()
-
-    def break_now(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.cluster.links.remove(self)
-            self._loop.call_soon(self._on_closed)
-
-
-class FakeTransport:
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-
-    async def connect(
-        self,
-        address: str,
-        service: str,
-        on_frame: Callable[[service_pb2.Frame], None],
-        on_closed: Callable[[], None],
-    ) -> FakeLink:
-        await turns()
-        self._cluster.connect_count += 1
-        if self._cluster.unreachable or address in self._cluster.dead:
-            raise LinkClosed("unreachable")
-        assert (address in self._cluster.coordinators) is (service != "Broker")
-        return FakeLink(self._cluster, address, on_frame, on_closed)
-
-    async def close(self) -> None:
-        return
-
-
 FAST = magnetar.ClientConfig(
     request_timeout_ms=2_000,
     operation_timeout_ms=2_000,
@@ -644,7 +519,8 @@ def run(
                 result = await test(cluster, client)
             left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]
             assert not left, left
-            assert not cluster.links
+            assert not cluster.net.links
+            cluster.play.check()
         return result
 
     return virtual_time.run(main())

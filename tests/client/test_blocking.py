@@ -92,4 +92,4 @@ def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
     client.close()
     with pytest.raises(ClientClosed):
         client.list_topics()
-    assert not cluster.links
+    assert not cluster.net.links

@@ -53,8 +53,8 @@ def ready(
 
 
 def take_coordinator_away(cluster: FakeCluster) -> None:
-    cluster.dead.add(COORDINATOR_ADDRESS)
-    for link in [one for one in cluster.links if one.address == COORDINATOR_ADDRESS]:
+    cluster.net.dead.add(COORDINATOR_ADDRESS)
+    for link in [one for one in cluster.net.links if one.address == COORDINATOR_ADDRESS]:
         link.half_open = True
 
 

@@ -60,11 +60,11 @@ async def all_of_one(cluster: FakeCluster, client: Client) -> None:
     messages = await gather(consumer, 6)
     assert sorted(consumer.assignment) == [P0, P1]
     await consumer.ack_many(messages)
-    assert [one.member.generation for one in cluster.commands("ack")] == [1, 1]
-    assert {one.member.member_id for one in cluster.commands("ack")} == {consumer.member_id}
+    assert [one.member.generation for one in cluster.play.commands("ack")] == [1, 1]
+    assert {one.member.member_id for one in cluster.play.commands("ack")} == {consumer.member_id}
     assert cluster.cursors["orders", GROUP, 0].acked == {0, 1, 2}
     await consumer.close()
-    assert len(cluster.commands("leave_group")) == 1
+    assert len(cluster.play.commands("leave_group")) == 1
     assert not cluster.groups[GROUP].members
 
 
@@ -136,7 +136,7 @@ def test_the_next_receive_releases_what_was_not_acknowledged() -> None:
         again = await gather(other, 3)
         assert [one.value for one in again] == [one.value for one in late]
         # Refused here, before anybody was asked.
-        assert not cluster.commands("ack")
+        assert not cluster.play.commands("ack")
 
     run(test)
 
@@ -218,7 +218,7 @@ def test_lost_and_got_again_the_messages_of_before_are_void() -> None:
         await txn.abort()
         async with client.transaction() as txn:
             await consumer.ack_offsets(offsets(after), txn=txn)
-        assert cluster.commands("ack")[-1].member.generation == 2
+        assert cluster.play.commands("ack")[-1].member.generation == 2
 
     run(test)
 
@@ -229,10 +229,10 @@ def test_an_ack_that_the_broker_refuses_means_that_the_partition_is_lost() -> No
         lost: list[TopicPartition] = []
         consumer = await join(client, on_lost=lost.extend)
         messages = await gather(consumer, 3)
-        cluster.script = lambda name, body: IllegalGeneration() if name == "ack" else None
+        cluster.play.when("ack").always(IllegalGeneration())
         with pytest.raises(IllegalGeneration):
             await consumer.ack(messages[0])
-        cluster.script = lambda name, body: None
+        cluster.play.forget()
         await until(lambda: lost == [P0])
         # The group says that it has it all the same: it begins anew.
         assert len(await gather(consumer, 3)) == 3
@@ -247,11 +247,8 @@ def test_one_partitions_refusal_loses_no_other() -> None:
         consumer = await join(client, on_lost=lost.extend)
         messages = await gather(consumer, 6)
 
-        def script(name: str, body: Any) -> object:
-            refused = name == "ack" and body.subscription.partition == 0
-            return IllegalGeneration() if refused else None
-
-        cluster.script = script
+        of_the_first = {"subscription": lambda one: one.partition == 0}
+        cluster.play.when("ack", **of_the_first).always(IllegalGeneration())
         txn = await client.begin_transaction()
         with pytest.raises(IllegalGeneration):
             await consumer.ack_many(messages, txn=txn)
@@ -270,7 +267,7 @@ def test_who_is_expelled_joins_again_under_the_same_id() -> None:
         messages = await gather(consumer, 6)
         cluster.expel(GROUP, consumer.member_id)
         await until(lambda: len(lost) == 2 and len(consumer.assignment) == 2)
-        joins = cluster.commands("join_group")
+        joins = cluster.play.commands("join_group")
         assert len(joins) == 2
         # A late copy of the first one is told from the second by this.
         assert 0 < joins[0].join_epoch < joins[1].join_epoch
@@ -289,15 +286,15 @@ def test_a_broker_that_is_away_costs_no_membership() -> None:
         lost: list[TopicPartition] = []
         consumer = await join(client, on_lost=lost.extend)
         messages = await gather(consumer, 6)
-        cluster.unreachable = True
-        cluster.break_links()
+        cluster.net.is_reachable = False
+        cluster.net.break_links()
         await time_passes(0.05)
-        cluster.unreachable = False
+        cluster.net.is_reachable = True
         await consumer.ack_many(messages)
-        beats = len(cluster.commands("group_heartbeat"))
-        await until(lambda: len(cluster.commands("group_heartbeat")) > beats)
+        beats = len(cluster.play.commands("group_heartbeat"))
+        await until(lambda: len(cluster.play.commands("group_heartbeat")) > beats)
         assert not lost
-        assert len(cluster.commands("join_group")) == 1
+        assert len(cluster.play.commands("join_group")) == 1
         assert cluster.cursors["orders", GROUP, 0].acked == {0, 1, 2}
 
     run(test)
@@ -339,11 +336,11 @@ def test_an_application_that_does_not_receive_leaves_and_comes_back() -> None:
         assert consumer.assignment == ()
         with pytest.raises(IllegalGeneration):
             await consumer.ack_many(messages)
-        joins = len(cluster.commands("join_group"))
+        joins = len(cluster.play.commands("join_group"))
         assert joins == 1
         again = await gather(consumer, 6)
         await consumer.ack_many(again)
-        assert len(cluster.commands("join_group")) == 2
+        assert len(cluster.play.commands("join_group")) == 2
 
     run(test)
 
@@ -427,7 +424,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any]) -> None:
         orders(cluster)
         with pytest.raises(InvalidArgument):
             await join(client, **options)
-        assert not cluster.commands("join_group")
+        assert not cluster.play.commands("join_group")
 
     run(test)
 
@@ -437,7 +434,7 @@ def test_unknown_topics_and_silent_brokers_are_told_at_the_beginning() -> None:
         with pytest.raises(TopicNotFound):
             await join(client, topics="nowhere")
         orders(cluster)
-        cluster.script = lambda name, body: LogUnavailable() if name == "join_group" else None
+        cluster.play.when("join_group").always(LogUnavailable())
         with pytest.raises(LogUnavailable):
             await join(client)
 
@@ -459,7 +456,7 @@ def test_offsets_acknowledge_all_that_was_given_below_them() -> None:
         async with client.transaction() as txn:
             await consumer.ack_offsets({P0: 3}, txn=txn)
             await consumer.ack_offsets({P0: 3}, txn=txn)
-        ranges = [(r.first, r.last) for one in cluster.commands("ack") for r in one.ranges]
+        ranges = [(r.first, r.last) for one in cluster.play.commands("ack") for r in one.ranges]
         assert ranges == [(1, 1), (0, 0), (2, 2)]
         # Once more is harmless, unless these very messages are meant.
         async with client.transaction() as txn:
@@ -502,7 +499,7 @@ def test_two_phase_commit_is_told_to_the_broker() -> None:
         await producer.commit()
         async with client.transaction() as txn:
             await consumer.ack_many(await gather(consumer, 2), txn=txn)
-        assert [one.two_phase_commit for one in cluster.commands("ack")] == [True, False]
+        assert [one.two_phase_commit for one in cluster.play.commands("ack")] == [True, False]
 
     run(test)
 
@@ -527,7 +524,7 @@ def test_a_member_in_another_process() -> None:
             await until(lambda: len(one.assignment) == len(other.assignment) == 1)
             assert len(await gather(one, 3)) == len(await gather(other, 3)) == 3
             # Subscribed once each, since nothing was given out before.
-            kinds = {one.type for one in cluster.commands("subscribe")}
+            kinds = {one.type for one in cluster.play.commands("subscribe")}
             assert kinds == {broker_pb2.EXCLUSIVE}
         await until(lambda: len(one.assignment) == 2)
 

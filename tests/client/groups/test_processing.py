@@ -210,7 +210,7 @@ def test_whatever_happens_each_counts_once_and_in_order(trouble: str) -> None:
                 return None
             return action if seen == 2 else None
 
-        cluster.script = script
+        cluster.play.improvise = script
         producer = client.transactional_producer()
         summary = await process_all(cluster, consumer, producer, 20, batch_messages_max=3)
         assert out(cluster) == [b"0-%d" % n for n in range(20)]
@@ -253,11 +253,9 @@ def test_a_transaction_that_timed_out_comes_again_but_not_for_ever() -> None:
         cluster.topic("out")
         consumer = await join(client)
 
-        def script(name: str, body: Any) -> None:
-            if name == "end_txn" and body.txn_action == common_pb2.COMMIT:
-                cluster.end(TxnID.from_wire(body.txn_id), commit=False)
-
-        cluster.script = script
+        cluster.play.when("end_txn", txn_action=common_pb2.COMMIT).always(
+            lambda body: cluster.end(TxnID.from_wire(body.txn_id), commit=False)
+        )
         with pytest.raises(InvalidTxnState):
             await process(consumer, echo, client.transactional_producer(), batch_wait_s=0)
         assert out(cluster) == []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.fakes import BREAK, LOSE, FakeCluster, Partition, run
+from tests.client.fakes import FakeCluster, Partition, run
+from tests.playbook import BREAK, LOSE
 from tests.virtual_time import time_passes
 
 from magnetar import Batching, Client, InvalidArgument, MessageId
@@ -43,7 +43,7 @@ def test_each_key_has_batches_of_its_own() -> None:
             ([b"b"] * 3, [b"0", b"1", b"2"]),
             ([b""] * 6, [b"0", b"0", b"1", b"1", b"2", b"2"]),
         ]
-        assert [one.sequence_id for one in cluster.commands("send")] == [0, 3, 6]
+        assert [one.sequence_id for one in cluster.play.commands("send")] == [0, 3, 6]
 
     run(test)
 
@@ -124,14 +124,7 @@ def test_awaited_sends_get_the_ids_of_their_own_batches() -> None:
 def test_batches_in_flight_are_sent_again_in_order_after_a_break(fault: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        sends = 0
-
-        def script(name: str, body: Any) -> object:
-            nonlocal sends
-            sends += name == "send"
-            return fault if name == "send" and sends in (3, 9) else None
-
-        cluster.script = script
+        cluster.play.when("send").on(3, 9, reaction=fault)
         producer = await client.create_producer(
             "flights", batching="by_key", batch_messages_max=6, linger_ms=0
         )
@@ -177,8 +170,8 @@ def test_a_lazy_transaction_of_several_keys_has_to_begin(keys: int, way: str) ->
                 else:
                     await producer.send(b"%d" % number, key, txn=txn)
         begins = keys > 1 or way == "awaited"
-        assert len(cluster.commands("new_txn")) == int(begins)
-        assert all(one.HasField("txn_id") is begins for one in cluster.commands("send"))
+        assert len(cluster.play.commands("new_txn")) == int(begins)
+        assert all(one.HasField("txn_id") is begins for one in cluster.play.commands("send"))
         assert sorted(partition.messages) == [b"%d" % number for number in range(6)]
 
     run(test)

@@ -6,7 +6,8 @@ from array import array
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, LOSE, FakeCluster, run
+from tests.client.fakes import FakeCluster, run
+from tests.playbook import BREAK, LOSE
 
 from magnetar import Client
 from magnetar.column_batch import BytesColumn, ColumnBatch
@@ -61,7 +62,7 @@ def test_columns_keep_their_place_among_other_sends() -> None:
         producer.send_nowait(b"fifth")
         await producer.flush()
         assert partition.messages == [b"first", b"second", b"third", b"fourth", b"fifth"]
-        assert [one.sequence_id for one in cluster.commands("send")] == [0, 1, 3, 4]
+        assert [one.sequence_id for one in cluster.play.commands("send")] == [0, 1, 3, 4]
 
     run(test)
 
@@ -69,8 +70,7 @@ def test_columns_keep_their_place_among_other_sends() -> None:
 def test_columns_are_sent_again_in_order() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("t")
-        faults = iter([LOSE, None, BREAK, None])
-        cluster.script = lambda name, _: next(faults, None) if name == "send" else None
+        cluster.play.when("send").in_turn(LOSE, None, BREAK)
         producer = await client.create_producer("t")
         async with client.transaction() as txn:
             for number in range(5):

@@ -7,7 +7,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, FAST, HOLD, LOSE, FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
+from tests.playbook import BREAK, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
@@ -64,10 +65,10 @@ def test_permits_are_topped_up_at_half_of_the_queue() -> None:
             "flights", "s", initial_position="earliest", receiver_queue_messages=10
         )
         assert await values_of(consumer, 4) == [b"0", b"1", b"2", b"3"]
-        assert [one.permits for one in cluster.commands("flow")] == [10]
+        assert [one.permits for one in cluster.play.commands("flow")] == [10]
         await consumer.receive()
-        await until(lambda: len(cluster.commands("flow")) == 2)
-        assert cluster.commands("flow")[1].permits == 5
+        await cluster.play.came("flow", 2)
+        assert cluster.play.commands("flow")[1].permits == 5
         assert await values_of(consumer, 25) == [b"%d" % n for n in range(5, 30)]
 
     run(test)
@@ -83,8 +84,8 @@ def test_excluded_messages_are_neither_handed_out_nor_counted() -> None:
         pieces = await consumer.receive_columns()
         assert [one.values() for one in pieces] == [[b"1", b"2"], [b"4", b"5"]]
         assert pieces[1].first_offset == 4
-        await until(lambda: len(cluster.commands("flow")) == 2)
-        assert cluster.commands("flow")[1].permits == 4
+        await cluster.play.came("flow", 2)
+        assert cluster.play.commands("flow")[1].permits == 4
         for piece in pieces:
             await consumer.ack_many(piece)
         assert cluster.cursors["flights", "s", 0].acked == set(range(6))
@@ -112,11 +113,11 @@ def test_after_a_break_nothing_held_is_received_twice_and_nothing_is_missed() ->
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
         held = await consumer.receive_batch(3)
         await consumer.ack(held[0])
-        cluster.break_links()
+        cluster.net.break_links()
         assert await values_of(consumer, 7) == [b"%d" % n for n in range(3, 10)]
         assert not await consumer.receive_batch(10, timeout_s=0.005)
         await consumer.ack_many(held)
-        (first, second) = [one.consumer_id for one in cluster.commands("subscribe")]
+        (first, second) = [one.consumer_id for one in cluster.play.commands("subscribe")]
         assert first == second
         assert cluster.cursors["flights", "s", 0].acked == {0, 1, 2}
 
@@ -128,8 +129,7 @@ def test_an_ack_survives_a_break(fault: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         cluster.publish("flights", [b"a", b"b"])
-        faults = [fault]
-        cluster.script = lambda name, body: faults.pop() if name == "ack" and faults else None
+        cluster.play.when("ack").once(fault)
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
         await consumer.ack_many(await consumer.receive_batch(2))
         assert cluster.cursors["flights", "s", 0].acked == {0, 1}
@@ -147,7 +147,7 @@ def test_many_acks_travel_in_few_commands() -> None:
             consumer.ack_nowait(message)
         await consumer.flush_acks()
         assert cluster.cursors["flights", "s", 0].acked == set(range(500))
-        (ack,) = cluster.commands("ack")
+        (ack,) = cluster.play.commands("ack")
         assert [(one.first, one.last) for one in ack.ranges] == [(0, 499)]
 
     run(test)
@@ -164,7 +164,7 @@ def test_cumulative_acks() -> None:
         await consumer.ack(messages[4])
         async with client.transaction() as txn:
             await consumer.ack_cumulative(messages[6], txn=txn)
-        last = cluster.commands("ack")[-1]
+        last = cluster.play.commands("ack")[-1]
         assert last.ack_type == broker_pb2.CommandAck.CUMULATIVE
         assert [(one.first, one.last) for one in last.ranges] == [(3, 3), (5, 6)]
         assert cluster.cursors["flights", "s", 0].acked == set(range(7))
@@ -172,7 +172,7 @@ def test_cumulative_acks() -> None:
             shared = await client.subscribe("flights", f"t {kind}", type=kind)
             with pytest.raises(InvalidArgument):
                 await shared.ack_cumulative(messages[0])
-        assert cluster.commands("subscribe")[-1].type == broker_pb2.KEY_SHARED
+        assert cluster.play.commands("subscribe")[-1].type == broker_pb2.KEY_SHARED
 
     run(test)
 
@@ -219,10 +219,10 @@ def test_acks_that_an_abort_dropped_are_asked_for_with_a_nack() -> None:
         cluster.topic("flights")
         cluster.publish("flights", [b"a", b"b"])
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
-        cluster.script = lambda name, body: HOLD if name == "ack" else None
+        cluster.play.when("ack").always(HOLD)
         txn = await client.begin_transaction()
         consumer.ack_nowait(await consumer.receive_batch(2), txn=txn)
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         await txn.abort()
         assert await values_of(consumer, 2) == [b"a", b"b"]
 
@@ -237,14 +237,9 @@ def test_a_copy_dropped_while_its_ack_was_undecided_is_asked_for_after_the_abort
         cluster.publish("flights", [b"a"])
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
         txn = await client.begin_transaction()
-        faults = [LOSE]
-
-        def script(name: str, body: Any) -> Any:
-            if name == "describe_txn":
-                return HOLD  # Of the abort the client hears by its own.
-            return faults.pop() if name == "ack" and faults else None
-
-        cluster.script = script
+        # Of the abort the client hears by its own.
+        cluster.play.when("describe_txn").always(HOLD)
+        cluster.play.when("ack").once(LOSE)
         await consumer.ack(await consumer.receive(), txn=txn)
         # The broker delivered it to the new attachment; then the ack arrived; then it aborts on
         # its own, and delivers once more, before the client hears of it.
@@ -322,7 +317,7 @@ def test_what_the_broker_cannot_read_ends_the_consumer_with_the_reason() -> None
         cluster.close_consumers(DataLoss("messages of transaction 0:1:7 are missing"))
         with pytest.raises(DataLoss, match="0:1:7"):
             await receiving
-        assert len(cluster.commands("subscribe")) == 1, "attaching again would not help"
+        assert len(cluster.play.commands("subscribe")) == 1, "attaching again would not help"
 
     run(test)
 
@@ -330,13 +325,15 @@ def test_what_the_broker_cannot_read_ends_the_consumer_with_the_reason() -> None
 def test_a_busy_subscription_is_asked_again_until_time_runs_out() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        refusals: list[Any] = [ConsumerBusy(), LogUnavailable()]
-        cluster.script = lambda name, body: (
-            refusals.pop() if name == "subscribe" and refusals else None
+        cluster.play.scene(
+            Expect("subscribe", reaction=LogUnavailable()),
+            Expect("subscribe", reaction=ConsumerBusy()),
+            Expect("subscribe"),
         )
         async with await client.subscribe("flights", "s"):
-            assert len(cluster.commands("subscribe")) == 3
-        cluster.script = lambda name, body: ConsumerBusy() if name == "subscribe" else None
+            assert len(cluster.play.commands("subscribe")) == 3
+        cluster.play.forget()
+        cluster.play.when("subscribe").always(ConsumerBusy())
         with pytest.raises(ConsumerBusy):
             await client.subscribe("flights", "s")
 
@@ -348,8 +345,8 @@ def test_a_deleted_topic_ends_its_consumers() -> None:
         cluster.topic("flights")
         consumer = await client.subscribe("flights", "s")
         receiving = asyncio.ensure_future(consumer.receive())
-        cluster.script = lambda name, body: Gone() if name == "subscribe" else None
-        cluster.break_links()
+        cluster.play.when("subscribe").always(Gone())
+        cluster.net.break_links()
         with pytest.raises(Gone):
             await receiving
 
@@ -437,18 +434,11 @@ def test_acks_that_gather_while_one_is_under_way_follow_it_at_once() -> None:
         cluster.publish("flights", [b"a", b"b"])
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
         first, second = await consumer.receive(), await consumer.receive()
-        asked = 0
-
-        def script(name: str, body: Any) -> object:
-            nonlocal asked
-            asked += name == "ack"
-            return HOLD if name == "ack" and asked == 1 else None
-
-        cluster.script = script
+        cluster.play.when("ack").once(HOLD)
         consumer.ack_nowait(first)
-        await until(lambda: asked == 1)
+        await cluster.play.holds()
         consumer.ack_nowait(second)
-        cluster.release()
+        cluster.play.release()
         # No later ack has to take them along.
         await until(lambda: cluster.cursors["flights", "s", 0].acked == {0, 1})
 
@@ -501,10 +491,8 @@ def test_a_dead_letter_whose_move_cannot_begin_comes_again() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         cluster.publish("flights", [b"poison"])
-        refusals: list[Any] = [QuotaExceeded("too many"), QuotaExceeded("too many")]
-        cluster.script = lambda name, body: (
-            refusals.pop() if name == "new_txn" and refusals else None
-        )
+        too_many = QuotaExceeded("too many")
+        cluster.play.when("new_txn").in_turn(too_many, too_many)
         consumer = await client.subscribe(
             "flights",
             "s",
@@ -517,7 +505,7 @@ def test_a_dead_letter_whose_move_cannot_begin_comes_again() -> None:
         moving = asyncio.create_task(consumer.receive())
         dead = await client.subscribe("morgue", "look", initial_position="earliest")
         letter = await dead.receive(timeout_s=10)
-        assert not refusals
+        cluster.play.check()
         assert letter.value == b"poison"
         assert letter.properties["magnetar-redelivery-count"] == "3"
         moving.cancel()
@@ -529,8 +517,8 @@ def test_a_dead_letter_that_cannot_move_stays() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         cluster.publish("flights", [b"poison"])
-        refusals: list[Any] = [QuotaExceeded("too much"), QuotaExceeded("too much")]
-        cluster.script = lambda name, body: refusals.pop() if name == "send" and refusals else None
+        too_much = QuotaExceeded("too much")
+        cluster.play.when("send").in_turn(too_much, too_much)
         consumer = await client.subscribe(
             "flights",
             "s",
@@ -543,7 +531,7 @@ def test_a_dead_letter_that_cannot_move_stays() -> None:
         moving = asyncio.create_task(consumer.receive())
         dead = await client.subscribe("morgue", "look", initial_position="earliest")
         assert (await dead.receive()).value == b"poison"
-        assert not refusals
+        cluster.play.check()
         with pytest.raises(TimeoutError):
             await dead.receive(timeout_s=0.05)
         moving.cancel()

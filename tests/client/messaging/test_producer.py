@@ -7,9 +7,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
+from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
-from tests.waiting import until
 
 from magnetar import (
     Client,
@@ -80,14 +80,7 @@ def test_keys_choose_partitions_and_the_rest_sticks_to_one_per_batch() -> None:
 def test_batches_in_flight_are_sent_again_in_order_after_a_break(fault: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        sends = 0
-
-        def script(name: str, body: Any) -> object:
-            nonlocal sends
-            sends += name == "send"
-            return fault if name == "send" and sends in (3, 9) else None
-
-        cluster.script = script
+        cluster.play.when("send").on(3, 9, reaction=fault)
         producer = await client.create_producer("flights", batch_messages_max=2)
         for n in range(40):
             producer.send_nowait(b"%d" % n)
@@ -100,12 +93,7 @@ def test_batches_in_flight_are_sent_again_in_order_after_a_break(fault: str) -> 
 def test_a_gap_behind_a_passing_refusal_is_closed_by_sending_again() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        refusals = [LogUnavailable(), LogUnavailable()]
-
-        def script(name: str, body: Any) -> object:
-            return refusals.pop() if name == "send" and body.sequence_id == 2 and refusals else None
-
-        cluster.script = script
+        cluster.play.when("send", sequence_id=2).in_turn(LogUnavailable(), LogUnavailable())
         producer = await client.create_producer("flights", batch_messages_max=2)
         await producer.send_many([b"%d" % n for n in range(20)])
         await producer.flush()
@@ -117,16 +105,11 @@ def test_a_gap_behind_a_passing_refusal_is_closed_by_sending_again() -> None:
 def test_a_gap_that_is_heard_of_before_its_cause_is_closed_too() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        holds = [HOLD]
-
-        def script(name: str, body: Any) -> object:
-            return holds.pop() if name == "send" and body.sequence_id == 2 and holds else None
-
-        cluster.script = script
+        cluster.play.when("send", sequence_id=2).once(HOLD)
         producer = await client.create_producer("flights", batch_messages_max=2)
         await producer.send_many([b"%d" % n for n in range(20)])
         await producer.flush()
-        cluster.release()  # The late original is recognised as a repeat.
+        cluster.play.release()  # The late original is recognised as a repeat.
         await producer.send(b"20")
         assert partition.messages == [b"%d" % n for n in range(21)]
 
@@ -136,12 +119,7 @@ def test_a_gap_that_is_heard_of_before_its_cause_is_closed_too() -> None:
 def test_a_lasting_refusal_fails_the_batch_and_all_behind_it_then_a_new_producer_goes_on() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        refusals = [DiskFull()]
-
-        def script(name: str, body: Any) -> object:
-            return refusals.pop() if name == "send" and body.sequence_id == 2 and refusals else None
-
-        cluster.script = script
+        cluster.play.when("send", sequence_id=2).once(DiskFull())
         producer = await client.create_producer("flights", batch_messages_max=2)
         results = await asyncio.gather(
             *(producer.send(b"%d" % n) for n in range(6)), return_exceptions=True
@@ -150,7 +128,7 @@ def test_a_lasting_refusal_fails_the_batch_and_all_behind_it_then_a_new_producer
         await producer.flush()  # They were awaited: nothing is left to report.
         await producer.send(b"later")
         assert partition.messages == [b"0", b"1", b"later"]
-        last = cluster.commands("send")[-1]
+        last = cluster.play.commands("send")[-1]
         assert last.producer_id != producer.producer_id
         assert last.sequence_id == 0
 
@@ -160,7 +138,7 @@ def test_a_lasting_refusal_fails_the_batch_and_all_behind_it_then_a_new_producer
 def test_failures_that_nobody_waited_for_surface_at_flush_once() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.script = lambda name, body: DiskFull() if name == "send" else None
+        cluster.play.when("send").always(DiskFull())
         producer = await client.create_producer("flights")
         producer.send_nowait(b"a")
         await producer.enqueue(b"b")
@@ -191,22 +169,13 @@ def test_what_may_have_arrived_is_not_sent_again_as_another_producer() -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights")
         await producer.send(b"a")
-        attempts = 0
-
-        def script(name: str, body: Any) -> object:
-            nonlocal attempts
-            if name != "send":
-                return None
-            attempts += 1
-            if attempts == 1:
-                return BREAK
-            partition.sequences.clear()
-            return None
-
-        cluster.script = script
+        cluster.play.scene(
+            Expect("send", reaction=BREAK),
+            Expect("send", reaction=lambda body: partition.sequences.clear()),
+        )
         with pytest.raises(SequenceGap):
             await producer.send(b"b")
-        assert attempts == 2
+        cluster.play.check()
         assert partition.messages == [b"a", b"b"]
 
     run(test)
@@ -215,7 +184,7 @@ def test_what_may_have_arrived_is_not_sent_again_as_another_producer() -> None:
 def test_a_gap_at_the_first_sequence_is_an_error_and_no_loop() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.script = lambda name, body: SequenceGap() if name == "send" else None
+        cluster.play.when("send").always(SequenceGap())
         producer = await client.create_producer("flights")
         with pytest.raises(SequenceGap):
             await producer.send(b"a")
@@ -226,7 +195,7 @@ def test_a_gap_at_the_first_sequence_is_an_error_and_no_loop() -> None:
 def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.script = lambda name, body: DROP if name == "send" else None
+        cluster.play.when("send").always(DROP)
         producer = await client.create_producer("flights")
         with pytest.raises(OutcomeUnknown):
             await producer.send(b"a")
@@ -248,7 +217,7 @@ def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
             producer.send_nowait(b"x" * (1 << 20))
         await producer.send(b"y" * 5_000)  # A batch of its own.
         assert partition.messages == [b"y" * 5_000]
-        assert len(cluster.commands("send")) == 1
+        assert len(cluster.play.commands("send")) == 1
 
     run(test)
 
@@ -256,17 +225,17 @@ def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
 def test_back_pressure_waits_or_refuses() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        cluster.script = lambda name, body: HOLD if name == "send" else None
+        cluster.play.when("send").always(HOLD)
         producer = await client.create_producer("flights", batch_messages_max=1)
         for _ in range(4):
             producer.send_nowait(b"x" * 300)
         with pytest.raises(QuotaExceeded):
             producer.send_nowait(b"refused")
         waiting = asyncio.ensure_future(producer.enqueue(b"waits"))
-        await until(lambda: len(cluster.held) == 4)
+        await cluster.play.holds(4)
         assert not waiting.done()
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         await waiting
         await producer.flush()
         assert partition.messages[-1] == b"waits"
@@ -280,7 +249,7 @@ def test_a_half_open_link_is_noticed_and_replaced() -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights")
         await producer.send(b"a")
-        for link in cluster.links:
+        for link in cluster.net.links:
             link.half_open = True
         await producer.send(b"b")
         assert partition.messages == [b"a", b"b"]
@@ -292,7 +261,7 @@ def test_an_idle_half_open_link_is_noticed_too() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
-        for link in cluster.links:
+        for link in cluster.net.links:
             link.half_open = True
         cluster.publish("flights", [b"a"])
         assert (await consumer.receive()).value == b"a"
@@ -302,9 +271,9 @@ def test_an_idle_half_open_link_is_noticed_too() -> None:
 
 def test_a_silent_server_that_answers_hello_keeps_its_link() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
-        connects = cluster.connect_count
+        connects = cluster.net.connect_count
         await time_passes(0.06)
-        assert cluster.connect_count == connects
+        assert cluster.net.connect_count == connects
         assert cluster.hello_count > 2
 
     run(test, dataclasses.replace(FAST, request_timeout_ms=20))
@@ -313,13 +282,13 @@ def test_a_silent_server_that_answers_hello_keeps_its_link() -> None:
 def test_cancelling_a_send_takes_nothing_back_and_disturbs_nobody() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        cluster.script = lambda name, body: HOLD if name == "send" else None
+        cluster.play.when("send").always(HOLD)
         producer = await client.create_producer("flights", linger_ms=0)
         one = asyncio.ensure_future(producer.send(b"a"))
         other = asyncio.ensure_future(producer.send(b"b"))
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         one.cancel()
-        cluster.release()
+        cluster.play.release()
         assert await other == MessageId(1, 0, 1, 0)
         assert one.cancelled()
         assert partition.messages == [b"a", b"b"]
@@ -341,7 +310,7 @@ def test_what_is_no_bytes_is_refused_at_once() -> None:
         with pytest.raises(InvalidArgument):
             await producer.send(b"a", partition=1)
         await producer.flush()
-        assert not cluster.commands("send")
+        assert not cluster.play.commands("send")
 
     run(test)
 

@@ -7,7 +7,8 @@ import dataclasses
 from collections import Counter
 
 import pytest
-from tests.client.fakes import FAST, HOLD, FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
+from tests.playbook import HOLD
 from tests.waiting import until
 
 import magnetar
@@ -31,7 +32,7 @@ async def three(cluster: FakeCluster, client: Client) -> None:
 
 
 def beginnings(cluster: FakeCluster) -> Counter[str]:
-    return Counter(address for address, name in cluster.asked if name == "new_txn")
+    return Counter(address for address, name in cluster.play.asked if name == "new_txn")
 
 
 async def begin_and_commit(client: Client, count: int) -> list[TxnID]:
@@ -46,10 +47,10 @@ def hang(cluster: FakeCluster, *addresses: str) -> None:
     """Have these take whatever comes, and answer nothing."""
 
     def script(name: str, body: object) -> object:
-        address, _ = cluster.asked[-1]
+        address, _ = cluster.play.asked[-1]
         return HOLD if address in addresses and name != "hello" else None
 
-    cluster.script = script
+    cluster.play.improvise = script
 
 
 def test_transactions_are_listed_although_a_coordinator_is_away() -> None:
@@ -81,7 +82,7 @@ def test_coordinators_take_turns() -> None:
 def test_where_nobody_listens_the_next_one_is_asked_at_once() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
-        cluster.dead.add(SECOND)
+        cluster.net.dead.add(SECOND)
         txn_ids = await begin_and_commit(client, 8)
         assert {one.tcid for one in txn_ids} == {1, 3}
         assert beginnings(cluster).keys() == {FIRST, THIRD}
@@ -95,9 +96,9 @@ def test_one_that_dies_while_it_is_asked_costs_nothing_either() -> None:
         await begin_and_commit(client, 3)
         hang(cluster, SECOND)
         beginning = asyncio.gather(*(begin_and_commit(client, 1) for _ in range(3)))
-        await until(lambda: cluster.held)
-        cluster.dead.add(SECOND)
-        for link in [one for one in cluster.links if one.address == SECOND]:
+        await cluster.play.holds()
+        cluster.net.dead.add(SECOND)
+        for link in [one for one in cluster.net.links if one.address == SECOND]:
             link.break_now()
         txn_ids = [one for found in await beginning for one in found]
         assert {one.tcid for one in txn_ids} == {1, 3}
@@ -112,8 +113,8 @@ def test_one_that_hangs_is_waited_for_once_and_passed_over_until_it_answers() ->
         txn_ids = await begin_and_commit(client, 12)
         assert {one.tcid for one in txn_ids} == {1, 3}
         assert beginnings(cluster)[SECOND] == 1
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         # What it had begun meanwhile is nobody's: it is aborted, and so it holds nothing up.
         await until(lambda: len(cluster.transactions) == 13)
         (late,) = [one for one in cluster.transactions if one.tcid == 2]
@@ -126,10 +127,10 @@ def test_one_that_hangs_is_waited_for_once_and_passed_over_until_it_answers() ->
 def test_one_that_comes_back_has_its_turns_again() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
-        cluster.dead.add(SECOND)
+        cluster.net.dead.add(SECOND)
         await begin_and_commit(client, 4)
-        cluster.dead.clear()
-        await until(lambda: (SECOND, "list_txns") in cluster.asked)
+        cluster.net.dead.clear()
+        await until(lambda: (SECOND, "list_txns") in cluster.play.asked)
         for _ in range(100):
             if 2 in {one.tcid for one in await begin_and_commit(client, 3)}:
                 return
@@ -142,10 +143,10 @@ def test_when_none_answers_the_caller_hears_it_in_time() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
         hang(cluster, FIRST)
-        cluster.dead |= {SECOND, THIRD}
+        cluster.net.dead |= {SECOND, THIRD}
         with pytest.raises((LogUnavailable, OutcomeUnknown)):
             await client.begin_transaction()
-        cluster.dead.clear()
+        cluster.net.dead.clear()
         assert (await begin_and_commit(client, 1))[0].tcid in (2, 3)
 
     run(test, dataclasses.replace(PATIENT, operation_timeout_ms=50, request_timeout_ms=50))
@@ -156,7 +157,7 @@ def test_a_refusal_is_an_answer() -> None:
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
-        cluster.script = lambda name, body: QuotaExceeded() if name == "new_txn" else None
+        cluster.play.when("new_txn").always(QuotaExceeded())
         with pytest.raises(QuotaExceeded):
             await client.begin_transaction()
         assert beginnings(cluster).total() == 1
@@ -168,9 +169,9 @@ def test_a_single_coordinator_is_waited_for() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         hang(cluster, FIRST)
         beginning = asyncio.create_task(begin_and_commit(client, 1))
-        await until(lambda: cluster.held)
-        cluster.script = lambda name, body: None
-        cluster.release()
+        await cluster.play.holds()
+        cluster.play.forget()
+        cluster.play.release()
         assert len(await beginning) == 1
         assert beginnings(cluster) == {FIRST: 1}
 
@@ -182,12 +183,12 @@ def test_a_cancelled_caller_leaves_nothing_open() -> None:
         await three(cluster, client)
         hang(cluster, FIRST, SECOND, THIRD)
         beginning = asyncio.create_task(client.begin_transaction())
-        await until(lambda: len(cluster.held) == 1)
+        await cluster.play.holds(1)
         beginning.cancel()
         with pytest.raises(asyncio.CancelledError):
             await beginning
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         await until(lambda: cluster.transactions)
         (only,) = cluster.transactions.values()
         await until(lambda: only["status"] == common_pb2.ABORTED)

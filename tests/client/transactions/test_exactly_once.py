@@ -10,7 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, LOSE, FakeCluster, run
+from tests.client.fakes import FakeCluster, run
+from tests.playbook import BREAK, LOSE
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
@@ -43,7 +44,7 @@ def test_every_input_counts_once(seed: int) -> None:
             "in", "s", initial_position="earliest", receiver_queue_messages=8, nack_delay_ms=0
         )
         producer = await client.create_producer("out", linger_ms=0, batch_messages_max=2)
-        cluster.script = script
+        cluster.play.improvise = script
 
         async def one_transaction() -> bool:
             messages = await consumer.receive_batch(random.randint(1, 6), timeout_s=0.005)
@@ -95,13 +96,13 @@ def test_plain_sends_arrive_once_and_in_order(seed: int) -> None:
                 return None
             return random.choice([LOSE, BREAK, LogUnavailable()])
 
-        cluster.script = script
+        cluster.play.improvise = script
         for n in range(300):
             await producer.enqueue(b"%d" % n, partition=n % 2)
             if random.random() < 0.2:
                 await turns()
         await producer.flush()
-        cluster.script = lambda name, body: None
+        cluster.play.forget()
         for number, partition in enumerate(partitions):
             assert partition.messages == [b"%d" % n for n in range(number, 300, 2)]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.client.fakes import BREAK, DROP, HOLD, LOSE, FakeCluster, run
+from tests.client.fakes import FakeCluster, run
+from tests.playbook import BREAK, DROP, HOLD, LOSE
 from tests.virtual_time import time_passes
 from tests.waiting import until
 
@@ -26,13 +27,13 @@ def test_what_fits_a_batch_of_one_partition_ends_as_one_without_a_coordinator() 
             for value in (b"a", b"b", b"c"):
                 await producer.enqueue(value, txn=txn)
             await time_passes(0.005)
-            assert not cluster.commands("send")
+            assert not cluster.play.commands("send")
             with pytest.raises(InvalidTxnState, match="TxnID"):
                 _ = txn.txn_id
         assert txn.status is TransactionStatus.COMMITTED
-        (only,) = cluster.commands("send")
+        (only,) = cluster.play.commands("send")
         assert not only.HasField("txn_id")
-        assert not cluster.commands("new_txn")
+        assert not cluster.play.commands("new_txn")
         assert partition.messages == [b"a", b"b", b"c"]
         assert len(partition.batches) == 1
         await txn.commit()  # Asking again is harmless.
@@ -82,16 +83,16 @@ def test_it_begins_when_it_has_to(reason: str) -> None:
                 await producer.flush()
             await until(lambda: txn.has_begun)
             assert not first.messages
-        (begun,) = cluster.commands("new_txn")
-        (end,) = cluster.commands("end_txn")
+        (begun,) = cluster.play.commands("new_txn")
+        (end,) = cluster.play.commands("end_txn")
         assert end.txn_id == txn.txn_id.to_wire()
         # All that took part at once is named at once.
         assert [one.partition for one in begun.partitions] == (
             [0, 1] if reason == "partition" else [0]
         )
         assert len(begun.subscriptions) == (reason == "ack")
-        assert not cluster.commands("add_partition_to_txn")
-        assert not cluster.commands("add_subscription_to_txn")
+        assert not cluster.play.commands("add_partition_to_txn")
+        assert not cluster.play.commands("add_subscription_to_txn")
         values = [b"a"] if reason in ("ack", "flush", "partition") else [b"a", b"b"]
         assert first.messages == values
         assert second.messages == ([b"b"] if reason == "partition" else [])
@@ -113,8 +114,8 @@ def test_nothing_in_it_asks_nobody() -> None:
         abandoned = await client.begin_transaction(lazy=True)
         await producer.enqueue(b"x", txn=abandoned)
         await client.close()
-        assert not cluster.commands("new_txn")
-        assert not cluster.commands("send")
+        assert not cluster.play.commands("new_txn")
+        assert not cluster.play.commands("send")
         assert not cluster.topics["flights"][1][0].messages
 
     run(test)
@@ -123,18 +124,18 @@ def test_nothing_in_it_asks_nobody() -> None:
 def test_an_abort_while_it_begins_ends_it_at_its_coordinator() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         first, _ = cluster.topic("flights", 2)
-        cluster.script = lambda name, body: HOLD if name == "new_txn" else None
+        cluster.play.when("new_txn").always(HOLD)
         producer = await client.create_producer("flights", linger_ms=0)
         txn = await client.begin_transaction(lazy=True)
         for partition in range(2):
             producer.send_nowait(b"x", partition=partition, txn=txn)
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         abort = asyncio.ensure_future(txn.abort())
         await time_passes(0.005)
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         await abort
-        (end,) = cluster.commands("end_txn")
+        (end,) = cluster.play.commands("end_txn")
         assert end.txn_id == txn.txn_id.to_wire()
         assert not first.messages
 
@@ -145,7 +146,7 @@ def test_without_a_coordinator_it_cannot_commit_and_loses_nothing() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         first, _ = cluster.topic("flights", 2)
         producer = await client.create_producer("flights", linger_ms=0)
-        cluster.script = lambda name, body: DiskFull() if name == "new_txn" else None
+        cluster.play.when("new_txn").always(DiskFull())
         txn = await client.begin_transaction(lazy=True)
         for partition in range(2):
             producer.send_nowait(b"x", partition=partition, txn=txn)
@@ -165,8 +166,7 @@ def test_a_lost_answer_to_its_batch_leaves_one_copy(fault: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights", linger_ms=0)
-        faults = [fault]
-        cluster.script = lambda name, body: faults.pop() if name == "send" and faults else None
+        cluster.play.when("send").once(fault)
         async with client.transaction(lazy=True) as txn:
             await producer.enqueue(b"x", txn=txn)
         assert partition.messages == [b"x"]
@@ -182,14 +182,14 @@ def test_an_unknown_outcome_is_told_by_asking_again(stored: bool) -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights", linger_ms=0)
         await producer.send(b"before")
-        cluster.script = lambda name, body: (DROP if stored else HOLD) if name == "send" else None
+        cluster.play.when("send").always(DROP if stored else HOLD)
         txn = await client.begin_transaction(lazy=True)
         await producer.enqueue(b"x", txn=txn)
         with pytest.raises(OutcomeUnknown):
             await txn.commit()
         with pytest.raises(OutcomeUnknown, match="again"):
             await txn.abort()
-        cluster.script = lambda name, body: None
+        cluster.play.forget()
         await producer.send(b"after")
         await txn.commit()
         assert txn.status is TransactionStatus.COMMITTED
@@ -202,12 +202,12 @@ def test_a_refused_batch_means_that_it_is_aborted() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
         producer = await client.create_producer("flights", linger_ms=0)
-        cluster.script = lambda name, body: DiskFull() if name == "send" else None
+        cluster.play.when("send").always(DiskFull())
         with pytest.raises(CommitRefused):
             async with client.transaction(lazy=True) as txn:
                 await producer.enqueue(b"x", txn=txn)
         assert txn.status is TransactionStatus.ABORTED
-        cluster.script = lambda name, body: None
+        cluster.play.forget()
         await producer.flush()
         assert not partition.messages
         with pytest.raises(InvalidTxnState):

@@ -23,7 +23,7 @@ def test_what_comes_after_transactions_that_overlapped_follows_all_of_them() -> 
                     for named in (one.follows_txn_id, *one.also_follows_txn_ids)
                     if one.HasField("follows_txn_id")
                 }
-                for one in cluster.commands("send")
+                for one in cluster.play.commands("send")
             ]
 
         first, second = [await client.begin_transaction() for _ in range(2)]
@@ -59,7 +59,7 @@ def test_those_that_a_broker_has_settled_are_not_named_again() -> None:
         cluster.settled = [first, third]
         for _ in range(2):
             await producer.send(b"y", txn=await client.begin_transaction())
-        named = cluster.commands("send")[-2:]
+        named = cluster.play.commands("send")[-2:]
         assert [TxnID.from_wire(one.follows_txn_id) for one in named] == [third, second]
         assert [len(one.also_follows_txn_ids) for one in named] == [2, 0]
 
@@ -76,7 +76,7 @@ def test_a_send_names_no_more_than_a_broker_takes() -> None:
         for txn in overlapping:
             await txn.commit()
         await producer.send(b"plain")
-        last = cluster.commands("send")[-1]
+        last = cluster.play.commands("send")[-1]
         assert TxnID.from_wire(last.follows_txn_id) == overlapping[-1].txn_id
         assert len(last.also_follows_txn_ids) == FOLLOWED_MAX - 1
 

@@ -7,7 +7,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from tests.client.fakes import BREAK, DROP, FAST, HOLD, LOSE, FakeCluster, run
+from tests.client.fakes import FAST, FakeCluster, run
+from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
 from tests.waiting import for_ever, turns, until
 
@@ -29,7 +30,7 @@ from magnetar_core.wire import common_pb2
 
 
 def order_of(cluster: FakeCluster, *names: str) -> list[str]:
-    return [name for name, _ in cluster.received if name in names]
+    return [name for name, _ in cluster.play.received if name in names]
 
 
 def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() -> None:
@@ -37,23 +38,23 @@ def test_sends_do_not_wait_until_their_partition_is_added_but_the_commit_does() 
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights", 3)
-        cluster.script = lambda name, body: HOLD if name == "add_partition_to_txn" else None
+        cluster.play.when("add_partition_to_txn").always(HOLD)
         producer = await client.create_producer("flights", linger_ms=0)
         txn = await client.begin_transaction()
         sends = [
             asyncio.ensure_future(producer.send(b"x", partition=one, txn=txn)) for one in range(3)
         ]
-        await until(lambda: len(cluster.commands("send")) == 3)
-        (added,) = cluster.commands("add_partition_to_txn")
+        await cluster.play.came("send", 3)
+        (added,) = cluster.play.commands("add_partition_to_txn")
         assert [one.partition for one in added.partitions] == [0, 1, 2]
         commit = asyncio.ensure_future(txn.commit())
         await time_passes(0.005)
-        assert not cluster.commands("end_txn")
+        assert not cluster.play.commands("end_txn")
         assert not any(one.done() for one in sends)
-        cluster.release()
+        cluster.play.release()
         await asyncio.gather(*sends)
         await commit
-        assert len(cluster.commands("add_partition_to_txn")) == 1
+        assert len(cluster.play.commands("add_partition_to_txn")) == 1
 
     run(test)
 
@@ -76,7 +77,7 @@ def test_commit_flushes_messages_and_acks_before_end_txn_and_counts_them() -> No
         assert out.messages == [b"1", b"2", b"3"]
         assert cluster.cursors["in", "s", 0].acked == {0, 1, 2}
         assert order_of(cluster, "send", "ack", "end_txn")[-1] == "end_txn"
-        (end,) = cluster.commands("end_txn")
+        (end,) = cluster.play.commands("end_txn")
         assert end.counts_given
         (counts,) = end.partition_counts
         assert [(one.writer_id, one.count) for one in counts.producers] == [
@@ -102,7 +103,7 @@ def test_abort_drops_what_is_buffered_and_sends_nothing_of_it() -> None:
         await txn.abort()
         with pytest.raises(InvalidTxnState):
             await waiting
-        assert not cluster.commands("send")
+        assert not cluster.play.commands("send")
         assert not partition.messages
         assert txn.status is TransactionStatus.ABORTED
         await txn.abort()
@@ -120,17 +121,17 @@ def test_abort_waits_for_answers_that_are_under_way() -> None:
 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.script = lambda name, body: HOLD if name == "send" else None
+        cluster.play.when("send").always(HOLD)
         producer = await client.create_producer("flights", linger_ms=0)
         txn = await client.begin_transaction()
         await producer.enqueue(b"x", txn=txn)
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         aborting = asyncio.ensure_future(txn.abort())
         await time_passes(0.005)
-        assert not cluster.commands("end_txn")
-        cluster.release()
+        assert not cluster.play.commands("end_txn")
+        cluster.play.release()
         await aborting
-        assert len(cluster.commands("end_txn")) == 1
+        assert len(cluster.play.commands("end_txn")) == 1
 
     run(test)
 
@@ -138,14 +139,14 @@ def test_abort_waits_for_answers_that_are_under_way() -> None:
 def test_commit_refuses_when_a_send_failed() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        cluster.script = lambda name, body: QuotaExceeded() if name == "send" else None
+        cluster.play.when("send").always(QuotaExceeded())
         producer = await client.create_producer("flights")
         txn = await client.begin_transaction()
         await producer.enqueue(b"x", txn=txn)
         with pytest.raises(CommitRefused) as raised:
             await txn.commit()
         assert isinstance(raised.value.__cause__, QuotaExceeded)
-        (end,) = cluster.commands("end_txn")
+        (end,) = cluster.play.commands("end_txn")
         assert end.txn_action == common_pb2.ABORT
         assert not partition.messages
         await txn.abort()
@@ -157,7 +158,7 @@ def test_commit_refuses_when_a_send_failed() -> None:
 def test_what_was_gathered_behind_a_failure_fails_with_it_and_is_not_sent() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
-        cluster.script = lambda name, body: QuotaExceeded() if name == "send" else None
+        cluster.play.when("send").always(QuotaExceeded())
         producer = await client.create_producer("flights", linger_ms=60_000, batch_messages_max=2)
         txn = await client.begin_transaction()
         sends = [
@@ -165,7 +166,7 @@ def test_what_was_gathered_behind_a_failure_fails_with_it_and_is_not_sent() -> N
         ]
         failures = await asyncio.gather(*sends, return_exceptions=True)
         assert [type(one) for one in failures] == [QuotaExceeded] * 3
-        assert len(cluster.commands("send")) == 1, "the first two are a batch, which failed"
+        assert len(cluster.play.commands("send")) == 1, "the first two are a batch, which failed"
         await txn.abort()
 
     run(test)
@@ -213,7 +214,7 @@ def test_an_exception_in_the_body_aborts_and_is_raised_unmasked() -> None:
         assert txn.status is TransactionStatus.ABORTED
         assert not partition.messages
         assert not partition.pending
-        cluster.script = lambda name, body: DROP if name == "end_txn" else None
+        cluster.play.when("end_txn").always(DROP)
         with pytest.raises(ZeroDivisionError) as raised:
             async with client.transaction():
                 raise ZeroDivisionError
@@ -236,13 +237,13 @@ def test_cancellation_aborts() -> None:
 
         task = asyncio.ensure_future(work())
         await until(lambda: partition.pending)
-        cluster.script = lambda name, body: HOLD if name == "end_txn" else None
+        cluster.play.when("end_txn").always(HOLD)
         task.cancel()
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         task.cancel()  # Even now: the abort goes on in the background.
         with pytest.raises(asyncio.CancelledError):
             await task
-        cluster.release()
+        cluster.play.release()
         await until(lambda: txns[0].status is TransactionStatus.ABORTED)
         assert not partition.pending
 
@@ -253,19 +254,19 @@ def test_a_cancelled_commit_that_decided_nothing_aborts_on_leaving() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         producer = await client.create_producer("flights")
-        cluster.script = lambda name, body: HOLD if name == "send" else None
+        cluster.play.when("send").always(HOLD)
 
         async def work() -> None:
             async with client.transaction() as txn:
                 await producer.enqueue(b"x", txn=txn)
 
         task = asyncio.ensure_future(work())
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         await time_passes(0.002)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        (end,) = cluster.commands("end_txn")
+        (end,) = cluster.play.commands("end_txn")
         assert end.txn_action == common_pb2.ABORT
 
     run(test)
@@ -280,8 +281,7 @@ def test_a_break_at_any_command_changes_nothing(name: str, fault: str) -> None:
         cluster.topic("in")
         (out,) = cluster.topic("out")
         cluster.publish("in", [b"%d" % n for n in range(4)])
-        faults = [fault]
-        cluster.script = lambda one, body: faults.pop() if one == name and faults else None
+        cluster.play.when(name).once(fault)
         consumer = await client.subscribe("in", "s", initial_position="earliest")
         producer = await client.create_producer("out", batch_messages_max=1)
         async with client.transaction() as txn:
@@ -290,7 +290,7 @@ def test_a_break_at_any_command_changes_nothing(name: str, fault: str) -> None:
                 await producer.enqueue(message.value, txn=txn)
                 consumer.ack_nowait(message, txn=txn)
                 await turns()
-        assert not faults
+        cluster.play.check()
         assert out.messages == [b"0", b"1", b"2", b"3"]
         assert cluster.cursors["in", "s", 0].acked == {0, 1, 2, 3}
         assert not await consumer.receive_batch(10, timeout_s=0.005)
@@ -301,16 +301,18 @@ def test_a_break_at_any_command_changes_nothing(name: str, fault: str) -> None:
 def test_an_unanswered_commit_is_unknown_and_asked_again() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         (partition,) = cluster.topic("flights")
-        cluster.script = lambda name, body: DROP if name == "end_txn" else None
+        cluster.play.scene(
+            Expect("end_txn", reaction=DROP, txn_action=common_pb2.COMMIT),
+            Expect("end_txn", txn_action=common_pb2.COMMIT),
+        )
         producer = await client.create_producer("flights")
         txn = await client.begin_transaction()
         await producer.send(b"x", txn=txn)
         with pytest.raises(OutcomeUnknown):
             await txn.commit()
-        cluster.script = lambda name, body: None
         await txn.commit()
         assert txn.status is TransactionStatus.COMMITTED
-        first, second = cluster.commands("end_txn")
+        first, second = cluster.play.commands("end_txn")
         assert first == second
         assert partition.messages == [b"x"]
 
@@ -337,13 +339,13 @@ def test_after_its_end_plain_sends_follow_a_transaction_until_one_is_acknowledge
         producer = await client.create_producer("flights", batch_messages_max=1)
         async with client.transaction() as txn:
             await producer.send(b"x", partition=0, txn=txn)
-        cluster.received.clear()
+        cluster.play.received.clear()
         await asyncio.gather(*(producer.send(b"y", partition=0) for _ in range(2)))
         await producer.send(b"y", partition=0)
         await producer.send(b"y", partition=1)
         follows = [
             TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
-            for one in cluster.commands("send")
+            for one in cluster.play.commands("send")
         ]
         assert follows == [txn.txn_id, txn.txn_id, None, None]
 
@@ -358,11 +360,11 @@ def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> Non
         producer = await client.create_producer("flights", batch_messages_max=1)
         async with client.transaction() as first:
             await producer.send(b"x", txn=first)
-        cluster.received.clear()
+        cluster.play.received.clear()
         async with client.transaction() as second:
             await producer.send(b"y", txn=second)
             await producer.send(b"y", txn=second)
-        assert [TxnID.from_wire(one.follows_txn_id) for one in cluster.commands("send")] == [
+        assert [TxnID.from_wire(one.follows_txn_id) for one in cluster.play.commands("send")] == [
             first.txn_id
         ] * 2
         # One that aborts leaves nothing to follow: what it followed itself still leads.
@@ -370,7 +372,7 @@ def test_the_next_transaction_follows_the_one_before_in_all_its_batches() -> Non
         await producer.send(b"z", txn=third)
         await third.abort()
         await producer.send(b"plain")
-        assert TxnID.from_wire(cluster.commands("send")[-1].follows_txn_id) == second.txn_id
+        assert TxnID.from_wire(cluster.play.commands("send")[-1].follows_txn_id) == second.txn_id
 
     run(test)
 
@@ -379,7 +381,7 @@ def followed(cluster: FakeCluster) -> list[TxnID | None]:
     """What each send named that it comes after."""
     return [
         TxnID.from_wire(one.follows_txn_id) if one.HasField("follows_txn_id") else None
-        for one in cluster.commands("send")
+        for one in cluster.play.commands("send")
     ]
 
 
@@ -392,15 +394,15 @@ def test_one_whose_outcome_is_learned_late_does_not_lead_again(commit: bool) -> 
         producer = await client.create_producer("flights")
         unknown = await client.begin_transaction()
         await producer.send(b"x", txn=unknown)
-        cluster.script = lambda name, body: HOLD if name == "end_txn" else None
+        cluster.play.when("end_txn").always(HOLD)
         with pytest.raises(OutcomeUnknown):
             await unknown.commit()
-        cluster.script = lambda name, body: None
+        cluster.play.forget()
         async with client.transaction() as later:
             await producer.send(b"y", txn=later)
         if not commit:
             cluster.end(unknown.txn_id, commit=False)
-        cluster.received.clear()
+        cluster.play.received.clear()
         if commit:
             await unknown.commit()
         else:
@@ -428,18 +430,18 @@ def test_a_plain_send_that_named_another_one_ends_nothing(earlier: bool) -> None
             first = txn.txn_id
         txn = await client.begin_transaction()
         await producer.send(b"y", txn=txn)
-        cluster.received.clear()
-        cluster.script = lambda name, body: HOLD if name in ("end_txn", "send") else None
+        cluster.play.received.clear()
+        cluster.play.when("end_txn", "send").always(HOLD)
         commit = asyncio.ensure_future(txn.commit())
-        await until(lambda: len(cluster.held) == 1)
+        await cluster.play.holds(1)
         plain = asyncio.ensure_future(producer.send(b"plain"))
-        await until(lambda: len(cluster.held) == 2)
-        cluster.script = lambda name, body: None
-        later = [cluster.held.pop()]
-        cluster.release()
+        await cluster.play.holds(2)
+        cluster.play.forget()
+        later = [cluster.play.held.pop()]
+        cluster.play.release()
         await commit
-        cluster.held = later
-        cluster.release()
+        cluster.play.held = later
+        cluster.play.release()
         await plain
         await producer.send(b"plain")
         await producer.send(b"plain")
@@ -456,13 +458,13 @@ def test_a_commit_is_asked_for_when_plain_sends_before_it_are_stored() -> None:
         producer = await client.create_producer("flights")
         txn = await client.begin_transaction()
         await producer.send(b"transactional", txn=txn)
-        cluster.script = lambda name, body: HOLD if name == "send" else None
+        cluster.play.when("send").always(HOLD)
         plain = asyncio.ensure_future(producer.send(b"plain"))
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         commit = asyncio.ensure_future(txn.commit())
         await time_passes(0.005)
-        assert not cluster.commands("end_txn")
-        cluster.release()
+        assert not cluster.play.commands("end_txn")
+        cluster.play.release()
         await plain
         await commit
         assert partition.messages == [b"plain", b"transactional"]
@@ -493,7 +495,7 @@ def test_two_transactions_of_one_producer_do_not_wait_for_each_other() -> None:
         async with client.transaction() as other:
             await producer.send(b"b", txn=other)
         assert partition.messages == [b"b"]
-        assert not any(one.HasField("follows_txn_id") for one in cluster.commands("send"))
+        assert not any(one.HasField("follows_txn_id") for one in cluster.play.commands("send"))
         await open_one.commit()
         assert partition.messages == [b"b", b"a"]
 
@@ -548,9 +550,9 @@ def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
         txn = await client.begin_transaction()
         for message in messages:
             await consumer.ack(message, txn=txn)
-        cluster.script = lambda name, body: HOLD if name in ("end_txn", "nack") else None
+        cluster.play.when("end_txn", "nack").always(HOLD)
         abort = asyncio.ensure_future(txn.abort())
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         # The broker hears of it first; the second half comes when the client knows as well.
         cluster.end(txn.txn_id, commit=False)
         (attachment,) = cluster.cursors["flights", "s", 0].attached.values()
@@ -558,14 +560,15 @@ def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
         cluster.dispatch()
         assert len(attachment.sent) == 5
         await turns()
-        cluster.script = lambda name, body: HOLD if name == "nack" else None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.when("nack").always(HOLD)
+        cluster.play.release()
         await abort
         attachment.permits = 1_000
         cluster.dispatch()
         await time_passes(0.005)
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         again: list[bytes] = []
         while len(again) < 10:
             again += [one.value for one in await consumer.receive_batch(10)]
@@ -613,8 +616,8 @@ def test_a_copy_alone_ends_nothing() -> None:
         await consumer.ack(message, txn=txn)
         for _ in range(5):
             txn.doubt()
-            await until(lambda: cluster.commands("describe_txn"))
-        assert len(cluster.commands("describe_txn")) == 1
+            await cluster.play.came("describe_txn")
+        assert len(cluster.play.commands("describe_txn")) == 1
         assert txn.status is TransactionStatus.OPEN
         await txn.commit()
         assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
@@ -629,12 +632,12 @@ def test_a_refused_send_tells_that_somebody_else_has_ended_it() -> None:
         consumer = await client.subscribe("flights", "s", initial_position="earliest")
         message = await consumer.receive()
         txn = await client.begin_transaction(900_000)
-        cluster.script = lambda name, body: HOLD if name == "ack" else None
+        cluster.play.when("ack").always(HOLD)
         acking = asyncio.ensure_future(consumer.ack(message, txn=txn))
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         cluster.end(txn.txn_id, commit=False)
-        cluster.script = lambda name, body: None
-        cluster.release()
+        cluster.play.forget()
+        cluster.play.release()
         with pytest.raises(InvalidTxnState):
             await acking
         async with asyncio.timeout(1.0):
@@ -673,20 +676,16 @@ def test_what_nobody_remembers_is_neither_committed_nor_aborted(
         txn = await client.begin_transaction()
         await producer.enqueue(b"x", txn=txn)
 
-        def script(name: str, body: Any) -> Any:
-            if name in ("describe_txn", "end_txn"):
-                return error
-            return HOLD if name == "send" else None
-
-        cluster.script = script
+        cluster.play.when("describe_txn", "end_txn").always(error)
+        cluster.play.when("send").always(HOLD)
         committing = asyncio.ensure_future(txn.commit()) if while_flushing else None
         if committing is not None:
-            await until(lambda: cluster.commands("send"))
+            await cluster.play.came("send")
         txn.doubt()
-        await until(lambda: cluster.commands("describe_txn"))
+        await cluster.play.came("describe_txn")
         await until(lambda: txn._settled)
         if committing is not None:
-            cluster.release()
+            cluster.play.release()
             with pytest.raises(type(error)):
                 await committing
         for _ in range(2):
@@ -705,15 +704,13 @@ def test_leaving_the_block_of_one_that_nobody_remembers_raises() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         async def program() -> None:
             async with client.transaction() as txn:
-                cluster.script = lambda name, body: (
-                    TxnForgotten("long ago") if name == "describe_txn" else None
-                )
+                cluster.play.when("describe_txn").always(TxnForgotten("long ago"))
                 txn.doubt()
                 await until(lambda: txn._settled)
 
         with pytest.raises(TxnForgotten):
             await program()
-        assert not cluster.commands("end_txn")
+        assert not cluster.play.commands("end_txn")
 
     run(test)
 
@@ -722,15 +719,13 @@ def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         txn = await client.begin_transaction()
-        cluster.script = lambda name, body: {
-            "end_txn": HOLD,
-            "describe_txn": TxnNotFound("asked of an older copy"),
-        }.get(name)
+        cluster.play.when("end_txn").always(HOLD)
+        cluster.play.when("describe_txn").always(TxnNotFound("asked of an older copy"))
         committing = asyncio.ensure_future(txn.commit())
-        await until(lambda: cluster.held)
+        await cluster.play.holds()
         txn.doubt()
         await until(lambda: txn._settled)
-        cluster.release()
+        cluster.play.release()
         await committing
         assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.client.fakes import BREAK, LOSE, FakeCluster, run
+from tests.client.fakes import FakeCluster, run
+from tests.playbook import BREAK, LOSE, Expect
 
 from magnetar import Client
 from magnetar_core.errors import ResourceInUse
@@ -12,15 +13,19 @@ def test_repeats_of_one_init_are_copies_and_the_next_one_is_none() -> None:
     """What the coordinator has to know to tell a late copy from a new instance."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
-        client_breaks = [BREAK, None, None, None]
-        cluster.script = lambda name, body: (
-            client_breaks.pop(0) if name == "init_producer" else None
+        cluster.play.scene(
+            Expect("init_producer", reaction=BREAK),
+            Expect("init_producer"),
+            Expect("init_producer"),
+            Expect("init_producer"),
         )
         producer = client.transactional_producer("app")
         await producer.init()
         await producer.init()
         await client.force_terminate("app")
-        first, again, second, third = (one.call_token for one in cluster.commands("init_producer"))
+        first, again, second, third = (
+            one.call_token for one in cluster.play.commands("init_producer")
+        )
         assert first == again != 0
         assert len({first, second, third}) == 3
 
@@ -31,14 +36,18 @@ def test_calls_that_take_effect_once_bear_a_token_of_their_own() -> None:
     """Repeats of one call the same one, also where its message is used again; the next another."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
-        faults = {"delete_topic": [LOSE, ResourceInUse(), None, None]}
-        cluster.script = lambda name, body: faults[name].pop(0) if faults.get(name) else None
-        await client.create_topic("t")
         # The first copy is lost; the second one is a refusal, after which it asks once more.
+        cluster.play.scene(
+            Expect("create_topic"),
+            Expect("delete_topic", reaction=LOSE),
+            Expect("delete_topic", reaction=ResourceInUse()),
+            Expect("delete_topic"),
+        )
+        await client.create_topic("t")
         await client.delete_topic("t", force=True)
-        tokens = [one.call_token for one in cluster.commands("delete_topic")]
+        tokens = [one.call_token for one in cluster.play.commands("delete_topic")]
         assert tokens[0] == tokens[1] != tokens[2]
-        assert len({*tokens, cluster.commands("create_topic")[0].call_token, 0}) == 4
+        assert len({*tokens, cluster.play.commands("create_topic")[0].call_token, 0}) == 4
 
     run(test)
 
@@ -48,7 +57,7 @@ def test_named_sequences_have_a_token_and_other_transactions_none() -> None:
         await client.begin_transaction()
         await client.begin_named_transaction("n", 1, "run-1")
         await client.begin_named_transaction("n", 1, "run-1")
-        tokens = [one.call_token for one in cluster.commands("new_txn")]
+        tokens = [one.call_token for one in cluster.play.commands("new_txn")]
         assert tokens[0] == 0
         assert len(set(tokens)) == 3
 
