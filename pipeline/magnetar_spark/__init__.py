@@ -1,10 +1,10 @@
-"""Magnetar on Spark: an exactly-once source and sink, streaming and batch.
+"""A source and a sink for Spark, exactly once, for streaming queries and batches.
 
     spark.readStream.format("magnetar").option("magnetar.bootstrap.servers", "127.0.0.1:6650")...
     frame.writeStream.format("magnetar").option("topic", "delays")...
 
-Spark finds the format by itself (`pyspark_magnetar`); where it does not, as with a session that was
-started before the package was installed: `register(spark)`.
+Spark finds the format by itself (`pyspark_magnetar`). If it does not, for example in a session that
+was started before the package was installed, call `register(spark)`.
 Guarantees and options: docs/spark.md.
 """
 

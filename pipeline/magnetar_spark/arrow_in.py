@@ -1,7 +1,6 @@
-"""From Arrow record batches to batches as the broker stores them, without a loop over messages.
+"""Converts Arrow record batches to batches as the broker stores them, without a loop over messages.
 
-Rows are put into order by topic and partition by Arrow, and the columns are then cut where a batch
-is full.
+Arrow sorts the rows by topic and partition. The columns are then cut where a batch is full.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ANY_PARTITION = -1
 
 @dataclass(frozen=True)
 class LargeMessage:
-    """A message that is too large for a batch, and has to be sent by itself."""
+    """A message that is too large for a batch and has to be sent alone."""
 
     value: bytes
     key: bytes | None
@@ -37,9 +36,9 @@ class LargeMessage:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], bytes_min: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer and larger record batches, of at least so many bytes.
+    """Yield the same rows in fewer and larger record batches, of at least `bytes_min` bytes.
 
-    Rows of many partitions make many small batches otherwise.
+    Otherwise rows of many partitions would make many small batches.
     """
     some: list[pa.RecordBatch] = []
     size = 0
@@ -61,10 +60,10 @@ def _joined(some: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Router:
-    """Sorts rows by topic.
+    """Groups rows by topic.
 
     Args:
-        topic: of all rows; otherwise the column says.
+        topic: the topic of all rows; by default the column names it.
     """
 
     def __init__(self, topic: str | None, *, include_headers: bool) -> None:
@@ -72,10 +71,10 @@ class Router:
         self._include_headers = include_headers
 
     def rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Rows]]:
-        """The rows by topic, each topic's in their order.
+        """Return the rows of each topic, in order.
 
         Raises:
-            SinkError: a row names no topic, or has something that a message cannot keep.
+            SinkError: a row names no topic, or has a value that a message cannot hold.
         """
         for topic, some in self._by_topic(batch):
             yield topic, Rows(some, include_headers=self._include_headers)
@@ -110,10 +109,10 @@ def _partitions_of_keys(keys: pa.Array, count: int) -> np.ndarray:
 
 
 class Rows:
-    """The columns that are sent, of one topic.
+    """The columns to send to a topic.
 
     Raises:
-        SinkError: something cannot be kept as it is.
+        SinkError: a message cannot hold a value.
     """
 
     def __init__(self, batch: pa.RecordBatch, *, include_headers: bool) -> None:
@@ -137,7 +136,7 @@ class Rows:
         self.properties = None if headers is None else _properties(headers)
 
     def content(self, topic: str) -> Content:
-        """What the rows consist of."""
+        """Return the fingerprint of the rows."""
         return content_of(
             topic, self.values, self.keys, self.partitions, self.times_ms, self.properties
         )
@@ -145,13 +144,13 @@ class Rows:
     def batches(
         self, topic: str, partition_count: int
     ) -> Iterator[tuple[int | None, ColumnBatch | LargeMessage]]:
-        """What is to be sent: a partition, or None for whichever comes next; in order for each.
+        """Yield what to send: a partition and a batch, in order for each partition.
 
-        Messages with a key go where its CRC-32C says, as every client's do; others wherever the
-        producer likes.
+        The partition is None when the producer may choose it. The CRC-32C of a message's key
+        determines its partition, as with every client.
 
         Raises:
-            SinkError: a partition is not there.
+            SinkError: a row names a partition that does not exist.
         """
         partitions = self._partitions(topic, partition_count)
         if partitions is None:
@@ -205,7 +204,7 @@ class Rows:
         return rows
 
     def cut(self, start: int = 0, stop: int | None = None) -> Iterator[ColumnBatch | LargeMessage]:
-        """Rows that lie side by side, as batches."""
+        """Yield consecutive rows as batches."""
         stop = len(self.values) if stop is None else stop
         columns = [one for one in (self.values, self.keys, self.properties) if one is not None]
         ends = MESSAGE_OVERHEAD_BYTES * np.arange(stop - start + 1, dtype=np.int64)
@@ -287,10 +286,10 @@ def _keys(given: pa.Array | None) -> pa.Array | None:
 
 
 def times_ms(batch: pa.RecordBatch) -> pa.Array | None:
-    """Event times in milliseconds; 0 for none.
+    """Return the event times in milliseconds; 0 means none.
 
     Raises:
-        SinkError: one cannot be kept as it is.
+        SinkError: a message cannot hold a time.
     """
     found = [_where_given(batch, name) for name in ("event_time", "timestamp")]
     given = [one for one in found if one is not None]

@@ -1,6 +1,6 @@
-"""From batches as the broker stores them to Arrow record batches, without a loop over messages.
+"""Converts batches as the broker stores them to Arrow record batches, without a loop over messages.
 
-A batch's columns are laid out as Arrow's are, so arrays are made around the bytes that came.
+The columns of a batch have Arrow's layout, so Arrow arrays refer to the received bytes.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class _Constant:
 
 
 class RecordBatches:
-    """Makes record batches of one partition's messages.
+    """Makes record batches of a partition's messages.
 
-    Spark compares their schema with its own, so it is Spark that says which one it is.
+    Spark compares their schema with its schema, so Spark gives the schema.
     """
 
     def __init__(
@@ -79,10 +79,11 @@ class RecordBatches:
         self._txn_ids = self._nulls["txn_id"]
 
     def of(self, columns: MessageColumns) -> pa.RecordBatch:
-        """The messages as a record batch.
+        """Return the messages as a record batch.
 
         Raises:
-            ChecksumMismatch, InvalidArgument: the batch is damaged.
+            ChecksumMismatch: the batch is damaged.
+            InvalidArgument: the batch is damaged.
         """
         body = _Body(columns.batch.data, columns.batch.body_bytes_max)
         arrays = [make(columns, body) for make in self._makers]

@@ -1,4 +1,4 @@
-"""What the cluster has: the topics of a query, where their partitions begin and end."""
+"""Finds the topics of a query in the cluster, and where their partitions begin and end."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from magnetar_spark.options import Bound, BoundOption, TopicChoice
 
 @dataclass(frozen=True)
 class Extent:
-    """Where the partitions of a query begin and end at one moment.
+    """Where the partitions of a query begin and end at a moment.
 
     Attributes:
-        missing: topics that the query names and that are not there, and what was said of them.
+        missing: topics that the query names and that do not exist, with the broker's message.
     """
 
     first: Places
@@ -28,21 +28,25 @@ class Extent:
     missing: dict[str, str] = field(default_factory=dict)
 
     def require_topics(self, *, except_for: Container[str] = ()) -> None:
-        """Raises: OptionError, when a topic is missing that is not one of these."""
+        """Check that all topics exist, except for the given ones.
+
+        Raises:
+            OptionError: a topic does not exist.
+        """
         for topic, error in self.missing.items():
             if topic not in except_for:
                 raise OptionError(f"cannot read topic {topic!r}: {error}")
 
 
 class Catalog:
-    """Asks the broker. Made where it is needed: it holds a client."""
+    """Asks the broker about the topics of a query. It holds a client, so it is never pickled."""
 
     def __init__(self, client: blocking.Client, topics: TopicChoice) -> None:
         self._client = client
         self._topics = topics
 
     def extent(self) -> Extent:
-        """The query's partitions as they are now."""
+        """Return the partitions of the query as they are now."""
         extent = Extent({}, {}, {})
         for topic, partitions in self._chosen():
             try:
@@ -63,11 +67,11 @@ class Catalog:
         return [(topic, ()) for topic in self._topics.names]
 
     def resolve(self, option: BoundOption, extent: Extent) -> Places:
-        """The offsets that an option means now, of all partitions of the query.
+        """Return the offsets that an option means now, for all partitions of the query.
 
         Raises:
-            OptionError: it names partitions that the query does not have, or not all that it has;
-                or no message is as young as it says.
+            OptionError: the option names other partitions than the query has, or no message is as
+                new as its time.
         """
         if option.bound is Bound.EARLIEST:
             return extent.first

@@ -1,6 +1,8 @@
-"""One client for each process and cluster, for the process's life.
+"""A client for each process and cluster, which lives as long as the process.
 
-Nothing here is ever sent anywhere: what Spark pickles names the servers, and asks here.
+Clients are never pickled: the objects that Spark pickles have the addresses of servers, and ask
+    this
+module for a client.
 """
 
 from __future__ import annotations
@@ -29,12 +31,13 @@ _clients: dict[tuple[int, tuple[str, ...]], blocking.Client] = {}
 
 
 def client_of(servers: tuple[str, ...]) -> blocking.Client:
-    """The process's client of a cluster.
+    """Return this process's client of a cluster.
 
     Args:
-        servers: brokers, "host:port"; the first that answers tells the others.
+        servers: the addresses of brokers, "host:port"; the first broker that answers names the
+            others.
     Raises:
-        LogUnavailable: none of them answers.
+        LogUnavailable: no broker answers.
         MagnetarError: as blocking.connect.
     """
     key = (os.getpid(), servers)
@@ -73,7 +76,7 @@ def _settle() -> None:
 
 
 def close_all() -> None:
-    """Close this process's clients; the next client_of() connects again."""
+    """Close the clients of this process; the next client_of() connects again."""
     with _lock:
         clients = [client for (pid, _), client in _clients.items() if pid == os.getpid()]
         _clients.clear()
@@ -85,9 +88,10 @@ def close_all() -> None:
 
 
 def exit_on_sigterm() -> None:
-    """Spark ends a stream reader's process by SIGTERM: exit in order, so that stop() is called.
+    """Exit in order on SIGTERM, so that Spark's stop() is called.
 
-    Where it was somebody else, what the query fails with says so.
+    Spark ends the process of a stream reader by SIGTERM. If somebody else sent the signal, the
+    error of the query says so.
     """
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -1,9 +1,9 @@
-"""What a batch consists of, so that a replay with other rows is not taken for the committed one.
+"""Fingerprints of batches, so that a repeated batch with other rows is noticed. Pure.
 
-Rows are counted, measured, and summed up in a checksum that depends neither on their order nor on
-how they are spread over tasks: a shuffle changes both from run to run. Everything that is sent
+A fingerprint has the count and size of the rows, and a checksum that depends neither on their order
+nor on the division into tasks: a shuffle changes both from run to run. Everything that is sent
 counts: topic, given partition, key, value, event time, headers. There is no loop over messages,
-those of many kilobytes excepted. Pure.
+except for those of many kilobytes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MIX_SHIFT = np.uint64(33)
 
 @dataclass(frozen=True)
 class Content:
-    """Of some rows; contents of several tasks add up.
+    """The fingerprint of some rows. Fingerprints of several tasks can be added.
 
     Attributes:
-        bytes: of keys, values and headers.
-        checksum: the sum of all rows' hashes, 64 bits.
+        bytes: the size of keys, values and headers.
+        checksum: the sum of the hashes of all rows, 64 bits.
     """
 
     rows: int = 0
@@ -54,7 +54,7 @@ class Content:
         )
 
     def __str__(self) -> str:
-        """As it is kept beside the committed sequence."""
+        """Return the text that is stored with the committed sequence."""
         return f"rows={self.rows} bytes={self.bytes} checksum={self.checksum:016x}"
 
 
@@ -66,11 +66,15 @@ def content_of(
     times_ms: pa.Array | None,
     properties: pa.Array | None,
 ) -> Content:
-    """Of one topic's rows: a column that is not there counts as one of nulls.
+    """Return the fingerprint of rows of a topic. A missing column counts as a column of nulls.
 
     Args:
-        values, keys, properties: binary, without nulls.
-        partitions: where the rows say so; null elsewhere.
+        topic: the topic's name.
+        values: binary, without nulls.
+        keys: binary, without nulls.
+        partitions: the partitions that rows give, and null elsewhere.
+        times_ms: the event times in milliseconds.
+        properties: binary, without nulls.
     """
     count = len(values)
     state = np.full(count, _digest(topic.encode()), dtype=np.uint64)
@@ -92,10 +96,10 @@ def _numbers(numbers: pa.Array | None, absent: int) -> Hashes | np.uint64:
 
 
 def hashes(array: pa.Array) -> Hashes:
-    """Of each entry of a binary array, whatever lies beside it.
+    """Return the hash of each entry of a binary array, whatever bytes lie beside it.
 
-    A short one's is that of a polynomial over its bytes, all of which are made at once from sums
-    over the array; a long one's is a digest.
+    The hash of a short entry is a polynomial over its bytes; the hashes of all short entries are
+    made at once from sums over the array. The hash of a long entry is a digest.
     """
     offsets = binary_offsets(array).astype(np.int64)
     lengths = np.diff(offsets)
@@ -161,7 +165,7 @@ def _byte_count(array: pa.Array) -> int:
 
 
 def binary_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Of a binary array: count + 1 of them."""
+    """Return the offsets of a binary array, one more than it has entries."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array) + 1, dtype=np.int32)
@@ -171,6 +175,6 @@ def binary_offsets(array: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def binary_data(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """Of a binary array: the bytes that its offsets are of."""
+    """Return the bytes of a binary array, to which its offsets refer."""
     buffer = array.buffers()[2]
     return np.frombuffer(b"" if buffer is None else buffer, dtype=np.uint8)

@@ -1,8 +1,8 @@
-"""`format("magnetar")`: what Spark makes for every query that names it.
+"""The class that Spark makes for every query with `format("magnetar")`.
 
-Spark starts a process of Python for each question that it has: which formats there are, what schema
-one has, how a query is planned, how a batch is committed. So source and sink are imported where one
-of them is asked for, and with them the client: most of these processes need neither.
+Spark starts a Python process for each question: which formats exist, what schema a format has, how
+to plan a query, how to commit a batch. Therefore the module imports source and sink, and with them
+the client, only where they are needed: most of these processes need neither.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ if TYPE_CHECKING:
 
 
 class MagnetarDataSource(DataSource):
-    """Source and sink, streaming and batch."""
+    """Makes the source and the sink, for streaming queries and batches."""
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return "magnetar"
 
     @said_first()
     def schema(self) -> StructType:
+        """Return the columns of the source."""
         include_headers, columns = schema_options(self.options)
         return source_schema(include_headers=include_headers, columns=columns)
 
     @said_first()
     def reader(self, schema: StructType) -> BatchReader:
+        """Return the source of a batch."""
         from magnetar_spark.source import BatchReader
 
         options = source_options(self.options, streaming=False)
@@ -44,6 +47,7 @@ class MagnetarDataSource(DataSource):
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader | RefusedStreamReader:
+        """Return the source of a streaming query."""
         from magnetar_spark.source import RefusedStreamReader, StreamReader
 
         try:
@@ -57,6 +61,7 @@ class MagnetarDataSource(DataSource):
 
     @said_first()
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the sink of a batch."""
         from magnetar_spark.sink import BatchWriter
 
         options = sink_options(self.options, streaming=False)
@@ -67,6 +72,7 @@ class MagnetarDataSource(DataSource):
 
     @said_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Return the sink of a streaming query."""
         from magnetar_spark.sink import StreamWriter
 
         options = sink_options(self.options, streaming=True)

@@ -1,4 +1,4 @@
-"""What goes wrong on Spark's side. Spark shows the text of an error, so each says what to do."""
+"""Errors of the source and the sink. Spark shows their text, so each says what to do."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class OptionError(ValueError):
-    """An option, a column or a mode that this source or sink does not take. Nothing was done."""
+    """The source or the sink does not take an option, a column or a mode. Nothing was done."""
 
 
 class SinkError(RuntimeError):
-    """A batch cannot be committed. Nothing of it counts; restart the query to do it again."""
+    """A batch cannot be committed. Nothing of it counts; restart the query to try again."""
 
 
 class OffsetsLost(RuntimeError):
-    """Offsets that are to be read are not there any more. Nothing was skipped."""
+    """Offsets to be read no longer exist. Nothing was skipped."""
 
 
 @contextmanager
 def said_first() -> Iterator[None]:
-    """Has Spark show what is wrong, instead of its worker's trace that ends with it.
+    """Let Spark show the error first, and not the traceback of its worker.
 
-    For what Spark calls in a process of its own, which ends with the error. What is not ours to say
-    keeps its trace.
+    It is meant for functions that Spark calls in a separate process, which ends with the error.
+    Other errors keep their traceback.
     """
     try:
         yield

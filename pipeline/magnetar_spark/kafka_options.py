@@ -1,4 +1,4 @@
-"""What stands in the place of options that only Spark's Kafka source and sink have. Pure.
+"""What to use instead of options that only Spark's Kafka source and sink have. Pure.
 
 Source: Spark, Structured Streaming + Kafka Integration Guide.
 """
@@ -44,7 +44,11 @@ _PREFIXES = ("kafka.", "kafkaconsumer.", "fetchoffset.")
 
 
 def require_none_of_kafka(name: str) -> None:
-    """Raises: OptionError, for an option of Kafka's; it says what to do instead."""
+    """Check that an option is none of Kafka's.
+
+    Raises:
+        OptionError: it is an option of Kafka; the error says what to use instead.
+    """
     known = _REPLACED.get(name.lower())
     if known is None and name.lower().startswith(_PREFIXES):
         known = _NO_CLIENT

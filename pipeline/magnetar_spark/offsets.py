@@ -1,8 +1,8 @@
-"""Offsets as Spark keeps them: JSON, {"topic": {"0": 23}}, as its Kafka source writes them. Pure.
+"""Offsets as Spark stores them: JSON, {"topic": {"0": 23}}, as its Kafka source writes them. Pure.
 
-Beside the topics, whose names never begin so, "@magnetar" holds what a replay needs and what the
-offsets alone do not say: which topics these were (a topic that is deleted and made again begins at
-0), and, in the first batch's end, where the query began.
+Beside the topics, the entry "@magnetar" (no topic has such a name) has what a repeated batch needs
+and the offsets do not say: the ids of the topics (a topic that was deleted and made again begins at
+0), and, in the end of the first batch, where the query began.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ Places = dict[str, dict[int, int]]
 
 
 def to_places(parsed: object) -> Places:
-    """Raises: ValueError, for anything but numbers by partition by topic."""
+    """Return the offsets by topic and partition.
+
+    Raises:
+        ValueError: the JSON is something else.
+    """
     places: Places = {}
     if not isinstance(parsed, dict):
         raise ValueError("not an object")
@@ -38,7 +42,7 @@ def to_places(parsed: object) -> Places:
 
 
 def to_json(places: Mapping[str, Mapping[int, int]]) -> dict[str, Any]:
-    """In order: Spark compares texts."""
+    """Return the JSON, in a fixed order, since Spark compares texts."""
     return {
         topic: {str(partition): places[topic][partition] for partition in sorted(places[topic])}
         for topic in sorted(places)
@@ -46,7 +50,7 @@ def to_json(places: Mapping[str, Mapping[int, int]]) -> dict[str, Any]:
 
 
 def each(places: Mapping[str, Mapping[int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and number, in order."""
+    """Yield topic, partition and number, in order."""
     for topic in sorted(places):
         for partition in sorted(places[topic]):
             yield topic, partition, places[topic][partition]
@@ -57,9 +61,9 @@ class StreamOffset:
     """How far a query has come.
 
     Attributes:
-        places: the first offset of each partition that was not read.
-        topic_ids: whose offsets these are.
-        start: of the first batch's end: where it began.
+        places: for each partition the first offset that was not read.
+        topic_ids: the ids of the topics.
+        start: in the end of the first batch, where the query began.
     """
 
     places: Places
@@ -67,6 +71,7 @@ class StreamOffset:
     start: Places | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the JSON for Spark's checkpoint."""
         metadata: dict[str, Any] = {"topics": dict(sorted(self.topic_ids.items()))}
         if self.start is not None:
             metadata["start"] = to_json(self.start)
@@ -74,7 +79,11 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, parsed: Mapping[str, Any]) -> StreamOffset:
-        """Raises: ValueError, for what to_json did not make."""
+        """Read what to_json has written.
+
+        Raises:
+            ValueError: the JSON is something else.
+        """
         metadata = parsed.get(METADATA, {})
         places = to_places({name: some for name, some in parsed.items() if name != METADATA})
         topic_ids = metadata.get("topics", {})

@@ -1,4 +1,4 @@
-"""Options, by the names that Spark's Kafka source and sink have. Pure.
+"""Reads options, which have the names of Spark's Kafka source and sink. Pure.
 
 Source: Spark, Structured Streaming + Kafka Integration Guide; docs/spark.md has the tables.
 """
@@ -54,7 +54,7 @@ _DURATION = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 class Bound(Enum):
-    """How the beginning or the end of what is read is named."""
+    """How an option gives the beginning or the end of a read."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -68,10 +68,12 @@ class BoundOption:
     """Where to begin, or to end.
 
     Attributes:
-        option: its name, for errors.
-        places: of OFFSETS, with -2 for the first and -1 for the end; of TIMES, in milliseconds.
-        time_ms: of TIME.
-        latest_when_absent: begin at the end where no message is so young; an error otherwise.
+        option: the option's name, for errors.
+        places: for OFFSETS, offsets, with -2 for the first and -1 for the end; for TIMES,
+            milliseconds.
+        time_ms: for TIME, milliseconds since the Unix epoch.
+        latest_when_absent: whether to begin at the end when no message is that new; otherwise that
+            is an error.
     """
 
     option: str
@@ -83,10 +85,10 @@ class BoundOption:
 
 @dataclass(frozen=True)
 class TopicChoice:
-    """Exactly one of them is given.
+    """The topics of a query; exactly one of the attributes is given.
 
     Attributes:
-        pattern: a regular expression that matches the whole of a topic's name.
+        pattern: a regular expression that matches a topic's whole name.
         assigned: partitions by topic.
     """
 
@@ -97,11 +99,11 @@ class TopicChoice:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Of a query; plain values, since Spark sends it to executors.
+    """The options of a source. They have plain values, since Spark sends them to executors.
 
     Attributes:
-        max_records: of a task; 0: as many as it gets.
-        columns: only these; all when none is named.
+        max_records: how many offsets a task reads at most; 0: no limit.
+        columns: the columns to deliver; all if empty.
     """
 
     servers: tuple[str, ...]
@@ -120,12 +122,14 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Of a query or of a write.
+    """The options of a sink.
 
     Attributes:
-        include_headers: write the column 'headers', if it is there.
-        fail_on_replay_mismatch: what is committed with other rows is an error when it comes again.
-        app_id, app_version: name and sequence of a batch write that counts once; None without.
+        include_headers: whether to write the column 'headers', if it exists.
+        fail_on_replay_mismatch: whether a committed batch that comes again with other rows is an
+            error.
+        app_id: the name of a batch write that counts once; None without.
+        app_version: the version of that batch write; None without.
     """
 
     servers: tuple[str, ...]
@@ -139,20 +143,21 @@ class SinkOptions:
 
 
 def schema_options(given: Mapping[str, str]) -> tuple[bool, tuple[str, ...]]:
-    """What decides the source's schema: includeHeaders, and the columns that are named.
+    """Read the options that decide the source's schema: includeHeaders and columns.
 
     Raises:
-        OptionError: not understood.
+        OptionError: an option cannot be understood.
     """
     options = _Options(given)
     return options.flag("includeHeaders", default=False), options.names("columns")
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """Read and check the source's options.
+    """Read and check the options of a source.
 
     Raises:
-        OptionError: unknown, of the other kind of query, contradictory, or not understood.
+        OptionError: an option is unknown, belongs to the other kind of query, contradicts another
+            option, or cannot be understood.
     """
     kind, other = ("streaming", _SOURCE_BATCH) if streaming else ("batch", _SOURCE_STREAM)
     own = _SOURCE_STREAM if streaming else _SOURCE_BATCH
@@ -191,7 +196,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
 
 
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
-    """Read and check the sink's options.
+    """Read and check the options of a sink.
 
     Raises:
         OptionError: as source_options.

@@ -1,7 +1,7 @@
-"""Which offsets a batch reads, and how they are cut for tasks. Pure.
+"""Plans which offsets a batch reads, and how tasks divide them. Pure.
 
-Source: Spark, KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator, whose results these
-are.
+Source: Spark, KafkaMicroBatchStream.rateLimit and KafkaOffsetRangeCalculator, with the same
+    results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar_spark.offsets import Places, each
 
 @dataclass(frozen=True)
 class Range:
-    """Offsets of one partition, from `start` to before `end`."""
+    """The offsets of a partition from `start` to before `end`."""
 
     topic: str
     topic_id: int
@@ -25,20 +25,21 @@ class Range:
 
     @property
     def count(self) -> int:
+        """How many offsets the range has."""
         return self.end - self.start
 
 
 def new_count(begin: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]]) -> int:
-    """How many offsets lie between."""
+    """Return how many offsets lie between two ends."""
     return sum(max(0, last - begin[topic][partition]) for topic, partition, last in each(end))
 
 
 def limited(
     begin: Mapping[str, Mapping[int, int]], end: Mapping[str, Mapping[int, int]], count_max: int
 ) -> Places:
-    """An earlier end: about so many offsets, shared out by how many each partition has.
+    """Return an earlier end, with about `count_max` offsets, divided by what partitions have.
 
-    Each partition that has some gets at least one, so that none starves.
+    Each partition with new offsets gets at least one, so that none starves.
     """
     total = new_count(begin, end)
     places: Places = {}
@@ -53,10 +54,12 @@ def limited(
 def split(
     ranges: Sequence[Range], min_partitions: int, records_max: int | None = None
 ) -> list[Range]:
-    """At least so many pieces, if there are as many offsets: the largest ranges are cut.
+    """Split the largest ranges until there are `min_partitions`, if there are that many offsets.
 
     Args:
-        records_max: of each piece; None: as many as there are.
+        ranges: the ranges.
+        min_partitions: how many ranges to make at least.
+        records_max: how many offsets a range has at most; None: no limit.
     """
     some = [one for one in ranges if one.count > 0]
     counts = [1 if records_max is None else -(-one.count // records_max) for one in some]

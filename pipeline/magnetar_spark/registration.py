@@ -1,4 +1,4 @@
-"""Makes the format known to sessions."""
+"""Makes the format known to Spark sessions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from magnetar_spark.data_source import MagnetarDataSource
 def register(spark: SparkSession) -> None:
     """Make the format known to a session, unless Spark has found it by itself.
 
-    It looks along the path for modules that begin with pyspark_; in an editable install, and in a
-    session that is older than the package, it finds nothing. To register what it has found makes
-    it warn of a data source that was replaced.
+    Spark searches the path for modules whose names begin with pyspark_. It finds nothing in an
+    editable install, and in a session that is older than the package. If Spark has found the
+    format, registering it again would print a warning.
     """
     if not _is_known(spark):
         spark.dataSource.register(MagnetarDataSource)

@@ -1,4 +1,4 @@
-"""The columns of the source, as in Spark's Kafka source, and those that the sink takes."""
+"""The columns of the source, as in Spark's Kafka source, and the columns that the sink takes."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ _SINK_IGNORES = {"offset", "txn_id"}
 
 
 def source_schema(*, include_headers: bool, columns: Sequence[str] = ()) -> StructType:
-    """What the source gives.
+    """Return the columns of the source.
 
     Args:
-        columns: only these; all of them when none is named.
+        include_headers: whether there is a column of headers.
+        columns: the names of the wanted columns; all if empty.
     Raises:
-        OptionError: one of them is not there, or comes twice.
+        OptionError: a column does not exist, or comes twice.
     """
     fields = [StructField(name, kind) for name, kind in _SOURCE_COLUMNS]
     if include_headers:
@@ -76,7 +77,11 @@ def source_schema(*, include_headers: bool, columns: Sequence[str] = ()) -> Stru
 def check_source_schema(
     given: StructType, *, include_headers: bool, columns: Sequence[str] = ()
 ) -> None:
-    """Raises: OptionError, when somebody asks for another schema."""
+    """Check the schema that a query gives.
+
+    Raises:
+        OptionError: the source has another schema.
+    """
     expected = source_schema(include_headers=include_headers, columns=columns)
     if [(one.name, one.dataType) for one in given] != [
         (one.name, one.dataType) for one in expected
@@ -88,12 +93,13 @@ def check_source_schema(
 
 
 def check_sink_schema(given: StructType, topic: str | None) -> None:
-    """Whether the sink can write such rows.
+    """Check that the sink can write such rows.
 
     Args:
-        topic: the option, if it is given.
+        given: the schema of the rows.
+        topic: the option `topic`, if it is given.
     Raises:
-        OptionError: a column is missing, of a wrong type, or not known.
+        OptionError: a column is missing, unknown, or has a wrong type.
     """
     names = [field.name for field in given]
     if "value" not in names:

@@ -1,8 +1,8 @@
-"""The sink: each micro-batch, and each batch write, is one transaction that its driver commits.
+"""The sink: each micro-batch and each batch write is a transaction that its driver commits.
 
-Each attempt at a task is a producer of its own in the batch's transaction, and reports what it has
-written; the driver commits the parts of the attempts that Spark let win, and nothing else that
-anybody wrote. A named sequence makes a repeat harmless: see docs/design/0005-spark.md.
+Each attempt at a task is a separate producer in the batch's transaction, and reports what it has
+written. The driver commits the attempts that Spark accepts, and nothing else in the transaction. A
+named sequence makes a repeat harmless: see docs/design/0005-spark.md.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ GATHER_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class TaskMessage(WriterCommitMessage):
-    """What an attempt at a task has done; plain values.
+    """What an attempt at a task has done, in plain values.
 
     Attributes:
-        txn_id: None: the work had been committed before, and nothing was written.
-        content: of the task's rows, written or not.
-        committed: what the work consists of that had been committed; None: unknown.
+        txn_id: the transaction; None: the work was committed before, and nothing was written.
+        content: the fingerprint of the task's rows, written or not.
+        committed: the fingerprint of the committed work; None: unknown.
         producers: topic, partition, topic id, producer id and count of messages.
     """
 
@@ -75,6 +75,7 @@ class TaskMessage(WriterCommitMessage):
     producers: tuple[tuple[str, int, int, int, int], ...] = ()
 
     def part(self) -> TransactionPart:
+        """Return the part of the transaction, for the commit."""
         assert self.txn_id is not None
         return TransactionPart(
             TxnID.parse(self.txn_id),
@@ -86,16 +87,17 @@ class TaskMessage(WriterCommitMessage):
 
 
 def new_run_token() -> str:
+    """Return a random number that identifies an attempt at a batch."""
     return f"{Random().getrandbits(128):032x}"
 
 
 def write_task(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
-    """Write a task's rows in the work's transaction, and say what was written.
+    """Write the rows of a task in the transaction of its work, and return what was written.
 
     Raises:
-        SinkError: a row cannot be written, or the work comes after what is committed.
-        MagnetarError: the servers refuse; as when the transaction has ended, which is how an
-            attempt learns that it came too late.
+        SinkError: a row cannot be written, or later work is committed already.
+        MagnetarError: the servers refuse. An attempt that comes too late learns so that the
+            transaction has ended.
     """
     client = client_of(options.servers)
     router = Router(options.topic, include_headers=options.include_headers)
@@ -191,13 +193,13 @@ class _Producers:
 
 
 def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit what the winning attempts have written.
+    """Commit what the accepted attempts have written.
 
-    When it is committed already, with the same rows, there is nothing to do.
+    If the work is committed already, with the same rows, nothing happens.
 
     Raises:
-        SinkError: it cannot count; nothing of it does.
-        OutcomeUnknown: no answer in time. It may be committed; a replay finds out.
+        SinkError: the work cannot be committed; nothing of it counts.
+        OutcomeUnknown: no answer came in time. The work may be committed; a repeat finds out.
     """
     tasks = [one for one in messages if isinstance(one, TaskMessage)]
     if not tasks:
@@ -237,9 +239,9 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
 
 
 def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Let go of what was written. What is decided stays: the coordinator refuses then.
+    """Abort what was written, unless the outcome is decided: the coordinator refuses then.
 
-    Spark also calls this when a commit raised, whose outcome may be either.
+    Spark calls this also after a commit that raised, whose outcome may be either.
     """
     txn_ids = {one.txn_id for one in messages if isinstance(one, TaskMessage) and one.txn_id}
     for txn_id in txn_ids:
@@ -252,10 +254,10 @@ def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | N
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Of one run of a micro-batch.
+    """The sink of a micro-batch.
 
-    Spark makes one on the driver for each run, and sends it to all attempts at its tasks; and
-    another one to commit or abort, which knows only what the messages carry.
+    Spark makes a writer on the driver for each run of a batch, and sends it to all attempts at its
+    tasks. It makes another writer to commit or abort, which knows only what the messages say.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
@@ -264,6 +266,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @said_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write the rows of a task; called in executors."""
         context = TaskContext.get()
         query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
         batch_id = context.getLocalProperty(BATCH_ID) if context is not None else None
@@ -277,14 +280,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @said_first()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Commit the batch; called on the driver."""
         commit_tasks(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort the batch; called on the driver."""
         abort_tasks(self._options, messages)
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of one batch write: with txnAppId and txnVersion it counts once, whatever is repeated."""
+    """The sink of a batch write. With txnAppId and txnVersion it counts once, even if repeated."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -298,14 +303,17 @@ class BatchWriter(DataSourceArrowWriter):
 
     @said_first()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
+        """Write the rows of a task; called in executors."""
         return write_task(self._options, self._work, iterator)
 
     @said_first()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit the write; called on the driver."""
         commit_tasks(self._options, messages)
         self._forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort the write; called on the driver."""
         abort_tasks(self._options, messages)
 
     def _forget(self) -> None:

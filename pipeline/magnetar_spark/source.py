@@ -1,7 +1,7 @@
-"""The source: what Spark asks a reader for, streaming and batch.
+"""The source: the readers that Spark uses, for streaming queries and batches.
 
-Spark makes a reader on the driver, and sends it to executors for read(): so it holds options only,
-and what it learns while it plans stays where it plans.
+Spark makes a reader on the driver and sends it to executors for read(). So a reader holds options
+only. What it learns while planning stays on the driver.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ log = logging.getLogger("magnetar.spark")
 
 
 class RangePartition(InputPartition):
-    """What one task reads."""
+    """The range that a task reads."""
 
     def __init__(self, range: Range) -> None:
         self.range = range
 
 
 def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """What a task reads.
+    """Read the range of a task.
 
     Raises:
         MagnetarError: the servers cannot be reached, or refuse.
-        OffsetsLost: retention, a deletion or a restore removed some of it, and failOnDataLoss says
-            that this is an error.
+        OffsetsLost: retention, a deletion or a restore has removed messages, and failOnDataLoss is
+            on.
     """
     if isinstance(partition, RangePartition):  # Of nothing to read, Spark makes one of its own.
         with said_first():
@@ -80,7 +80,11 @@ def _read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
 
 
 def report_loss(options: SourceOptions, what: str, error: Exception | None = None) -> None:
-    """Raises: OffsetsLost, unless failOnDataLoss is off."""
+    """Report lost messages.
+
+    Raises:
+        OffsetsLost: failOnDataLoss is on; otherwise there is a warning.
+    """
     if options.fail_on_data_loss:
         raise OffsetsLost(
             f"{what}. Some messages may be lost: aged out, or in a topic that was deleted or"
@@ -95,13 +99,14 @@ def _input_partitions(options: SourceOptions, ranges: Sequence[Range]) -> list[I
 
 
 class BatchReader(DataSourceReader):
-    """From one offset to another, both settled when the query is planned."""
+    """Reads between two offsets, which are fixed when Spark plans the query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     @said_first()
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the range of each task."""
         options = self._options
         catalog = Catalog(client_of(options.servers), options.topics)
         extent = catalog.extent()
@@ -115,15 +120,18 @@ class BatchReader(DataSourceReader):
         return _input_partitions(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the range of a task; called in executors."""
         return read(self._options, partition)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A query's source.
+    """The source of a streaming query.
 
-    Spark logs where a batch ends before it runs it, but not where the first one begins: after a
-    crash it asks again. So the first offset says nothing, and the first batch's end says where it
-    began: "latest" is settled as soon as anything is, in Spark's own log.
+    Spark stores where a batch ends before it runs the batch, but it does not store where the first
+    batch begins: after a crash it asks again. So the first offset says nothing, and the end of the
+    first
+        batch
+    says where the query began. "latest" is fixed as soon as Spark's log has an entry.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -136,9 +144,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered_at_ms: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
+        """Return where the query begins, before its first batch."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how much a batch may read."""
         if self._options.max_offsets:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets:
@@ -147,10 +157,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @said_first()
     def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the ends up to which the query reads."""
         self._target = self._look()
 
     @said_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends."""
         extent = self._look() if self._target is None else self._target
         self._extent = extent
         if not start:
@@ -173,7 +185,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @said_first()
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For a query's progress: the ends of all partitions, and how far behind them it is."""
+        """Return the ends of all partitions and the query's lag, for its progress."""
         extent = self._look()
         report = to_json(extent.end)
         if self._planned is not None:
@@ -191,6 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the range of each task of a batch."""
         last = StreamOffset.from_json(end)
         before = StreamOffset.from_json(start) if start else None
         ranges = []
@@ -206,12 +219,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _input_partitions(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the range of a task; called in executors."""
         return read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the query's checkpoint says how far it has come."""
+        """Do nothing: the checkpoint says how far the query has come."""
 
     def stop(self) -> None:
+        """Close the clients of this process."""
         close_all()
 
     def _catalog(self) -> Catalog:
@@ -269,10 +284,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """In place of a reader whose options are wrong: it says so at its first call.
+    """Takes the place of a reader whose options are wrong, and raises at its first call.
 
-    Spark (4.3) stops the reader also when it could not be made. Then it shows that failure of its
-    own, an UnboundLocalError, in place of what was raised.
+    Spark (4.3) also stops a reader that could not be made. It then shows an UnboundLocalError of
+    its own and not the error that was raised.
     """
 
     def __init__(self, error: OptionError) -> None:
@@ -280,15 +295,19 @@ class RefusedStreamReader(DataSourceStreamReader):
 
     @said_first()
     def initialOffset(self) -> dict[str, Any]:
+        """Raise the error."""
         raise self._error
 
     @said_first()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raise the error."""
         raise self._error
 
     @said_first()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise the error."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
         raise self._error

@@ -1,7 +1,7 @@
-"""A piece of work that counts once: how it is named, begun, and told from other work.
+"""Work that counts once: its name, its transaction, and its fingerprint.
 
-A micro-batch's name is that of its query, a batch write's comes from its txnAppId and from where it
-goes. Both are named sequences: see docs/design/0005-spark.md.
+The name of a micro-batch is that of its query. The name of a batch write consists of its txnAppId
+and its topic. Both are named sequences: see docs/design/0005-spark.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Work:
     """A piece of work that counts once.
 
     Attributes:
-        run_token: of this attempt at it, the same for all its tasks.
-        earlier_name: under which it was committed before names said where they go.
+        run_token: identifies this attempt at the work, and is the same in all its tasks.
+        earlier_name: the name under which earlier versions committed such work.
     """
 
     name: str
@@ -42,14 +42,15 @@ class Work:
 
 
 def name_of_query(query_id: str) -> str:
+    """Return the name of a query's sequence."""
     return f"spark/{query_id}"
 
 
 def name_of_app(app_id: str, topic: str | None) -> str:
-    """Of batch writes into one topic, or into those that a column names.
+    """Return the name of batch writes to a topic, or of those that take the topic from a column.
 
-    A function of foreachBatch may write to several: each of them counts by itself. No topic's name
-    has a colon.
+    A function of foreachBatch may write to several topics, and each write counts by itself. No
+    topic's name has a colon.
     """
     name = f"spark/topics/{app_id}" if topic is None else f"spark/topic/{topic}:{app_id}"
     if len(name) <= NAME_CHARACTERS_MAX:
@@ -59,17 +60,18 @@ def name_of_app(app_id: str, topic: str | None) -> str:
 
 
 def earlier_name_of_app(app_id: str) -> str:
-    """As it was when all topics shared one."""
+    """Return the name that earlier versions used for all topics."""
     return f"spark/app/{app_id}"
 
 
 def work_of_app(app_id: str, version: int, topic: str | None, run_token: str) -> Work:
+    """Return the work of a batch write."""
     name = name_of_app(app_id, topic)
     return Work(name, version, run_token, earlier_name_of_app(app_id))
 
 
 def committed_version(client: blocking.Client, app_id: str, topic: str | None) -> int | None:
-    """The last txnVersion that was committed; None: none was."""
+    """Return the last txnVersion that was committed; None: none was."""
     found = client.describe_name(name_of_app(app_id, topic)).committed_sequence
     if found is None:
         found = client.describe_name(earlier_name_of_app(app_id)).committed_sequence
@@ -77,11 +79,11 @@ def committed_version(client: blocking.Client, app_id: str, topic: str | None) -
 
 
 def begin(client: blocking.Client, work: Work, *, timeout_ms: int) -> blocking.Transaction:
-    """Join the work's transaction, or open it.
+    """Join the transaction of the work, or begin it.
 
     Raises:
-        SequenceCommitted: it was done, by this run or another one.
-        SequenceTooOld: so was work that comes after it.
+        SequenceCommitted: this run or another run has committed the work.
+        SequenceTooOld: later work is committed already.
     """
     if work.earlier_name is not None:
         _require_later(client, work)
@@ -107,6 +109,7 @@ def _require_later(client: blocking.Client, work: Work) -> None:
 
 
 def too_old(work: Work, error: SequenceTooOld) -> SinkError:
+    """Return the error for work whose successor is committed already."""
     return SinkError(
         f"{error}. {work} was written before, and later ones too: the checkpoint is older than the"
         " topic, as when a copy of it was put back. Go on with the newer checkpoint, or begin with"
@@ -117,13 +120,13 @@ def too_old(work: Work, error: SequenceTooOld) -> SinkError:
 def require_same(
     options: SinkOptions, work: str, found: Content, committed: Iterable[str | None]
 ) -> None:
-    """Whether work that is committed already is what this run would have written.
+    """Check that committed work has the same rows as this run.
 
     Args:
-        found: in this run, by all of its tasks.
-        committed: what each task was told that the committed work consists of; None: unknown.
+        found: the fingerprint of this run, over all of its tasks.
+        committed: what each task learned of the committed work's fingerprint; None: unknown.
     Raises:
-        SinkError: it is not, and options do not say that it does not matter.
+        SinkError: the rows differ, and the options do not allow that.
     """
     for one in dict.fromkeys(committed):
         if one is None:
@@ -155,4 +158,5 @@ def require_same(
 
 
 def total(contents: Iterable[Content]) -> Content:
+    """Return the sum of fingerprints."""
     return sum(contents, Content())
