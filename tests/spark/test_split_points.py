@@ -7,13 +7,13 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from magnetar_spark.jobs.split_points import Cut, Cutter, between
+from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
 
 Row = tuple[int, int, str | None]
 
 
-def cutter_of(spark: SparkSession, rows: list[Row]) -> Cutter:
-    return Cutter(spark.createDataFrame(rows, "partition int, offset long, txn_id string"))
+def cutter_of(spark: SparkSession, rows: list[Row]) -> Splitter:
+    return Splitter(spark.createDataFrame(rows, "partition int, offset long, txn_id string"))
 
 
 def log(*partitions: str) -> list[Row]:
@@ -25,7 +25,7 @@ def log(*partitions: str) -> list[Row]:
     ]
 
 
-def lowered(rows: list[Row], begin: Cut, cut: Cut) -> Cut:
+def lowered(rows: list[Row], begin: SplitPoint, cut: SplitPoint) -> SplitPoint:
     """The same by hand."""
     rows = [row for row in rows if row[1] >= begin[row[0]]]
     while True:
@@ -41,47 +41,47 @@ def lowered(rows: list[Row], begin: Cut, cut: Cut) -> Cut:
 
 
 def test_plain_messages_are_cut_anywhere(spark: SparkSession) -> None:
-    cutter = cutter_of(spark, log("." * 10, "." * 30))
-    found = cutter.batch({0: 0, 1: 0}, {0: 10, 1: 30}, 20)
+    splitter = cutter_of(spark, log("." * 10, "." * 30))
+    found = splitter.batch({0: 0, 1: 0}, {0: 10, 1: 30}, 20)
     assert (found.end, found.split) == ({0: 5, 1: 15}, 0)
-    cutter.close()
+    splitter.close()
 
 
 def test_transactions_stay_on_one_side(spark: SparkSession) -> None:
     # b stands on both sides of the middle; with it goes a, which in partition 1 comes behind it.
-    cutter = cutter_of(spark, log("..aabb..", "bb..aa.."))
-    found = cutter.batch({0: 0, 1: 0}, {0: 8, 1: 8}, 10)
+    splitter = cutter_of(spark, log("..aabb..", "bb..aa.."))
+    found = splitter.batch({0: 0, 1: 0}, {0: 8, 1: 8}, 10)
     assert (found.end, found.split) == ({0: 2, 1: 0}, 0)
-    found = cutter.batch({0: 2, 1: 0}, {0: 8, 1: 8}, 13)
+    found = splitter.batch({0: 2, 1: 0}, {0: 8, 1: 8}, 13)
     assert (found.end, found.split) == ({0: 7, 1: 7}, 0)
-    cutter.close()
+    splitter.close()
 
 
 def test_what_is_larger_than_a_batch_is_split_and_counted(spark: SparkSession) -> None:
-    cutter = cutter_of(spark, log("aaaaaaaa", "ababbbbb"))
-    found = cutter.batch({0: 0, 1: 0}, {0: 8, 1: 8}, 4)
+    splitter = cutter_of(spark, log("aaaaaaaa", "ababbbbb"))
+    found = splitter.batch({0: 0, 1: 0}, {0: 8, 1: 8}, 4)
     assert (found.end, found.split) == ({0: 2, 1: 2}, 2)
     # What is left of them counts from there.
-    found = cutter.batch({0: 2, 1: 2}, {0: 8, 1: 8}, 100)
+    found = splitter.batch({0: 2, 1: 2}, {0: 8, 1: 8}, 100)
     assert (found.end, found.split) == ({0: 8, 1: 8}, 0)
-    cutter.close()
+    splitter.close()
 
 
 def test_a_small_batch_is_better_than_a_split_transaction(spark: SparkSession) -> None:
-    cutter = cutter_of(spark, log("." + 300 * "a" + "."))
-    assert cutter.batch({0: 0}, {0: 302}, 300).end == {0: 1}
-    assert cutter.batch({0: 1}, {0: 302}, 300).end == {0: 301}
-    cutter.close()
+    splitter = cutter_of(spark, log("." + 300 * "a" + "."))
+    assert splitter.batch({0: 0}, {0: 302}, 300).end == {0: 1}
+    assert splitter.batch({0: 1}, {0: 302}, 300).end == {0: 301}
+    splitter.close()
 
 
 def test_what_is_not_whole_at_the_end_is_left_out(spark: SparkSession) -> None:
-    cutter = cutter_of(spark, log("..aab..", "..bcc.."))
+    splitter = cutter_of(spark, log("..aab..", "..bcc.."))
     begin, end = {0: 0, 1: 0}, {0: 7, 1: 7}
-    assert cutter.before(begin, end, ()) == end
-    assert cutter.before(begin, end, ("c",)) == {0: 7, 1: 3}
-    assert cutter.before(begin, end, ("b",)) == {0: 4, 1: 2}
-    assert cutter.before(begin, end, ("elsewhere",)) == end
-    cutter.close()
+    assert splitter.before(begin, end, ()) == end
+    assert splitter.before(begin, end, ("c",)) == {0: 7, 1: 3}
+    assert splitter.before(begin, end, ("b",)) == {0: 4, 1: 2}
+    assert splitter.before(begin, end, ("elsewhere",)) == end
+    splitter.close()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -100,11 +100,11 @@ def test_as_by_hand(spark: SparkSession, seed: int) -> None:
         ]
         rows += [(number, offset, name) for offset, name in enumerate(names)]
         sizes[number] = len(names)
-    cutter = cutter_of(spark, rows)
+    splitter = cutter_of(spark, rows)
     begin = dict.fromkeys(sizes, 0)
     batches = 0
     while begin != sizes:
-        found = cutter.batch(begin, sizes, 50)
+        found = splitter.batch(begin, sizes, 50)
         assert found.split == 0
         assert all(begin[one] <= found.end[one] for one in sizes)
         assert found.end != begin
@@ -112,7 +112,7 @@ def test_as_by_hand(spark: SparkSession, seed: int) -> None:
         begin = found.end
         batches += 1
     assert batches >= sum(sizes.values()) // 50
-    cutter.close()
+    splitter.close()
 
 
 def test_rows_between_cuts(spark: SparkSession) -> None:

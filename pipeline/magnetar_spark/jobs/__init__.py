@@ -1,6 +1,5 @@
-"""Jobs on Spark around the source and the sink: `magnetar pipeline ...`, or spark-submit.
+"""Jobs on Spark with the source and the sink, for `magnetar pipeline ...` and spark-submit.
 
-Each job is a module that makes what it is asked for from a Spark session; programs around it are in
-the command line. What it decides lies in a module beside it that does
-no I/O.
+Each job is a module with a function that takes a Spark session. The programs are in the command
+line. What a job decides is in a separate module without I/O.
 """

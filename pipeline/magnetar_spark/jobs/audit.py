@@ -1,11 +1,11 @@
-"""Audits topics: duplicates, gaps, transactions seen in part, orphans in the sidecar.
+"""Audits topics: finds duplicates, gaps, torn transactions, and orphans in the sidecar.
 
-First it lists what the sidecars of all partitions hold, then it takes the ends of their logs, then
-it reads them: so what had ended at the first look has its commit marker before those ends. Each
-task keeps a few numbers of what it reads. What it makes of them, mostly a row for each transaction
-and partition, Spark puts on disk and brings together by TxnID; the driver gets findings only. It
-judges from outside, as any client could.
-Source: PIP-31, Broker - Transaction Buffer; KIP-664, Finding Hanging Transactions.
+The audit first lists the sidecars of all partitions, then takes the ends of their logs, then reads
+the logs. So a transaction that had ended at the first look has its commit marker before those ends.
+Each task keeps a few numbers of what it reads, mostly a row for each transaction and partition.
+Spark keeps these rows on disk and groups them by TxnID. The driver gets findings only. The audit
+judges from outside, like any client. Source: PIP-31, Broker - Transaction Buffer; KIP-664, Finding
+Hanging Transactions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
 from magnetar_spark.jobs import audit_checks
 from magnetar_spark.jobs.audit_checks import Finding, Row
-from magnetar_spark.jobs.audit_source import evidence_of, stored_in
+from magnetar_spark.jobs.audit_source import checked_in, stored_in
 from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
 from magnetar_spark.jobs.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
@@ -43,13 +43,14 @@ class Request:
     """What to audit.
 
     Attributes:
-        servers: brokers, "host:port".
-        topics: all unless given.
-        unique: a Spark SQL expression over the source's columns that no two messages of a topic
-            may share; null is not looked at.
-        orphan_ms: only what has been open at a broker for so long may be an orphan. What comes too
-            late for its transaction is open for a moment, until its coordinator hears of it.
-        findings_max: of each kind; the rest is counted.
+        servers: the addresses of brokers, "host:port".
+        topics: the topics; all if empty.
+        unique: a Spark SQL expression over the source's columns, whose value no two messages of a
+            topic may share; null is ignored.
+        orphan_ms: how long a transaction must be open at a broker to count as an orphan, in
+            milliseconds. A command that comes after the end of its transaction is open for a
+            moment, until the coordinator hears of it.
+        findings_max: how many findings of each kind to keep; all are counted.
     """
 
     servers: tuple[str, ...]
@@ -61,11 +62,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Report:
-    """What there was, and what is wrong with it.
+    """What the audit has read, and what it has found.
 
     Attributes:
-        counts: of findings by kind, those included that are not told one by one.
-        transactions: that readers see.
+        counts: the number of findings of each kind, including those that are not kept.
+        transactions: how many transactions readers see.
     """
 
     topics: int
@@ -77,15 +78,16 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
+        """Whether there are no findings."""
         return not any(self.counts.values())
 
 
 class AuditFailed(JobError):
-    """The audit could not be made; nothing is known. Its text is one line."""
+    """The audit failed, and found out nothing. Its text is a single line."""
 
 
 class Tally:
-    """Counts findings of each kind, and keeps so many of them."""
+    """Counts the findings of each kind, and keeps the first of them."""
 
     def __init__(self, findings_max: int) -> None:
         self.counts = dict.fromkeys(audit_checks.KINDS, 0)
@@ -93,16 +95,19 @@ class Tally:
         self._kept: dict[str, list[Finding]] = {kind: [] for kind in audit_checks.KINDS}
 
     def add(self, findings: Iterable[Finding]) -> None:
+        """Count findings, and keep them while there is room."""
         for one in findings:
             self.counts[one.kind] += 1
             if len(self._kept[one.kind]) < self._findings_max:
                 self._kept[one.kind].append(one)
 
     def add_untold(self, kind: str, count: int) -> None:
+        """Count findings that are not kept."""
         self.counts[kind] += count
 
     @property
     def findings(self) -> tuple[Finding, ...]:
+        """Return the kept findings."""
         return tuple(
             one for kind in audit_checks.KINDS for one in sorted(self._kept[kind], key=_order)
         )
@@ -111,15 +116,17 @@ class Tally:
 def audit(
     spark: SparkSession, request: Request, on_step: Callable[[str], None] = lambda _: None
 ) -> Report:
-    """Read the topics to the ends that they have now, and judge them.
+    """Read topics to their present ends and judge them.
 
     Args:
-        on_step: told what comes next, for people who wait.
+        spark: the session.
+        request: what to audit.
+        on_step: called with each step, to show progress.
     Raises:
         OptionError: `unique` is no expression over the source's columns.
-        TopicNotFound: one that the request names is not there.
+        TopicNotFound: the request names a topic that does not exist.
         MagnetarError: the servers cannot be reached.
-        AuditFailed: a task failed, in which that happened, or something else.
+        AuditFailed: a task failed, for these or other reasons.
     """
     try:
         return _audit(spark, request, on_step)
@@ -128,7 +135,7 @@ def audit(
 
 
 def tasks_done(spark: SparkSession) -> tuple[int, int]:
-    """Of the stages that run now: tasks that are done, and all."""
+    """Return how many tasks of the running stages are done, and how many there are."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(one) for one in tracker.getActiveStageIds()]
     known = [one for one in stages if one is not None]
@@ -150,7 +157,7 @@ def _audit(spark: SparkSession, request: Request, on_step: Callable[[str], None]
         tally.add(_of_refusal(*one) for one in refusals if one[1].partition.topic in topics)
         on_step(f"reading {sum(one.count for one in ranges):,} offsets")
         some = [one for one in ranges if one.count]
-        with _kept(evidence_of(spark, request.servers, some)) as rows:
+        with _kept(checked_in(spark, request.servers, some)) as rows:
             messages = _sum(rows.where(F.col("kind") == audit_checks.SCANNED))
             on_step("bringing transactions together")
             judge = Judge(

@@ -1,13 +1,14 @@
-"""What an audit takes for damage. Pure.
+"""Decides what an audit takes for damage. Pure.
 
-A task of the audit hands what it reads of one partition to a `PartitionWatch`, which keeps a few
-numbers and makes rows: what was lost, what came twice, and each transaction's part. Other tasks
-make a row of each transaction that a partition's sidecar holds. Spark brings a transaction's rows
-together, and then:
+A task of the audit passes what it reads of a partition to a `PartitionWatch`, which keeps a few
+numbers and makes rows: what was lost, what came twice, and the part of each transaction. Other
+    tasks
+make a row for each transaction in the sidecar of a partition. Spark groups the rows by transaction.
+They mean:
 
     sidecar       log                 meaning
     STORED        PART                committed
-    STORED        nothing             damage: a TRANSACTION seen in part, or an ORPHAN
+    STORED        nothing             damage: a torn TRANSACTION, or an ORPHAN
     OPEN          nothing, or PART    it ended later, or is still open: perhaps an ORPHAN
     nothing       PART                it began later
 
@@ -45,13 +46,15 @@ class Row(NamedTuple):
     """What a task of the audit has seen.
 
     Attributes:
-        first, last: offsets, both included; NOWHERE where it has no place in the log. Of a gap:
-            those that are missing. Of STORED: `last` is the log's end when the sidecar was looked
-            at, and the marker lies before it. Of OPEN: `first` is the log's end when it began.
-        messages: of SCANNED and PART.
-        txn_id: empty without one.
-        entry_id: of PART: the marker's.
-        start_ms, producer_epoch: of OPEN: when it began, and whose it is.
+        first: the first offset, or NOWHERE without a place in the log. For a gap, the first missing
+            offset. For OPEN, the end of the log when the transaction began.
+        last: the last offset, or NOWHERE. For a gap, the last missing offset. For STORED, the end
+            of the log when the sidecar was listed; the marker lies before it.
+        messages: for SCANNED and PART, how many messages there are.
+        txn_id: the transaction; empty without a transaction.
+        entry_id: for PART, the entry id of the marker.
+        start_ms: for OPEN, when the transaction began.
+        producer_epoch: for OPEN, the epoch of its producer.
     """
 
     kind: str
@@ -69,6 +72,7 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
+        """The topic id and partition."""
         return self.topic_id, self.partition
 
 
@@ -77,8 +81,9 @@ class Finding:
     """Something that should not be.
 
     Attributes:
-        first_offset, last_offset: both included; None where it has no place in the log. Of an
-            orphan: the log's end when it began.
+        first_offset: the first offset; None without a place in the log. For an orphan, the end of
+            the log when it began.
+        last_offset: the last offset; None without a place in the log.
     """
 
     kind: str
@@ -91,7 +96,7 @@ class Finding:
 
 
 class PartitionWatch:
-    """Sees one range of a partition pass by, in order."""
+    """Checks a range of a partition, whose messages it sees in order."""
 
     def __init__(self, wanted: Range) -> None:
         self._range = wanted
@@ -102,10 +107,10 @@ class PartitionWatch:
     def see(
         self, first: int, last: int, *, messages: int, entry_id: int = 0, txn_id: str = ""
     ) -> Iterator[Row]:
-        """Messages that lie side by side; of a message in parts, the offsets of all of them.
+        """Check consecutive messages; for a message in parts, the offsets of all parts.
 
         Args:
-            entry_id: of a transaction's, its marker's.
+            entry_id: for a transaction's messages, the entry id of the marker.
         """
         yield from self.lose(first, "no message has these offsets")
         if first < self._next:
@@ -131,10 +136,10 @@ class PartitionWatch:
     def lose(
         self, next_offset: int, detail: str, *, is_damaged: bool = False, txn_id: str = ""
     ) -> Iterator[Row]:
-        """Nothing can be read before `next_offset`.
+        """Note that nothing can be read before `next_offset`.
 
         Args:
-            txn_id: whose messages are missing there; its marker is not.
+            txn_id: the transaction whose messages are missing, if its marker is not.
         """
         if next_offset <= self._next:
             return
@@ -143,11 +148,11 @@ class PartitionWatch:
         self._next = next_offset
 
     def skip(self, next_offset: int) -> None:
-        """What lies before `next_offset` was removed in order, as retention does."""
+        """Note that the messages before `next_offset` were removed in order, as by retention."""
         self._next = max(self._next, next_offset)
 
     def end(self) -> Iterator[Row]:
-        """The range ends here; the last row says what there was."""
+        """End the range; the last row says what was in it."""
         yield from self.lose(self._range.end, "no message has these offsets")
         yield from self._told_part()
         yield self._row(SCANNED, self._range.start, self._range.end - 1)._replace(
@@ -174,11 +179,11 @@ class PartitionWatch:
 
 
 def judge(rows: Sequence[Row], status: str) -> list[Row]:
-    """What is wrong with what readers see of a transaction.
+    """Return the findings about a transaction, from what readers see of it.
 
     Args:
-        rows: all there are of it, in any order.
-        status: what its coordinator says, OPEN to ABORTED; empty: it does not know it any more.
+        rows: all rows of the transaction, in any order.
+        status: what its coordinator says, OPEN to ABORTED; empty: the coordinator does not know it.
     """
     found = []
     parts = sorted(
@@ -196,14 +201,13 @@ def judge(rows: Sequence[Row], status: str) -> list[Row]:
 
 
 def unmarked(rows: Sequence[Row], ends: Mapping[tuple[int, int], int]) -> list[Row]:
-    """Where a transaction is stored, has ended, and no marker was read.
+    """Return the rows where a transaction is stored, has ended, and has no marker in the log.
 
-    Retention may have removed marker and messages between: whether it is still stored is to be
-    asked again.
+    Retention may have removed marker and messages meanwhile, so ask again whether it is stored.
 
     Args:
-        rows: all there are of it, in any order.
-        ends: to which offsets logs were read, by topic id and partition.
+        rows: all rows of the transaction, in any order.
+        ends: up to which offsets logs were read, by topic id and partition.
     """
     marked = {one.place for one in rows if one.kind not in (STORED, OPEN)}
     return [
@@ -217,10 +221,12 @@ def unmarked(rows: Sequence[Row], ends: Mapping[tuple[int, int], int]) -> list[R
 
 
 def of_unmarked(row: Row, rows: Sequence[Row], status: str) -> Row:
-    """The finding that an unmarked row makes, once it is sure.
+    """Return the finding for an unmarked row that is certain.
 
     Args:
-        rows, status: as for judge().
+        row: the unmarked row.
+        rows: as for judge().
+        status: as for judge().
     """
     elsewhere = sorted(
         {
@@ -239,14 +245,14 @@ def of_unmarked(row: Row, rows: Sequence[Row], status: str) -> Row:
 
 
 def of_hanging(row: Row, reason: str) -> Row:
-    """The finding that an OPEN row makes of which a coordinator says so."""
+    """Return the finding for an OPEN row of a hanging transaction."""
     return _of(row, ORPHAN, reason)
 
 
 def of_rows(rows: Iterable[Row]) -> list[Finding]:
-    """The findings among rows, in order.
+    """Return the findings among rows, in order.
 
-    What is missing from one task's range to the next one's is missing once.
+    A gap between the ranges of two tasks counts once.
     """
     chosen = sorted(
         (one for one in rows if one.kind in KINDS),

@@ -1,8 +1,9 @@
-"""What an audit reads, as a data source of its own: each task reads some ranges of offsets.
+"""A data source for audits, whose tasks read ranges of offsets.
 
-Unlike the source for queries it reads on behind what is lost, and says what that is. It has three
-kinds of rows: what was seen (`evidence_of`), what sidecars hold (`stored_in`), or the messages
-themselves, with the source's columns.
+Unlike the source for queries, it reads on behind lost messages, and reports them. It has three
+kinds of rows: what a range contains (`checked_in`), what sidecars contain (`stored_in`), or the
+    messages
+with the source's columns.
 """
 
 from __future__ import annotations
@@ -50,18 +51,18 @@ def _type(name: str) -> DataType:
 ROW_SCHEMA = StructType([StructField(name, _type(name)) for name in Row._fields])
 
 
-def evidence_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """What is seen in the ranges: a `Row` each."""
+def checked_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
+    """Return the rows that checks make of the ranges."""
     return _load(spark, _EVIDENCE, servers, ranges)
 
 
 def stored_in(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """What the sidecars of the ranges' partitions hold now: a `Row` each; offsets do not count."""
+    """Return a row for each transaction in the sidecars of these partitions; ignore offsets."""
     return _load(spark, _STORED, servers, ranges)
 
 
 def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """All messages that can be read in the ranges, with headers."""
+    """Return all readable messages of the ranges, with headers."""
     return _load(spark, _MESSAGES, servers, ranges)
 
 
@@ -74,30 +75,33 @@ def _load(
 
 
 class AuditSource(DataSource):
-    """Made by this module only; its options are no interface."""
+    """The data source; only this module makes it, and its options are no interface."""
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return "magnetar-audit"
 
     def schema(self) -> StructType:
+        """Return the columns."""
         if self.options["rows"] == _MESSAGES:
             return source_schema(include_headers=True)
         return ROW_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
         return AuditReader(self.options["rows"], json.loads(self.options["told"]))
 
 
 class RangesPartition(InputPartition):
-    """What one task reads."""
+    """The ranges that a task reads."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.ranges = tuple(ranges)
 
 
 class AuditReader(DataSourceReader):
-    """Reads ranges, cut and packed for tasks."""
+    """Reads ranges, which it divides among tasks."""
 
     def __init__(self, rows: str, told: dict[str, list[list[object]]]) -> None:
         self._rows = rows
@@ -105,6 +109,7 @@ class AuditReader(DataSourceReader):
         self._ranges = [Range(*one) for one in told["ranges"]]  # type: ignore[arg-type]
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the ranges of each task."""
         if self._rows == _STORED:
             return [RangesPartition(some) for some in packed(self._ranges)]
         pieces = [
@@ -115,6 +120,7 @@ class AuditReader(DataSourceReader):
         return [RangesPartition(some) for some in packed(pieces)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of a task; called in executors."""
         if not isinstance(partition, RangesPartition):
             return  # Of nothing to read, Spark makes a partition of its own.
         client = client_of(self._servers)
@@ -128,7 +134,7 @@ class AuditReader(DataSourceReader):
 
 
 def packed(ranges: Iterable[Range]) -> list[list[Range]]:
-    """Neighbours together, as many as a task may have."""
+    """Group neighbouring ranges, up to the limit of a task."""
     tasks: list[list[Range]] = []
     count = 0
     for one in ranges:
@@ -141,7 +147,7 @@ def packed(ranges: Iterable[Range]) -> list[list[Range]]:
 
 
 def watch(client: blocking.Client, wanted: Range) -> Iterator[Row]:
-    """Read a range and say what was seen."""
+    """Read a range and return the rows that its checks make."""
     watching = PartitionWatch(wanted)
     watching.skip(behind_cut_message(client, wanted))
     for piece in read_all(client, wanted):
@@ -163,7 +169,7 @@ def watch(client: blocking.Client, wanted: Range) -> Iterator[Row]:
 
 
 def list_sidecar(client: blocking.Client, wanted: Range) -> Iterator[Row]:
-    """A row for each transaction that a partition's sidecar holds; none if it was deleted."""
+    """Yield a row for each transaction in a partition's sidecar; none if the topic was deleted."""
     first: TxnID | None = None
     while True:
         try:

@@ -1,6 +1,6 @@
-"""The rows of each transaction brought together, and the servers asked about what they say.
+"""Groups the rows of each transaction, and asks the servers about it.
 
-Runs in Spark's tasks: some hundred transactions at a time, whatever their number.
+This runs in Spark's tasks, with some hundred transactions at a time, however many there are.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Place = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Judge:
-    """What judging takes. It is pickled to all tasks, so it is small.
+    """What tasks need to judge transactions. It is pickled to all tasks, so it is small.
 
     Attributes:
-        ends: to which offsets logs were read, by topic id and partition.
+        ends: up to which offsets logs were read, by topic id and partition.
         refused: participants that refuse a commit, which is a finding already.
-        orphan_ms: what has been open for less is no orphan.
+        orphan_ms: how long a transaction must be open to be an orphan, in milliseconds.
     """
 
     servers: tuple[str, ...]
@@ -46,10 +46,10 @@ class Judge:
     orphan_ms: int
 
     def judge(self, together: Iterable[Any]) -> Iterator[Row]:
-        """Findings, and how many transactions are seen.
+        """Return the findings, and how many transactions readers see.
 
         Args:
-            together: of each transaction, `txn_id` and its `rows`.
+            together: for each transaction its `txn_id` and its `rows`.
         """
         client = client_of(self.servers)
         transactions = iter(together)
@@ -98,7 +98,7 @@ class Judge:
 
 
 def judged(spark: SparkSession, rows: DataFrame, judge: Judge) -> DataFrame:
-    """A `Row` for each finding, and for each portion one of kind SEEN."""
+    """Return a `Row` for each finding, and a row of kind SEEN for each portion."""
     together = (
         rows.where(F.col("txn_id") != "")
         .groupBy("txn_id")
@@ -109,7 +109,7 @@ def judged(spark: SparkSession, rows: DataFrame, judge: Judge) -> DataFrame:
 
 
 def still_stored(client: blocking.Client, rows: Sequence[Row], *, is_open: bool) -> Iterator[Row]:
-    """Those whose transaction is in its partition's sidecar now, open there or not."""
+    """Return the rows whose transaction is in its partition's sidecar now, open or not."""
     by_place: dict[tuple[str, int, int], list[Row]] = {}
     for row in rows:
         by_place.setdefault((row.topic, row.topic_id, row.partition), []).append(row)

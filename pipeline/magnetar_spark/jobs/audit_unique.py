@@ -1,4 +1,4 @@
-"""Messages of a topic that share what no two may share, by an expression that the user gives."""
+"""Finds messages of a topic that share a value that must be unique."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from magnetar_spark.planning import Range
 
 
 def check_unique(spark: SparkSession, expression: str) -> None:
-    """Raises: OptionError, when it is none over the source's columns."""
+    """Check the expression.
+
+    Raises:
+        OptionError: it is no expression over the source's columns.
+    """
     # PySpark logs what it raises, with the JVM's trace.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
@@ -34,7 +38,7 @@ def shared(
     ranges: Sequence[Range],
     findings_max: int,
 ) -> tuple[list[Finding], int]:
-    """The first findings, and how many there are."""
+    """Return the first findings, and how many there are."""
     found = _shared(spark, servers, expression, ranges)
     found.persist(StorageLevel.DISK_ONLY)
     try:

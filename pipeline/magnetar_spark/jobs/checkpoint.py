@@ -1,7 +1,7 @@
-"""A job's checkpoint: Spark's own directory, and in it a file that says whose it is.
+"""The checkpoint of a job: Spark's directory, with a file that says to which job it belongs.
 
-Wherever Spark can keep one, through Hadoop's file systems. Spark itself does not notice when a
-query goes on with other windows or another topic than it began with, and mixes them.
+The checkpoint may be on any of Hadoop's file systems. Spark itself does not notice when a query
+continues with other windows or another topic than it began with, and mixes them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _METADATA = "metadata"
 
 
 class CheckpointRefused(JobError):
-    """The checkpoint is another query's, or cannot be used. Nothing was done."""
+    """The checkpoint belongs to another query, or cannot be used. Nothing was done."""
 
 
 class Checkpoint:
-    """Of one job.
+    """The checkpoint of a job.
 
     Attributes:
-        path: as the user gave it.
+        path: the path that the user gave.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -38,10 +38,11 @@ class Checkpoint:
         self._configuration = context._jsc.hadoopConfiguration()
 
     def claim(self, settings: Mapping[str, Any]) -> None:
-        """See that the checkpoint is of a job with these settings, or nobody's yet.
+        """Check that the checkpoint belongs to a job with these settings, or claim a new one.
 
         Raises:
-            CheckpointRefused: it is not, or the directory cannot be read or written.
+            CheckpointRefused: it belongs to another job, or the directory cannot be read or
+                written.
         """
         try:
             text = self._read(JOB_FILE)
@@ -60,10 +61,10 @@ class Checkpoint:
         check_settings(self.path, text, settings)
 
     def watermark_ms(self, batch: int) -> int:
-        """The watermark that a batch ran with; 0 for one before the first.
+        """Return the watermark of a batch, in milliseconds; 0 before the first batch.
 
-        From Spark's log of offsets, which is written before a batch runs: it is the same however
-        often the batch is repeated.
+        It comes from Spark's log of offsets, which Spark writes before the batch runs. So it is the
+        same however often the batch is repeated.
         """
         if batch < 0:
             return 0
@@ -101,13 +102,14 @@ class Checkpoint:
 
 
 def check_settings(path: str, text: str, settings: Mapping[str, Any]) -> None:
-    """Whether a checkpoint was begun with the same settings.
+    """Check that a checkpoint was begun with the same settings.
 
     Args:
-        text: of the checkpoint's JOB_FILE.
-        settings: by option.
+        path: the checkpoint's path, for errors.
+        text: the content of the checkpoint's JOB_FILE.
+        settings: the settings, by option.
     Raises:
-        CheckpointRefused: it was not; names what differs.
+        CheckpointRefused: settings differ; the error names them.
     """
     try:
         begun = json.loads(text)
@@ -127,7 +129,7 @@ def check_settings(path: str, text: str, settings: Mapping[str, Any]) -> None:
 
 
 def watermark_of(text: str) -> int:
-    """The watermark in a file of Spark's log of offsets, in milliseconds.
+    """Return the watermark in a file of Spark's log of offsets, in milliseconds.
 
     Source: Spark, OffsetSeqLog: a version, metadata as JSON, then an offset of each source.
     """

@@ -1,8 +1,8 @@
-"""A directory on any file system that Spark can write: through Hadoop's FileSystem, on the driver.
+"""A directory on any file system that Spark can write, by Hadoop's FileSystem on the driver.
 
-What is asked of a file system is that a renamed file is there whole or not at all, and that a
-rename onto a name that is taken is refused. On the driver's own disks, Python does the same with
-fsync and hard links, which Hadoop does not.
+The file system must show a renamed file completely or not at all, and must refuse a rename onto an
+existing name. On the driver's own disks Python does this with fsync and hard links, since Hadoop
+does not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _GLOB = "*?[]{}\\"
 
 
 class DirectoryError(JobError):
-    """The file system refuses. What was done before stands."""
+    """The file system refused an operation. Earlier operations stand."""
 
 
 class AlreadyThere(DirectoryError):
-    """A file of this name is there. No effect."""
+    """A file of this name exists. No effect."""
 
 
 class Entry(NamedTuple):
@@ -39,13 +39,14 @@ class Entry(NamedTuple):
 
 
 def open_directory(spark: SparkSession, url: str) -> Directory:
-    """A directory, which need not be there yet.
+    """Return a directory, which need not exist yet.
 
     Args:
-        url: as Spark takes it: without a scheme it is on Hadoop's default file system, which is
-            this machine's unless configured.
+        spark: the session.
+        url: the path, as Spark takes it. Without a scheme it is on Hadoop's default file system, by
+            default on this machine.
     Raises:
-        DirectoryError: no such file system, or a name that Spark takes for a pattern.
+        DirectoryError: there is no such file system, or Spark takes the name for a pattern.
     """
     if any(one in url for one in _GLOB):
         raise DirectoryError(f"{url!r}: choose a path without any of {_GLOB}")
@@ -64,52 +65,56 @@ def open_directory(spark: SparkSession, url: str) -> Directory:
 
 
 class Directory:
-    """Paths are relative to it, with "/" between names; "" is the directory itself.
+    """A directory. Paths are relative to it, with "/" between names; "" is the directory itself.
 
     Attributes:
-        url: for Spark.
+        url: the URL for Spark.
     """
 
     url: str
 
     def path(self, name: str) -> str:
+        """Return the path of a name, for Spark."""
         return f"{self.url}/{name}" if name else self.url
 
     def entries(self, name: str = "") -> list[Entry] | None:
-        """What is in it, by name; None if it is not there.
+        """Return the entries of a directory, by name; None if it does not exist.
 
         Raises:
-            DirectoryError: it is not a directory.
+            DirectoryError: it is a file.
         """
         raise NotImplementedError
 
     def read(self, name: str) -> bytes:
+        """Return the content of a file."""
         raise NotImplementedError
 
     def make(self, name: str) -> None:
-        """Make a directory, and those above it."""
+        """Make a directory and its parents."""
         raise NotImplementedError
 
     def write_new(self, name: str, data: bytes, token: str) -> None:
-        """Write a file that is there whole or not at all, also after a loss of power.
+        """Write a new file, completely or not at all, even if the power fails.
 
         Args:
-            token: makes the temporary file's name one's own.
+            name: the file's path.
+            data: its content.
+            token: makes the name of the temporary file unique.
         Raises:
-            AlreadyThere: somebody else was first.
+            AlreadyThere: the file exists.
         """
         raise NotImplementedError
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, which must not be taken.
+        """Rename a file.
 
         Raises:
-            AlreadyThere: it is.
+            AlreadyThere: the target exists.
         """
         raise NotImplementedError
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a directory with all that is in it; harmless if it is not there."""
+        """Remove a file, or a directory and its content. Harmless if it does not exist."""
         raise NotImplementedError
 
 
@@ -126,6 +131,7 @@ class HadoopDirectory(Directory):
         return self._jvm.org.apache.hadoop.fs.Path(self.path(name))
 
     def entries(self, name: str = "") -> list[Entry] | None:
+        """Return the entries of a directory, by name; None if it does not exist."""
         with _told(self.path(name)):
             path = self._path(name)
             if not self._system.exists(path):
@@ -139,6 +145,7 @@ class HadoopDirectory(Directory):
         return sorted(found)
 
     def read(self, name: str) -> bytes:
+        """Return the content of a file."""
         with _told(self.path(name)):
             stream = self._system.open(self._path(name))
             try:
@@ -147,10 +154,12 @@ class HadoopDirectory(Directory):
                 stream.close()
 
     def make(self, name: str) -> None:
+        """Make a directory and its parents."""
         with _told(self.path(name)):
             self._system.mkdirs(self._path(name))
 
     def write_new(self, name: str, data: bytes, token: str) -> None:
+        """Write a new file, completely or not at all."""
         parent, _, own = name.rpartition("/")
         part = f"{parent}/.{own}.{token}"
         with _told(self.path(name)):
@@ -167,6 +176,7 @@ class HadoopDirectory(Directory):
             raise
 
     def move(self, source: str, target: str) -> None:
+        """Rename a file."""
         fs = self._jvm.org.apache.hadoop.fs
         with _told(self.path(target)):
             # FileSystem.rename, on some, puts a file over another one, or says false and no more.
@@ -178,18 +188,20 @@ class HadoopDirectory(Directory):
             context.rename(self._path(source), self._path(target), refuse)
 
     def remove(self, name: str) -> None:
+        """Remove a file or a directory."""
         with _told(self.path(name)):
             self._system.delete(self._path(name), True)
 
 
 class LocalDirectory(Directory):
-    """On the driver's machine; executors on others must see it at the same path."""
+    """A directory of the driver's machine; executors elsewhere must see it at the same path."""
 
     def __init__(self, path: str) -> None:
         self._root = Path(path)
         self.url = f"file://{self._root}"
 
     def entries(self, name: str = "") -> list[Entry] | None:
+        """Return the entries of a directory, by name; None if it does not exist."""
         path = self._root / name
         with _told(str(path)):
             if not path.exists():
@@ -200,10 +212,12 @@ class LocalDirectory(Directory):
                 return sorted(entry for one in found if (entry := _entry(one)) is not None)
 
     def read(self, name: str) -> bytes:
+        """Return the content of a file."""
         with _told(str(self._root / name)):
             return (self._root / name).read_bytes()
 
     def make(self, name: str) -> None:
+        """Make a directory and its parents."""
         path = self._root / name
         with _told(str(path)):
             missing = [one for one in (path, *path.parents) if not one.exists()]
@@ -212,6 +226,7 @@ class LocalDirectory(Directory):
                 _sync(one.parent)
 
     def write_new(self, name: str, data: bytes, token: str) -> None:
+        """Write a new file, completely or not at all."""
         path = self._root / name
         part = path.with_name(f".{path.name}.{token}")
         with _told(str(path)):
@@ -222,6 +237,7 @@ class LocalDirectory(Directory):
                 part.unlink()
 
     def move(self, source: str, target: str) -> None:
+        """Rename a file."""
         path = self._root / source
         with _told(str(self._root / target)):
             self._link(path, self._root / target)
@@ -236,6 +252,7 @@ class LocalDirectory(Directory):
         _sync(target.parent)
 
     def remove(self, name: str) -> None:
+        """Remove a file or a directory."""
         import shutil
 
         path = self._root / name

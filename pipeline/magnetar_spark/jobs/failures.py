@@ -1,4 +1,4 @@
-"""What a failed query says, in one line: Spark wraps it in the traces of two languages. Pure."""
+"""The error of a failed query in a single line, without the traces of two languages. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LENGTH_MAX = 500
 
 
 class JobError(RuntimeError):
-    """A job cannot go on. Its text is one line, and says what to do."""
+    """A job cannot go on. Its text is a single line, and says what to do."""
 
 
 def one_line(text: str) -> str:
-    """Our own error where there is one, else the innermost that says something.
+    """Return the error of this package if there is one, or else the innermost message.
 
     Args:
-        text: of an exception of Spark, traces and all.
+        text: the text of an exception of Spark, traces included.
     """
     lines = [line for line in text.splitlines() if line.strip() and not _FRAME.match(line)]
     for pattern in (_OURS, _RAISED):

@@ -1,4 +1,4 @@
-"""Which Java Spark would find on this machine."""
+"""Finds the Java that Spark would use on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER_S_MAX = 60.0
 
 
 def missing_java() -> str | None:
-    """As `missing`, of Java alone."""
+    """Return why Spark has no Java; None if it has."""
     java = _java()
     if java is None:
         return f"no Java {JAVA_VERSION_MIN} (docs/spark.md says how to get one without root)"
@@ -39,7 +39,7 @@ def missing_java() -> str | None:
 
 
 def java_version(told: str) -> int | None:
-    """The feature release in what `java -version` prints; None for what is not understood."""
+    """Return the feature release in the output of `java -version`; None if it is not understood."""
     found = re.search(r'version "(?:1\.)?(\d+)', told)
     return None if found is None else int(found[1])
 

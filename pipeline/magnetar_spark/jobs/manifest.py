@@ -1,7 +1,7 @@
-"""The manifest of an offload: which files count, and what they hold. Pure.
+"""The manifest of an offload, which lists the files that count. Pure.
 
-Each manifest is the whole truth about its directory, and has a number; the highest one counts. What
-stands in the directory and in no manifest is what a run that ended before its time has left.
+Each manifest is the whole state of its directory, and has a number; the highest number counts. A
+file that is in no manifest was left by a run that did not finish.
 Source: docs/pipeline.md, Offload.
 """
 
@@ -29,16 +29,16 @@ _PARTITION = re.compile(r"partition=(\d{1,9})")
 
 
 class ManifestError(ValueError):
-    """Not a manifest, one of another format, or a damaged one. Its text has no subject."""
+    """The text is no manifest, has another format, or is damaged. The message has no subject."""
 
 
 @dataclass(frozen=True)
 class OffloadFile:
-    """A file of one partition; the messages of offsets from `first_offset` to before `end_offset`.
+    """A file with the messages of a partition from `first_offset` to before `end_offset`.
 
     Attributes:
-        name: within the partition's directory; in the order of offsets.
-        row_count: messages; one that was sent in parts has several offsets, and is one row.
+        name: the name in the partition's directory; names have the order of offsets.
+        row_count: how many messages; a message in parts has several offsets and a single row.
     """
 
     name: str
@@ -50,14 +50,15 @@ class OffloadFile:
 
 @dataclass(frozen=True)
 class OffloadPartition:
-    """What of a partition is offloaded.
+    """What is offloaded of a partition.
 
     Attributes:
-        ledger_id: raised when the partition was restored; its offsets are others then.
-        first_offset: where the offload begins: retention had removed what lies before.
-        end_offset: the first one that is not offloaded.
-        settled_offset: the end of the last run that came to its end.
-        losses: offsets that were gone before they could be offloaded, [first, behind the last].
+        ledger_id: raised when the partition is restored, since its offsets are others then.
+        first_offset: where the offload begins; retention had removed earlier messages.
+        end_offset: the first offset that is not offloaded.
+        settled_offset: where the last run that finished has ended.
+        losses: offsets that were gone before they could be offloaded: the first, and behind the
+            last.
     """
 
     partition: int
@@ -70,10 +71,12 @@ class OffloadPartition:
 
     @property
     def row_count(self) -> int:
+        """How many messages are offloaded."""
         return sum(one.row_count for one in self.files)
 
     @property
     def lost(self) -> int:
+        """How many offsets were lost."""
         return sum(end - first for first, end in self.losses)
 
 
@@ -83,10 +86,11 @@ class Manifest:
 
     Attributes:
         number: raised by each change.
-        offload_id: made with the first one, and never changed.
-        run: who wrote it: a token of each run.
-        written_at_ms, settled_at_ms: since the Unix epoch: this one, and the last one of a run that
-            came to its end; 0: none has.
+        offload_id: made with the first manifest, and never changed.
+        run: the token of the run that wrote the manifest.
+        written_at_ms: when it was written, in milliseconds since the Unix epoch.
+        settled_at_ms: when the last run that finished wrote its last manifest; 0: no run has
+            finished.
         unfinished: transactions that may lie before the settled offset in some partitions, and
             behind it in others.
     """
@@ -103,16 +107,19 @@ class Manifest:
     partitions: tuple[OffloadPartition, ...]
 
     def ends(self) -> dict[int, int]:
+        """The end offset of each partition."""
         return {one.partition: one.end_offset for one in self.partitions}
 
     def settled(self) -> dict[int, int]:
+        """The settled offset of each partition."""
         return {one.partition: one.settled_offset for one in self.partitions}
 
     def firsts(self) -> dict[int, int]:
+        """The first offset of each partition."""
         return {one.partition: one.first_offset for one in self.partitions}
 
     def with_ends(self, ends: dict[int, int]) -> Manifest:
-        """The same, offloaded up to other ends."""
+        """Return the same manifest with other ends."""
         return replace(
             self,
             partitions=tuple(
@@ -124,7 +131,7 @@ class Manifest:
     def with_added(
         self, files: dict[int, list[OffloadFile]], losses: dict[int, list[tuple[int, int]]]
     ) -> Manifest:
-        """The same with more files and losses, each behind those that its partition has."""
+        """Return the same manifest with more files and losses, behind those that it has."""
         return replace(
             self,
             partitions=tuple(
@@ -138,7 +145,7 @@ class Manifest:
         )
 
     def with_settled(self, unfinished: Sequence[str], now_ms: int) -> Manifest:
-        """The run has come to its end."""
+        """Return the same manifest for a run that has finished."""
         return replace(
             self,
             settled_at_ms=now_ms,
@@ -161,41 +168,49 @@ def _joined(losses: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def manifest_name(number: int) -> str:
+    """Return the file name of a manifest."""
     return f"manifest-{number:010}.json"
 
 
 def manifest_number(name: str) -> int | None:
-    """Of a file's name; None if it is no manifest's."""
+    """Return the number in the name of a manifest; None for other names."""
     found = _MANIFEST.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def partition_directory(partition: int) -> str:
+    """Return the name of a partition's directory."""
     return f"partition={partition}"
 
 
 def partition_of(directory: str) -> int | None:
+    """Return the partition of a directory's name; None for other names."""
     found = _PARTITION.fullmatch(directory)
     return None if found is None else int(found[1])
 
 
 def file_name(first_offset: int, end_offset: int, run: str) -> str:
-    """First and last offset, so that names have the order of offsets, and whose it is."""
+    """Return the name of a file: first and last offset, and the run."""
     return f"{first_offset:020}-{end_offset - 1:020}-{run[:8]}.parquet"
 
 
 def is_file_name(name: str) -> bool:
-    """Whether an offload may have written it."""
+    """Whether an offload may have written a file of this name."""
     return _FILE.fullmatch(name) is not None
 
 
 def to_bytes(manifest: Manifest) -> bytes:
+    """Return the JSON of a manifest."""
     body = {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(manifest)}
     return json.dumps({**body, "crc32c": _checksum(body)}, indent=1).encode()
 
 
 def from_bytes(data: bytes) -> Manifest:
-    """Raises: ManifestError."""
+    """Read a manifest.
+
+    Raises:
+        ManifestError: it is no manifest, or damaged.
+    """
     try:
         body = json.loads(data)
     except ValueError as error:
@@ -262,12 +277,19 @@ def portions(
     files_per_portion: int,
     tasks_min: int,
 ) -> Iterator[list[Range]]:
-    """What is to be offloaded, a range for each file, in portions that are committed one by one.
+    """Return what to offload: a range for each file, in portions that are committed separately.
 
-    All partitions go on side by side, so that a portion keeps as many tasks busy as it can.
+    All partitions proceed side by side, so that a portion keeps as many tasks busy as possible.
 
     Args:
-        tasks_min: cut the ranges of a portion until there are so many, if it has as many offsets.
+        topic: the topic's name.
+        topic_id: the topic's id.
+        begin: where each partition begins.
+        end: where each partition ends.
+        rows_per_file: how many messages a file has at most.
+        files_per_portion: how many files a portion has.
+        tasks_min: split the ranges of a portion until there are this many, if it has enough
+            offsets.
     """
     at = dict(begin)
     while True:
@@ -287,10 +309,11 @@ def portions(
 
 
 def without(ranges: Sequence[Range], losses: dict[int, list[tuple[int, int]]]) -> list[Range]:
-    """What is left of ranges, in order.
+    """Return what is left of ranges, in order.
 
     Args:
-        losses: by partition, first offset and the one behind the last.
+        ranges: the ranges.
+        losses: what to leave out, by partition: the first offset, and the offset behind the last.
     """
     left: list[Range] = []
     for one in ranges:
@@ -306,5 +329,5 @@ def without(ranges: Sequence[Range], losses: dict[int, list[tuple[int, int]]]) -
 
 
 def places_of(offsets: dict[int, int]) -> Places:
-    """For `planning`, which knows many topics."""
+    """Return offsets in the form that `planning` takes, which has several topics."""
     return {"": offsets}

@@ -1,8 +1,8 @@
-"""Offloads a topic to Parquet in commit order, without what was aborted.
+"""Offloads a topic to Parquet in commit order, without aborted messages.
 
-What the broker serves is committed, and in commit order. Tasks write ranges of it as files into a
-staging directory; the driver looks at each file, moves it into place, and then writes a manifest
-that names it. A run takes only what is new, in portions that are committed one by one.
+The broker serves committed messages in commit order. Tasks write ranges of them as files into a
+staging directory. The driver checks each file, moves it into place, and then writes a manifest that
+names it. A run takes only new messages, in portions that are committed separately.
 Source: PIP-31, Compacting Transaction Log.
 """
 
@@ -65,10 +65,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class PartitionReport:
-    """A partition, and what this run has added to it.
+    """What a run has added to a partition.
 
     Attributes:
-        lost: offsets that were gone before this run could offload them.
+        lost: how many offsets were gone before this run could offload them.
     """
 
     partition: int
@@ -99,12 +99,16 @@ class Report:
 def offload(
     spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
 ) -> Report:
-    """Offload what the topic has, to the end that it has now.
+    """Offload a topic to its present end.
 
+    Args:
+        spark: the session.
+        request: what to offload.
+        on_progress: called with the progress.
     Raises:
-        OffloadError: the directory is not one to go on with, offsets are lost, or a task failed.
+        OffloadError: the directory cannot be continued, offsets are lost, or a task failed.
         DirectoryError: the file system refuses.
-        TopicNotFound: no such topic.
+        TopicNotFound: the topic does not exist.
         MagnetarError: the servers cannot be reached.
     """
     client = client_of(request.servers)

@@ -1,4 +1,4 @@
-"""What an offload begins with: what is asked for, what there is, and what has been done before."""
+"""Compares what an offload has to do with what was done before."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TXNS_MAX = 100_000
 
 @dataclass(frozen=True)
 class Request:
-    """What to offload, and where to.
+    """What to offload, and to which directory.
 
     Attributes:
-        servers: brokers, "host:port".
-        rows_per_file: at most so many messages in each file.
-        tasks_min: write with so many tasks at least, each a file, if there are as many messages.
-        accept_loss: leave out what retention has removed before it was offloaded, and what cannot
-            be read.
+        servers: the addresses of brokers, "host:port".
+        rows_per_file: how many messages a file has at most.
+        tasks_min: with how many tasks to write at least, each to a separate file.
+        accept_loss: whether to leave out messages that retention has removed before they were
+            offloaded, and messages that cannot be read.
     """
 
     servers: tuple[str, ...]
@@ -40,7 +40,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Goal:
-    """What there is to be offloaded; see Manifest for `unfinished`."""
+    """What is to be offloaded; Manifest describes `unfinished`."""
 
     cluster_id: str
     topic_id: int
@@ -48,14 +48,15 @@ class Goal:
     unfinished: tuple[str, ...]
 
     def ends(self) -> dict[int, int]:
+        """The end offset of each partition."""
         return {one.partition: one.end_offset for one in self.partitions}
 
 
 def goal_of(client: blocking.Client, topic: str) -> Goal:
-    """Where the partitions end now, and which transactions may be on both sides of that.
+    """Return the present ends of the partitions, and the transactions that may cross them.
 
-    These are being carried out when the ends are known, or were carried out before the ends are
-    asked for again.
+    These are the transactions that are being carried out when the ends are known, or were carried
+    out before the ends are read again.
     """
     offsets = client.list_offsets(topic)
     unfinished: set[str] = set()
@@ -82,10 +83,10 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
 
 
 def continued(before: Manifest | None, goal: Goal, request: Request, run: str) -> Manifest:
-    """The manifest to go on from: that of the directory, or a new one; with a number of its own.
+    """Return the manifest to continue from: that of the directory, or a new manifest.
 
     Raises:
-        OffloadError: the directory is of another topic, or offsets are lost.
+        OffloadError: the directory belongs to another topic, or offsets are lost.
     """
     now_ms = SystemClock().wall_ms()
     if before is None:

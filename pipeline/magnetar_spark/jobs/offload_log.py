@@ -1,9 +1,9 @@
-"""The manifests of a directory, one after the other, and the files beside them.
+"""The sequence of manifests of a directory, and the files beside them.
 
-A run begins by writing a manifest of its own, and each further one has the next number, which can
-be taken once. So of two runs that know of the same state only one goes on, and what a run removes
-or adds it does while its manifest is the last one: what a later run writes has names of its own,
-and stands in manifests that an earlier one cannot write any more.
+A run begins by writing a manifest. Each further manifest has the next number, which only a single
+run can take. So of two runs that know the same state only one goes on, and a run adds or removes
+files only while its manifest is the last. Files of a later run have other names, and are in
+manifests that an earlier run cannot write any more.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ _TRIES = 5
 
 
 class OffloadError(JobError):
-    """An offload or a restore cannot go on. What counted before still does."""
+    """An offload or a restore cannot go on. What counted before still counts."""
 
 
 class NumberTaken(OffloadError):
-    """A manifest of this number is there. No effect."""
+    """A manifest of this number exists. No effect."""
 
 
 def staging_of(run: str) -> str:
+    """Return the staging directory of a run."""
     return f"{HIDDEN}/{_STAGING}{run}"
 
 
 class OffloadLog:
-    """Of one directory, as one run sees it."""
+    """The manifests of a directory, as a run sees them."""
 
     def __init__(self, directory: Directory) -> None:
         self.directory = directory
 
     def latest(self) -> Manifest | None:
-        """The manifest that counts.
+        """Return the manifest that counts.
 
         Raises:
-            OffloadError: it is damaged, or of something else.
+            OffloadError: it is damaged, or belongs to something else.
         """
         for _ in range(_TRIES):
             number = self._highest()
@@ -89,11 +90,11 @@ class OffloadLog:
         return [one for one in found if one is not None]
 
     def add(self, manifest: Manifest) -> None:
-        """From now on it is what counts.
+        """Write a manifest, which counts from now on.
 
         Raises:
             NumberTaken: another run has begun meanwhile. No effect.
-            OffloadError: another run has begun behind this manifest, and goes on from it.
+            OffloadError: another run has begun after this manifest, and continues from it.
         """
         self.directory.make(HIDDEN)
         name = manifest_name(manifest.number)
@@ -107,7 +108,11 @@ class OffloadLog:
                 self.directory.remove(f"{HIDDEN}/{manifest_name(number)}")
 
     def check_last(self, manifest: Manifest) -> None:
-        """Raises: OffloadError, when another run has begun since."""
+        """Check that no other run has begun.
+
+        Raises:
+            OffloadError: another run has begun.
+        """
         if self._highest() != manifest.number:
             raise OffloadError(self._overtaken())
 
@@ -117,12 +122,12 @@ class OffloadLog:
         )
 
     def check_files(self, manifest: Manifest) -> list[str]:
-        """Whether all files are there that count.
+        """Check that all files exist that count.
 
         Returns:
-            Those that do not count, which an earlier run has left.
+            The files that do not count, which an earlier run has left.
         Raises:
-            OffloadError: one is missing, or has another size; or there are others that no offload
+            OffloadError: a file is missing or has another size, or there is a file that no offload
                 writes, and that readers of the directory would take for messages.
         """
         root = self.directory.entries() or []
@@ -153,7 +158,7 @@ class OffloadLog:
         return left
 
     def left_behind(self) -> list[str]:
-        """Staging directories, and manifests that were not written to their end."""
+        """Return staging directories, and manifests that were not written completely."""
         return [
             f"{HIDDEN}/{one.name}"
             for one in self.directory.entries(HIDDEN) or ()
@@ -161,7 +166,11 @@ class OffloadLog:
         ]
 
     def check_new(self) -> None:
-        """Raises: OffloadError, when something else is in the directory."""
+        """Check that the directory is empty.
+
+        Raises:
+            OffloadError: the directory has other files.
+        """
         others = [
             one.name
             for one in self.directory.entries() or ()
@@ -174,14 +183,15 @@ class OffloadLog:
             )
 
     def remove(self, names: Iterable[str]) -> None:
+        """Remove files or directories."""
         for name in names:
             self.directory.remove(name)
 
 
 class RestoreLog:
-    """Where each batch of a restore begins and ends: written before it runs, and never changed.
+    """Where each batch of a restore begins and ends, written before the batch runs.
 
-    It lies beside the manifests, by the topic that is written.
+    It never changes. It lies beside the manifests, with a directory for each topic that is written.
     """
 
     def __init__(self, directory: Directory, cluster_id: str, topic_id: int) -> None:
@@ -192,10 +202,10 @@ class RestoreLog:
         return f"{self._path}/batch-{number:010}.json"
 
     def read(self, number: int) -> dict[str, Any] | None:
-        """A batch as it was written; None if it was not.
+        """Return a batch as it was written; None if it was not written.
 
         Raises:
-            OffloadError: damaged.
+            OffloadError: the file is damaged.
         """
         entries = self._directory.entries(self._path) or ()
         name = self._name(number)
@@ -210,7 +220,7 @@ class RestoreLog:
         return found
 
     def write(self, number: int, batch: dict[str, Any], token: str) -> dict[str, Any]:
-        """Returns: what counts: somebody else may have been first."""
+        """Write a batch, and return the batch that counts: another run may have been first."""
         self._directory.make(self._path)
         try:
             self._directory.write_new(self._name(number), json.dumps(batch).encode(), token)

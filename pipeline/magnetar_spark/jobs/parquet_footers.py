@@ -1,4 +1,4 @@
-"""What a Parquet file says of itself at its end: how many rows, and which offsets."""
+"""Reads the footer of a Parquet file: how many rows it has, and which offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from magnetar_spark.jobs.directory import DirectoryError
 
 @dataclass(frozen=True)
 class Footer:
-    """Attributes: first_offset, last_offset: of its rows; -1 without any."""
+    """The footer of a Parquet file.
+
+    Attributes:
+        first_offset: the first offset; -1 without rows.
+        last_offset: the last offset; -1 without rows.
+    """
 
     row_count: int
     byte_count: int
@@ -32,10 +37,10 @@ class Footer:
 
 
 def read_footer(spark: SparkSession, url: str, byte_count: int) -> Footer:
-    """By Spark's own reader, on whatever file system.
+    """Read the footer with Spark's reader, on any file system.
 
     Raises:
-        DirectoryError: not a Parquet file, or cut short.
+        DirectoryError: the file is no Parquet file, or is cut short.
     """
     jvm: Any = spark._jvm
     configuration = spark.sparkContext._jsc.hadoopConfiguration()

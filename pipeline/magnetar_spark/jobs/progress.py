@@ -1,4 +1,4 @@
-"""What a streaming job tells of its batches, read from what Spark reports. Pure."""
+"""The batches of a streaming job, read from Spark's progress reports. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ ROWS, WINDOWS = "rows", "windows"
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch.
+    """A micro-batch.
 
     Attributes:
-        number: Spark's; a batch that is repeated after a crash keeps it.
-        rows: messages that it read.
-        malformed: those of them that are no flights.
-        windows: messages that it made of the others.
-        late: rows that came too late for their window; None when Spark's own figure is all that is
-            known.
-        late_groups: Spark's figure: it drops rows after it has gathered those of a window and
-            route, and counts each gathering as one.
-        behind: messages that were there and not yet read.
-        watermark: ISO 8601; "1970..." before there is one.
+        number: Spark's number; a batch that is repeated after a crash keeps it.
+        rows: how many messages it read.
+        malformed: how many of them are no flights.
+        windows: how many messages it made of the others.
+        late: how many rows came too late for their window; None when only Spark's figure is known.
+        late_groups: Spark's figure: Spark drops late rows after it has grouped them by window and
+            route, and counts each group as one row.
+        behind: how many messages were not yet read.
+        watermark: ISO 8601; "1970..." before there is a watermark.
     """
 
     number: int
@@ -42,7 +41,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Summary:
-    """What one run of a job did. Batches that it repeated were done by the run before it, too."""
+    """What a run of a job did. Batches that it repeated were done by the run before, too."""
 
     batches: int = 0
     rows: int = 0
@@ -52,6 +51,7 @@ class Summary:
     late_groups: int = 0
 
     def plus(self, one: Batch) -> Summary:
+        """Return the sum of this summary and a batch."""
         return Summary(
             self.batches + 1,
             self.rows + one.rows,
@@ -63,10 +63,11 @@ class Summary:
 
 
 def batch_of(progress: Mapping[str, Any], late: int | None) -> Batch:
-    """A batch, from Spark's progress as parsed JSON.
+    """Return a batch from Spark's progress, which is parsed JSON.
 
     Args:
-        late: rows, where the job has counted them.
+        progress: the progress.
+        late: how many rows were late, if the job has counted them.
     """
     observed = progress.get("observedMetrics", {})
     rows = observed.get(ROWS, {})

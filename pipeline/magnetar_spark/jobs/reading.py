@@ -1,4 +1,4 @@
-"""Reads a range of a partition whatever has happened to it: what cannot be read is named."""
+"""Reads a range of a partition, and reports what cannot be read."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Lost:
     """Nothing can be read before `next_offset`.
 
     Attributes:
-        txn_id: whose messages are missing; empty where the broker does not say.
-        is_damaged: it is there, and it is no batch, or its checksum does not fit.
+        txn_id: the transaction whose messages are missing; empty if the broker does not say.
+        is_damaged: whether the data exists and is no batch, or its checksum does not fit.
     """
 
     next_offset: int
@@ -50,7 +50,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Removed:
-    """What lies before `next_offset` has gone in order: by retention, or with its topic."""
+    """The messages before `next_offset` were removed in order, by retention or with the topic."""
 
     next_offset: int
 
@@ -59,10 +59,10 @@ Piece = MessageColumns | Lost | Removed
 
 
 def read_all(client: blocking.Client, wanted: Range) -> Iterator[Piece]:
-    """What there is in a range, in order, and what is missing.
+    """Yield the messages of a range, in order, and what is missing.
 
-    Where several rows of the store are missing close to each other, what lies between them may
-    count as lost with them.
+    If several rows of the store are missing close to each other, the rows between them may count as
+    lost too.
 
     Raises:
         MagnetarError: the servers cannot be reached.
@@ -111,10 +111,10 @@ def read_all(client: blocking.Client, wanted: Range) -> Iterator[Piece]:
 
 
 def behind_cut_message(client: blocking.Client, wanted: Range) -> int:
-    """Where the first message begins, if the range cuts one that was sent in parts.
+    """Return where the first message begins, if the range cuts a message that was sent in parts.
 
-    Such a message is read where it begins, and its other offsets give neither message nor error.
-    The range's end if none begins within it.
+    Such a message is read at its first offset; its other offsets give neither a message nor an
+    error. If no message begins in the range, the result is its end.
 
     Raises:
         MagnetarError: the servers cannot be reached.

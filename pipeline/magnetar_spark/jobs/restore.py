@@ -1,9 +1,9 @@
-"""Writes an offload into a topic: each message in its partition, in its order, and once.
+"""Restores an offload into a topic: each message into its partition, in order, exactly once.
 
-It goes in batches, each of them one transaction of a named sequence. Where a batch ends is written
-down beside the offload before the batch runs, so a restore that was killed goes on with the same
-one, and the coordinator knows whether it was committed.
-Source: PIP-31, Compacting Transaction Log; docs/pipeline.md, Restore.
+A restore runs in batches, and each batch is a transaction of a named sequence. The end of a batch
+is written beside the offload before the batch runs. So a restore that was killed continues with the
+same batch, and the coordinator knows whether it was committed. Source: PIP-31, Compacting
+Transaction Log; docs/pipeline.md, Restore.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
 from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
-from magnetar_spark.jobs.split_points import Cut, Cutter, between
+from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
 from magnetar_spark.options import SERVERS
 from magnetar_spark.planning import new_count
 from magnetar_spark.registration import register
@@ -55,14 +55,15 @@ _SCHEMA = StructType([one for one in source_schema(include_headers=True) if one.
 
 @dataclass(frozen=True)
 class Request:
-    """What to restore, and where to.
+    """What to restore, and into which topic.
 
     Attributes:
-        servers: brokers, "host:port".
-        transaction_messages: about so many at most in each transaction.
-        transaction_timeout_ms: of each.
-        append: into a topic that has messages already, behind them.
-        include_unfinished: also what the last offload has of transactions that it may have in part.
+        servers: the addresses of brokers, "host:port".
+        transaction_messages: how many messages a transaction has, about and at most.
+        transaction_timeout_ms: the timeout of each transaction, in milliseconds.
+        append: whether the topic may have messages already; the restore writes behind them.
+        include_unfinished: whether to restore the last transactions, which the offload may have in
+            part.
     """
 
     servers: tuple[str, ...]
@@ -88,10 +89,10 @@ class Report:
     """What a run has done.
 
     Attributes:
-        transactions: that this run has written, of bounded size.
-        split: of the original transactions: those that are in several of them.
-        left_out: offsets at the end, of transactions that are not whole in the offload, and behind
-            these.
+        transactions: how many transactions, of bounded size, this run has written.
+        split: how many original transactions are divided among several of them.
+        left_out: how many offsets at the end were left, of transactions that the offload has in
+            part, and behind these.
     """
 
     topic: str
@@ -108,8 +109,8 @@ class _Batch:
     """As it is written down."""
 
     offload_id: str
-    begin: Cut
-    end: Cut
+    begin: SplitPoint
+    end: SplitPoint
     messages: int
     split: int
 
@@ -136,10 +137,14 @@ class _Batch:
 def restore(
     spark: SparkSession, request: Request, on_progress: Callable[[Progress], None] | None = None
 ) -> Report:
-    """Write what the offload has and the topic was not yet given.
+    """Restore what the topic does not have yet.
 
+    Args:
+        spark: the session.
+        request: what to restore.
+        on_progress: called with the progress.
     Raises:
-        OffloadError: there is no offload, or a damaged one; the topic cannot take it; or a task
+        OffloadError: there is no offload, or a damaged offload; the topic cannot take it; or a task
             failed.
         DirectoryError: the file system refuses.
         MagnetarError: the servers cannot be reached.
@@ -203,13 +208,13 @@ class _Restoring:
     def run(self, on_progress: Callable[[Progress], None] | None) -> Report:
         number, begin = self._begin()
         wanted = self._rows(begin, self._manifest.ends())
-        cutter = Cutter(wanted.select("partition", "offset", "txn_id"))
+        splitter = Splitter(wanted.select("partition", "offset", "txn_id"))
         at, count, messages, split = begin, 0, 0, 0
         try:
-            end = self._end(cutter, begin)
+            end = self._end(splitter, begin)
             total = _count(begin, end)
             while _count(at, end):
-                batch = self._planned(number, at, end, cutter)
+                batch = self._planned(number, at, end, splitter)
                 # Messages keep their order only behind what is carried out.
                 self._wait_finished()
                 self._write(number, batch)
@@ -221,13 +226,13 @@ class _Restoring:
                     on_progress(Progress(_count(begin, at), max(total, _count(begin, at)), count))
             self._wait_finished()
         finally:
-            cutter.close()
+            splitter.close()
         return Report(
             *(self._request.topic, self._topic.topic_id, self._directory.url),
             *(messages, count, split, _count(at, self._manifest.ends())),
         )
 
-    def _begin(self) -> tuple[int, Cut]:
+    def _begin(self) -> tuple[int, SplitPoint]:
         """The next batch's number, and where it begins.
 
         Raises:
@@ -252,21 +257,23 @@ class _Restoring:
             )
         return committed + 1, {**firsts, **last.end}
 
-    def _end(self, cutter: Cutter, begin: Cut) -> Cut:
+    def _end(self, splitter: Splitter, begin: SplitPoint) -> SplitPoint:
         """What is to be restored ends here."""
         manifest = self._manifest
         if self._request.include_unfinished:
             end = manifest.ends()
         else:
             settled = {one: max(offset, begin[one]) for one, offset in manifest.settled().items()}
-            end = cutter.before(begin, settled, manifest.unfinished)
+            end = splitter.before(begin, settled, manifest.unfinished)
         return {one: max(offset, begin[one]) for one, offset in end.items()}
 
-    def _planned(self, number: int, begin: Cut, end: Cut, cutter: Cutter) -> _Batch:
+    def _planned(
+        self, number: int, begin: SplitPoint, end: SplitPoint, splitter: Splitter
+    ) -> _Batch:
         """A batch as it is written down, by this run or by one that was killed."""
         found = self._written_down(number)
         if found is None:
-            cut = cutter.batch(begin, end, self._request.transaction_messages)
+            cut = splitter.batch(begin, end, self._request.transaction_messages)
             planned = _Batch(
                 *(self._manifest.offload_id, begin, cut.end),
                 *(self._rows(begin, cut.end).count(), cut.split),
@@ -298,7 +305,7 @@ class _Restoring:
         firsts = self._manifest.firsts()
         return replace(batch, begin={**firsts, **batch.begin}, end={**firsts, **batch.end})
 
-    def _rows(self, begin: Cut, end: Cut) -> DataFrame:
+    def _rows(self, begin: SplitPoint, end: SplitPoint) -> DataFrame:
         """The offload's rows from one cut to another."""
         names = [
             self._directory.path(f"{partition_directory(one.partition)}/{file.name}")
@@ -371,5 +378,5 @@ class _Restoring:
             pause.wait(FINISH_PERIOD_S)
 
 
-def _count(begin: Cut, end: Cut) -> int:
+def _count(begin: SplitPoint, end: SplitPoint) -> int:
     return new_count(places_of(begin), places_of(end))

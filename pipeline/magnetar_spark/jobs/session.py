@@ -1,4 +1,4 @@
-"""The Spark session of a job that was not given one."""
+"""Creates the Spark session of a job that has none."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class JavaMissing(RuntimeError):
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings of a session for as long as this lasts.
+    """Change settings of a session while the block runs.
 
-    A session of a job's own would become the active one of the whole process.
+    A separate session would become the active session of the whole process.
     """
     before = {name: spark.conf.get(name, None) for name in wanted}
     try:
@@ -56,10 +56,10 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
 
 
 def find_broker(servers: tuple[str, ...]) -> None:
-    """See that a broker answers, before Spark is started: that takes seconds.
+    """Check that a broker answers, before Spark starts, which takes seconds.
 
     Raises:
-        LinkClosed: none does.
+        LinkClosed: no broker answers.
     """
     for _ in range(FIND_ATTEMPTS):
         for address in servers:
@@ -72,12 +72,13 @@ def find_broker(servers: tuple[str, ...]) -> None:
 
 
 def session(name: str, master: str | None) -> SparkSession:
-    """The session that there is, or a new one. Made before the first client: it forks.
+    """Return the existing session, or a new session. Call it before the first client: it forks.
 
     Args:
-        master: where to run; None: where spark-submit says, or here.
+        name: the name of the application.
+        master: where to run; None: where spark-submit says, or on this machine.
     Raises:
-        JavaMissing: there is none.
+        JavaMissing: Java is missing, or too old.
     """
     builder = SparkSession.builder.appName(f"magnetar {name}")
     log_level = "ERROR"

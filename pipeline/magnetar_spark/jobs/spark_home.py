@@ -1,10 +1,9 @@
-"""A home for Spark in which its Python library is no archive.
+"""A home for Spark whose Python library is no archive.
 
-Spark puts `python/lib/pyspark.zip` of its home before everything else on the path of each Python
-process that it starts. Python keeps no compiled modules of an archive, so that each of these
-processes compiles the library anew: two thirds of the time that it takes to start, and a query
-waits for eight of them before its first batch. In a home without the archive they find the same
-library where this process does, compiled.
+Spark puts `python/lib/pyspark.zip` of its home at the front of the path of each Python process that
+it starts. Python keeps no compiled modules of an archive, so each of these processes compiles the
+library again: two thirds of its start time. A query waits for eight such processes before its first
+batch. In a home without the archive they find the library where this process does, compiled.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ _PARTS = ("bin", "sbin", "jars")
 
 
 def home_without_archive(directory: Path) -> dict[str, str]:
-    """Make such a home, of links, for Spark on this machine.
+    """Make such a home, out of links, for Spark on this machine.
 
     Args:
-        directory: for the home; it must stay for as long as Spark runs.
+        directory: where to make it; it must stay while Spark runs.
     Returns:
-        What to set in the environment of Spark's driver: nothing, where somebody has chosen a home
-        or where PySpark was not installed with Spark inside.
+        The environment variables to set for Spark's driver. Empty if a home is chosen already, or
+        if PySpark was installed without Spark inside.
     """
     found = find_spec("pyspark")
     if HOME in os.environ or found is None or found.origin is None:

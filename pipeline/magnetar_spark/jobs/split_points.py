@@ -1,7 +1,7 @@
-"""Where a restore may cut an offload: each transaction on one side, in all partitions.
+"""Finds where a restore may split an offload: each transaction on a single side, in all partitions.
 
-A cut is an offset in each partition. It is lowered until no transaction lies on both sides; only
-sums of a few numbers for each partition come to the driver.
+A split point is an offset in each partition. It moves down until no transaction lies on both sides.
+The driver gets only sums of a few numbers for each partition.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ from magnetar_spark.planning import limited
 # A chain of transactions that takes longer to follow counts as one without an end.
 ROUNDS_MAX = 100
 
-Cut = dict[int, int]
+SplitPoint = dict[int, int]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Attributes: split: transactions that lie on both sides of the end."""
+    """A batch of a restore.
 
-    end: Cut
+    Attributes:
+        split: how many transactions lie on both sides of its end.
+    """
+
+    end: SplitPoint
     split: int
 
 
-def between(rows: DataFrame, begin: Cut, end: Cut) -> DataFrame:
-    """The rows from one cut to another."""
+def between(rows: DataFrame, begin: SplitPoint, end: SplitPoint) -> DataFrame:
+    """Return the rows from a split point to another."""
     # The narrow bounds find files' groups of rows; the others are exact.
     return rows.where(
         (F.col("offset") >= min(begin.values())) & (F.col("offset") < max(end.values()))
     ).where((F.col("offset") >= _of_row(begin)) & (F.col("offset") < _of_row(end)))
 
 
-class Cutter:
-    """Of one restore's rows.
+class Splitter:
+    """Finds split points in the rows of a restore.
 
     Args:
         rows: with columns partition, offset and txn_id.
@@ -50,11 +54,12 @@ class Cutter:
         self._spans: DataFrame | None = None
 
     def close(self) -> None:
+        """Free the table on disk."""
         if self._spans is not None:
             self._spans.unpersist()
 
     def spans(self) -> DataFrame:
-        """Each transaction: first and last offset in each of its partitions; kept on disk."""
+        """Return the first and last offset of each transaction in each partition; kept on disk."""
         if self._spans is None:
             parts = (
                 self._rows.where(F.col("txn_id").isNotNull())
@@ -68,7 +73,7 @@ class Cutter:
             )
         return self._spans
 
-    def before(self, begin: Cut, end: Cut, unfinished: Collection[str]) -> Cut:
+    def before(self, begin: SplitPoint, end: SplitPoint, unfinished: Collection[str]) -> SplitPoint:
         """The last split point up to `end` with no message of the given transactions before it.
 
         It splits no transaction either.
@@ -82,11 +87,13 @@ class Cutter:
         found, is_settled = self._whole(begin, _lowered(end, parts))
         return found if is_settled else begin
 
-    def batch(self, begin: Cut, end: Cut, count_max: int) -> Batch:
-        """The next batch: from `begin`, of at most `count_max` offsets, or one of each partition.
+    def batch(self, begin: SplitPoint, end: SplitPoint, count_max: int) -> Batch:
+        """Return the next batch, of at most `count_max` offsets or an offset of each partition.
 
         Args:
-            end: a cut that splits no transaction.
+            begin: where the batch begins.
+            end: a split point that splits no transaction.
+            count_max: how many offsets the batch has at most.
         """
         wanted = limited(places_of(begin), places_of(end), count_max)[""]
         if wanted == end:
@@ -97,7 +104,7 @@ class Cutter:
         # A transaction, or a chain of them, that does not fit.
         return Batch(wanted, self._crossing(begin, wanted).count())
 
-    def _whole(self, begin: Cut, cut: Cut) -> tuple[Cut, bool]:
+    def _whole(self, begin: SplitPoint, cut: SplitPoint) -> tuple[SplitPoint, bool]:
         """Lower a cut until it splits nothing; and whether that came to an end."""
         for _ in range(ROUNDS_MAX):
             lower = _lowered(cut, self._crossing(begin, cut))
@@ -106,7 +113,7 @@ class Cutter:
             cut = lower
         return cut, False
 
-    def _behind(self, begin: Cut) -> DataFrame:
+    def _behind(self, begin: SplitPoint) -> DataFrame:
         """What transactions have from a cut on."""
 
         def is_behind(part: Column) -> Column:
@@ -123,7 +130,7 @@ class Cutter:
             "txn_id", F.transform(F.filter("parts", is_behind), clipped).alias("parts")
         )
 
-    def _crossing(self, begin: Cut, cut: Cut) -> DataFrame:
+    def _crossing(self, begin: SplitPoint, cut: SplitPoint) -> DataFrame:
         """Transactions of which some, from `begin` on, lies on both sides of a cut."""
 
         def is_before(part: Column) -> Column:
@@ -137,20 +144,20 @@ class Cutter:
         )
 
 
-def _of_row(cut: Cut) -> Column:
+def _of_row(cut: SplitPoint) -> Column:
     return F.element_at(_offsets(cut), F.col("partition") + 1)
 
 
-def _at(cut: Cut, row: Column) -> Column:
+def _at(cut: SplitPoint, row: Column) -> Column:
     """The cut's offset in the partition that a structure names."""
     return F.element_at(_offsets(cut), row["partition"] + 1)
 
 
-def _offsets(cut: Cut) -> Column:
+def _offsets(cut: SplitPoint) -> Column:
     return F.array(*[F.lit(cut[number]).cast("bigint") for number in range(len(cut))])
 
 
-def _lowered(cut: Cut, transactions: DataFrame) -> Cut:
+def _lowered(cut: SplitPoint, transactions: DataFrame) -> SplitPoint:
     """The highest cut up to `cut` with no message of the transactions before it."""
     firsts = (
         transactions.select(F.explode("parts").alias("part"))

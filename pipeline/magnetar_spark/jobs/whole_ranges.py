@@ -1,7 +1,7 @@
-"""Reads ranges of offsets, each to its last message or not at all, as a data source of its own.
+"""A data source that reads ranges of offsets, each to its last message or not at all.
 
-Unlike the source for queries it also finds offsets that no message has. A message that was sent in
-parts belongs to the range in which it begins, so ranges may be cut anywhere.
+Unlike the source for queries, it also finds offsets that no message has. A message that was sent in
+parts belongs to the range in which it begins, so ranges may be split anywhere.
 """
 
 from __future__ import annotations
@@ -29,38 +29,43 @@ from magnetar_spark.source import RangePartition
 
 
 def messages_of(spark: SparkSession, servers: Sequence[str], ranges: Sequence[Range]) -> DataFrame:
-    """All messages of the ranges, with headers: a task for each range, in the ranges' order."""
+    """Return all messages of the ranges, with headers: a task for each range, in order."""
     spark.dataSource.register(WholeRanges)
     told = {"servers": list(servers), "ranges": [astuple(one) for one in ranges]}
     return spark.read.format(WholeRanges.name()).options(told=json.dumps(told)).load()
 
 
 class WholeRanges(DataSource):
-    """Made by this module only; its option is no interface."""
+    """The data source; only this module makes it, and its option is no interface."""
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the format."""
         return "magnetar-whole-ranges"
 
     def schema(self) -> StructType:
+        """Return the columns."""
         return source_schema(include_headers=True)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader."""
         told = json.loads(self.options["told"])
         return WholeReader(tuple(told["servers"]), [Range(*one) for one in told["ranges"]])
 
 
 class WholeReader(DataSourceReader):
-    """One task for each range."""
+    """Reads ranges, with a task for each range."""
 
     def __init__(self, servers: tuple[str, ...], ranges: Sequence[Range]) -> None:
         self._servers = servers
         self._ranges = ranges
 
     def partitions(self) -> Sequence[InputPartition]:
+        """Return the range of each task."""
         return [RangePartition(one) for one in self._ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the range of a task; called in executors."""
         if not isinstance(partition, RangePartition):
             return  # Of nothing to read, Spark makes a partition of its own.
         wanted = partition.range
@@ -70,11 +75,12 @@ class WholeReader(DataSourceReader):
 
 
 def read_whole(client: blocking.Client, wanted: Range) -> Iterator[MessageColumns]:
-    """The messages that begin in a range, in order.
+    """Yield the messages that begin in a range, in order.
 
     Raises:
         OffsetsLost: an offset of the range belongs to no message, or cannot be read.
-        ChecksumMismatch, InvalidArgument: a batch is damaged.
+        ChecksumMismatch: a batch is damaged.
+        InvalidArgument: a batch is damaged.
     """
     topic, partition = wanted.topic, wanted.partition
     at = wanted.start
@@ -122,7 +128,7 @@ def _is_within_a_message(client: blocking.Client, wanted: Range, first: int, end
 
 
 def losses_in(client: blocking.Client, wanted: Range) -> list[tuple[int, int]]:
-    """What of a range cannot be read, or does not exist any more: first, and behind the last.
+    """Return what is lost of a range: the first offset, and the offset behind the last.
 
     Raises:
         MagnetarError: the servers cannot be reached.
