@@ -9,16 +9,15 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 from tests.core.envelope import command
+from tests.fake_link import FakeLink, FakeTransport
 from tests.virtual_loop import VirtualClock
 from tests.virtual_time import time_passes
-from tests.waiting import turns
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.records import FAMILIES
 from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as pb
@@ -57,6 +56,17 @@ class FakeBroker:
 
     def all_of(self, name: str) -> list[Any]:
         return [body for one, body in self.received if one == name]
+
+    def on_frame(self, link: FakeLink, frame: service_pb2.Frame) -> None:
+        answers = []
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            assert name is not None
+            answer = self.handle(name, getattr(one, name))
+            if answer is not SILENCE:
+                answers.append(command(answer, one.request_id))
+        if answers:
+            link.push(*answers)
 
     def handle(self, name: str, body: Any) -> Any:
         self.received.append((name, body))
@@ -102,93 +112,6 @@ class FakeBroker:
 
     def _low_watermark(self, body: pb.CommandLowWatermark) -> Any:
         return pb.CommandLowWatermarkResponse(orphans=self.orphans)
-
-
-class FakeLink:
-    """Both directions of one conversation, each delivered in a later turn of the loop."""
-
-    def __init__(
-        self,
-        broker: FakeBroker,
-        on_frame: Callable[[service_pb2.Frame], None],
-        on_closed: Callable[[], None],
-    ) -> None:
-        self._broker = broker
-        self._on_frame = on_frame
-        self._on_closed = on_closed
-        self.closed = False
-        # What goes in comes out nowhere, and nobody is told.
-        self.half_open = False
-        self.frame_count = 0
-
-    def write(self, frame: service_pb2.Frame) -> None:
-        if not self.closed:
-            self.frame_count += 1
-        if not self.closed and not self.half_open:
-            asyncio.get_running_loop().call_soon(self._deliver, frame)
-
-    async def drain(self) -> None:
-        return
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            asyncio.get_running_loop().call_soon(self._on_closed)
-
-    def _deliver(self, frame: service_pb2.Frame) -> None:
-        answers = []
-        for one in frame.commands:
-            if self.closed:
-                return
-            name = one.WhichOneof("body")
-            assert name is not None
-            answer = self._broker.handle(name, getattr(one, name))
-            if answer is not SILENCE:
-                answers.append(command(answer, one.request_id))
-        if answers and not self.closed:
-            reply = service_pb2.Frame(commands=answers)
-            asyncio.get_running_loop().call_soon(self._answer, reply)
-
-    def _answer(self, frame: service_pb2.Frame) -> None:
-        if not self.closed:
-            self._on_frame(frame)
-
-
-class FakeTransport:
-    """Reaches the one broker, unless it is told not to."""
-
-    def __init__(self, broker: FakeBroker) -> None:
-        self.broker = broker
-        self.is_reachable = True
-        self.links: list[FakeLink] = []
-
-    async def connect(
-        self,
-        address: str,
-        service: str,
-        on_frame: Callable[[service_pb2.Frame], None],
-        on_closed: Callable[[], None],
-    ) -> FakeLink:
-        await turns()
-        assert (address, service) == (BROKER_ADDRESS, "Broker")
-        if not self.is_reachable:
-            raise LinkClosed("nobody answers")
-        link = FakeLink(self.broker, on_frame, on_closed)
-        self.links.append(link)
-        return link
-
-    def push(self, body: Any) -> None:
-        """The broker says something unasked."""
-        for link in self.links:
-            link._answer(service_pb2.Frame(commands=[command(body)]))
-
-    def break_links(self) -> None:
-        for link in self.links:
-            link.close()
-        self.links.clear()
-
-    async def close(self) -> None:
-        self.break_links()
 
 
 class FakeClient:
@@ -268,7 +191,9 @@ class World:
         self.disk = MemoryDisk()
         self.clock = VirtualClock()
         self.broker = FakeBroker()
-        self.transport = FakeTransport(self.broker)
+        self.transport = FakeTransport(
+            self.broker, lambda *place: place == (BROKER_ADDRESS, "Broker")
+        )
         self.random = Random(7)
         self.fatal_errors: list[BaseException] = []
         # Kept, or their tasks would be collected unfinished.
