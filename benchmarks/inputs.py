@@ -26,7 +26,7 @@ class Inputs:
     async def create(
         cls, client: Client, topic: str, *, partitions: int, message_bytes: int
     ) -> Inputs:
-        await client.create_topic(topic, partitions=partitions)
+        await client.admin.topics.create(topic, partitions=partitions)
         producer = await client.create_producer(topic, linger_ms=0, batch_messages_max=1)
         consumer = await client.subscribe(topic, "inputs", initial_position="earliest")
         return cls(producer, consumer, bytes(message_bytes))

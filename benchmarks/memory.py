@@ -24,7 +24,7 @@ async def measure(
     client: Client, servers: Servers, *, count: int, topic_partitions: int
 ) -> AsyncIterator[Result]:
     """Yield resident bytes for each transaction: a message in 2 partitions, and an ack."""
-    await client.create_topic(TOPIC, partitions=topic_partitions)
+    await client.admin.topics.create(TOPIC, partitions=topic_partitions)
     producer = await client.create_producer(TOPIC, linger_ms=0)
     inputs = await Inputs.create(
         client, INPUT_TOPIC, partitions=topic_partitions, message_bytes=len(VALUE)

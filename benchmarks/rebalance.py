@@ -65,7 +65,7 @@ async def measure(client: Client, address: str) -> AsyncIterator[Result]:
     Args:
         address: of the broker; each member has a connection of its own.
     """
-    await client.create_topic(TOPIC, partitions=PARTITIONS)
+    await client.admin.topics.create(TOPIC, partitions=PARTITIONS)
     sending = asyncio.create_task(_send(await client.create_producer(TOPIC)))
     watched = Watched()
     clients = [await magnetar.connect(address) for _ in range(STAYING_MEMBERS)]

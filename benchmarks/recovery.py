@@ -24,7 +24,7 @@ async def measure(
     client: Client, servers: Servers, *, entry_counts: tuple[int, ...], open_count: int
 ) -> AsyncIterator[Result]:
     """Yield what each server reads after kill -9, with more and more stored, and with open ones."""
-    await client.create_topic(TOPIC, partitions=8)
+    await client.admin.topics.create(TOPIC, partitions=8)
     stored = 0
     for count in entry_counts:
         await _store_entries(client, count - stored)
@@ -70,7 +70,11 @@ async def _kill_both(
         os.kill(killed, signal.SIGKILL)
         while servers.ready().get(kind, {}).get("pid", killed) == killed:
             await asyncio.sleep(POLL_S)
-        await (client.list_topics() if kind == "broker" else client.list_transactions(limit=1))
+        await (
+            client.admin.topics.list()
+            if kind == "broker"
+            else client.admin.transactions.list(limit=1)
+        )
         away_s = time.perf_counter() - began_s
         recovery_s = await asyncio.to_thread(_recovery_s, servers, kind)
         for latency_of, seconds in (

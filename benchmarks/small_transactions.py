@@ -123,7 +123,7 @@ async def measure(
         beside_open_messages: of a transaction that stays open in these partitions meanwhile; 0:
             without one.
     """
-    await client.create_topic(TOPIC, partitions=shape.partitions)
+    await client.admin.topics.create(TOPIC, partitions=shape.partitions)
     producer = await client.create_producer(TOPIC, linger_ms=0)
     if beside_open_messages:
         await _leave_open(client, beside_open_messages, shape)
@@ -192,7 +192,7 @@ async def _visible_s(
                 await asyncio.sleep(POLL_S)
         following.cancel()
         await consumer.close()
-        await client.unsubscribe(TOPIC, subscription)
+        await client.admin.subscriptions.delete(TOPIC, subscription)
     return [now_s - load.called_s[number] for number, now_s in arrived_s]
 
 

@@ -38,7 +38,7 @@ async def measure(
         count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
         name = f"spark-{message_bytes}"
         await _fill(client, name, message_bytes, count)
-        await client.create_topic(f"{name}-out", partitions=TOPIC_PARTITIONS)
+        await client.admin.topics.create(f"{name}-out", partitions=TOPIC_PARTITIONS)
         servers = {"magnetar.bootstrap.servers": address}
         reading = {**servers, "subscribe": name, "startingOffsets": "earliest"}
         values = {**reading, "columns": "value"}
@@ -72,7 +72,7 @@ async def measure(
 
 
 async def _fill(client: Client, topic: str, message_bytes: int, count: int) -> None:
-    await client.create_topic(topic, partitions=TOPIC_PARTITIONS)
+    await client.admin.topics.create(topic, partitions=TOPIC_PARTITIONS)
     producer = await client.create_producer(topic)
     values = [bytes(message_bytes)] * CHUNK_MESSAGES
     for _ in range(-(-count // CHUNK_MESSAGES)):

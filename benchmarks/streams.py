@@ -25,7 +25,7 @@ async def measure_produce(
     for message_bytes in sizes:
         for name, send in (("send_many", _send_many), ("enqueue", _enqueue)):
             topic = f"produce-{message_bytes}-{name}"
-            await client.create_topic(topic, partitions=topic_partitions)
+            await client.admin.topics.create(topic, partitions=topic_partitions)
             producer = await client.create_producer(topic)
             count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
             if send is _enqueue:
@@ -52,7 +52,7 @@ async def measure_transactional(
     """Yield the same in transactions: the next one begins while the last one commits."""
     for message_bytes in sizes:
         topic = f"transactional-{message_bytes}"
-        await client.create_topic(topic, partitions=topic_partitions)
+        await client.admin.topics.create(topic, partitions=topic_partitions)
         producer = await client.create_producer(topic)
         count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
         values = [bytes(message_bytes)] * CHUNK_MESSAGES
@@ -86,7 +86,7 @@ async def measure_consume(
     """Yield messages per second, delivered and acknowledged, in columns and one by one."""
     for message_bytes in sizes:
         topic = f"consume-{message_bytes}"
-        await client.create_topic(topic, partitions=topic_partitions)
+        await client.admin.topics.create(topic, partitions=topic_partitions)
         count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
         async with await client.create_producer(topic) as producer:
             await _send_many(producer, bytes(message_bytes), count)
@@ -124,7 +124,7 @@ async def measure_consume(
 
 async def measure_latency(client: Client, *, seconds: float) -> AsyncIterator[Result]:
     """Yield send's and the way from send to receive, with nothing else going on."""
-    await client.create_topic("latency")
+    await client.admin.topics.create("latency")
     producer = await client.create_producer("latency", linger_ms=0)
     consumer = await client.subscribe("latency", "reader")
     sent_s: list[float] = []

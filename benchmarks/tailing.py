@@ -36,7 +36,7 @@ async def measure(
     """
     for message_bytes in sizes:
         topic = f"tailing-{message_bytes}"
-        await client.create_topic(topic, partitions=topic_partitions)
+        await client.admin.topics.create(topic, partitions=topic_partitions)
         producer = await client.create_producer(topic)
         padding = bytes(message_bytes - SENT.size)
         async with await magnetar.connect(address) as reading_client:

@@ -122,10 +122,10 @@ def session(remote: str) -> SparkSession:
 
 def make_topics(broker: str, topics: list[str]) -> None:
     with blocking.connect(broker) as client:
-        there = {one.topic for one in client.list_topics()}
+        there = {one.topic for one in client.admin.topics.list()}
         for topic in topics:
             if topic not in there:
-                client.create_topic(topic, partitions=2)
+                client.admin.topics.create(topic, partitions=2)
 
 
 def main() -> None:

@@ -74,7 +74,7 @@ except MagnetarError as error:
     sys.exit(f"{error}: start a broker with `magnetar standalone`, or name one: MAGNETAR_BROKER")
 
 for topic in (ORDERS, BILLS, CUPS):
-    client.create_topic(topic, partitions=2)
+    client.admin.topics.create(topic, partitions=2)
 
 producer = client.create_producer(ORDERS)
 

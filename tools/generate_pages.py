@@ -1,9 +1,15 @@
-"""Write what is made from the code: pages of docs/, the dashboard. --check: are they fresh?"""
+"""Write what is made from the code: pages of docs/, the dashboard, magnetar.blocking.
+
+--check: are they fresh?
+"""
 
 import argparse
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import blocking_facade
 import configuration_page
 import dashboard_page
 import errors_page
@@ -11,12 +17,16 @@ import metrics_page
 import states_page
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration_page.page,
     "docs/errors.md": errors_page.page,
     "docs/protocol/states.md": states_page.page,
     "docs/metrics.md": metrics_page.page,
     "deploy/grafana/dashboards/transactions.json": dashboard_page.page,
+    **{
+        f"{blocking_facade.FOLDER}/{name}.py": partial(blocking_facade.module, name)
+        for name in blocking_facade.MODULES
+    },
 }
 
 

@@ -8,6 +8,7 @@
 `magnetar.blocking` has the same without asyncio.
 """
 
+from magnetar.admin.admin_client import AdminClient
 from magnetar.admin.group_descriptions import (
     GroupDescription,
     GroupMember,
@@ -37,9 +38,10 @@ from magnetar.admin.transaction_descriptions import (
     TransactionDescription,
     UnfinishedParticipant,
 )
-from magnetar.client import Client, connect
+from magnetar.client import Client
 from magnetar.column_batch import BytesColumn, ColumnBatch
 from magnetar.config import Batching, ClientConfig, ConsumerConfig, ProducerConfig
+from magnetar.connecting import connect
 from magnetar.enums import (
     InitialPosition,
     SubscriptionType,
@@ -109,6 +111,7 @@ from magnetar_core.errors import (
 from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
 
 __all__ = [
+    "AdminClient",
     "AuthorizationFailed",
     "Batching",
     "BytesColumn",

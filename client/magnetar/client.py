@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
-from random import Random
+from typing import TYPE_CHECKING
 
-from magnetar.config import Batching, ClientConfig, ProducerConfig
-from magnetar.consumer_api import Consuming
-from magnetar.enums import TransactionStatus
+from magnetar.admin.admin_client import AdminClient
+from magnetar.config import (
+    Batching,
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    codec_of,
+    with_defaults,
+)
+from magnetar.enums import InitialPosition, SubscriptionType, TransactionStatus
 from magnetar.errors import ClientClosed
+from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.open_consumers import OpenConsumers
+from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
 from magnetar.link.cluster import Cluster
-from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message, MessageColumns
-from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.consumer import Consumer
+from magnetar.messaging.dead_letters import DeadLetterPolicy
+from magnetar.messaging.open_producers import OpenProducers
 from magnetar.messaging.producer import Producer
 from magnetar.messaging.read_ahead import read_ahead
 from magnetar.messaging.reader import read_columns
-from magnetar.transactions.beginning import Begun
-from magnetar.transactions.coordinator_choice import CoordinatorChoice
-from magnetar.transactions.participants import TransactionPart, commit_parts
-from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.moved_names import missing
+from magnetar.transactions.open_transactions import OpenTransactions
+from magnetar.transactions.participants import TransactionPart
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.transaction_scope import TransactionScope
 from magnetar.transactions.transactional_producer import TransactionalProducer
 from magnetar_core.batch import Codec
-from magnetar_core.clock import Clock, SystemClock
-from magnetar_core.errors import (
-    Gone,
-    InvalidArgument,
-    MagnetarError,
-)
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
-from magnetar_core.transport import Transport
-from magnetar_core.wire import transaction_pb2
-
-log = logging.getLogger("magnetar")
-
-# Of thousands that are open when a client closes, so many are aborted at once.
-CLOSING_ABORTS_MAX = 256
+from magnetar_core.errors import Gone
 
 
-class Client(Consuming):
-    """Made by `connect`. Belongs to the event loop in which it was made."""
+class Client:
+    """Makes producers, consumers and transactions, and closes them. Made by `connect`.
+
+    Attributes:
+        admin: topics, subscriptions, groups, transactions, transactional ids and names: what an
+            administrator does.
+    """
 
     def __init__(self, address: str, runtime: Runtime) -> None:
-        config = runtime.config
-        budget = PendingBudget(config.pending_bytes_max, config.pending_messages_max)
-        super().__init__(runtime, Cluster(address, runtime), budget)
+        self._runtime = runtime
+        self._cluster = Cluster(address, runtime)
         self._closed = False
-        self._producers: dict[int, Producer] = {}
-        self._transactions: dict[int, Transaction] = {}
-        self._coordinators = CoordinatorChoice(self._cluster)
+        self._transactions = OpenTransactions(self._cluster)
+        self._producers = OpenProducers(self._cluster, self._transactions.begin)
+        self._consumers = OpenConsumers(self._cluster, self._transactions, self._producers.budget)
+        self.admin = AdminClient(self._cluster)
 
     @property
     def config(self) -> ClientConfig:
+        """The settings that it was made with."""
         return self._runtime.config
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise missing(self, name)
 
     async def create_producer(
         self,
@@ -85,30 +90,143 @@ class Client(Consuming):
             InvalidArgument: a setting makes no sense.
         """
         self._require_open()
-        given = {
-            "linger_ms": linger_ms,
-            "batch_bytes_max": batch_bytes_max,
-            "batch_messages_max": batch_messages_max,
-            "in_flight_batches_max": in_flight_batches_max,
-            "whole_bytes_max": whole_bytes_max,
-            "message_bytes_max": message_bytes_max,
-        }
-        config = ProducerConfig(
-            codec=_codec(codec),
+        config = with_defaults(
+            ProducerConfig,
+            codec=codec_of(codec),
             batching=Batching.of(batching),
-            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+            linger_ms=linger_ms,
+            batch_bytes_max=batch_bytes_max,
+            batch_messages_max=batch_messages_max,
+            in_flight_batches_max=in_flight_batches_max,
+            whole_bytes_max=whole_bytes_max,
+            message_bytes_max=message_bytes_max,
         )
-        route = await self._cluster.route(topic)
-        producer = Producer(
-            self._runtime,
-            route,
+        return await self._producers.make(topic, config)
+
+    async def subscribe(
+        self,
+        topic: str,
+        subscription: str,
+        *,
+        type: SubscriptionType | str = SubscriptionType.EXCLUSIVE,
+        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        partitions: Sequence[int] | None = None,
+        consumer_name: str = "",
+        receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
+        ack_linger_ms: float | None = None,
+        nack_delay_ms: float | None = None,
+        nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
+    ) -> Consumer:
+        """Attach a consumer, creating the subscription when it is absent.
+
+        Args:
+            type: "exclusive", "shared", "failover", or "key_shared": shared, with the order of each
+                key kept. Messages without a key then count as those of one key.
+            initial_position: where a new subscription begins, "earliest" or "latest".
+            partitions: only these; all of the topic otherwise.
+            consumer_name: FAILOVER puts consumers in the order of their names. Random unless given.
+            dead_letter: messages that come back too often move to another topic, exactly once.
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConsumerBusy: the exclusive subscription has a consumer, still after the operation
+                timeout.
+            SubscriptionExists: of another type.
+        """
+        self._require_open()
+        config = with_defaults(
+            ConsumerConfig,
+            receiver_queue_messages=receiver_queue_messages,
+            receiver_queue_bytes=receiver_queue_bytes,
+            message_bytes_max=message_bytes_max,
+            ack_linger_ms=ack_linger_ms,
+            nack_delay_ms=nack_delay_ms,
+            nack_delay_ms_max=nack_delay_ms_max,
+        )
+        return await self._consumers.subscribe(
+            topic,
+            subscription,
+            type,
+            initial_position,
+            partitions,
+            consumer_name,
             config,
-            self._budget,
-            begin=self.begin_transaction,
-            on_close=self._forget_producer,
+            dead_letter,
         )
-        self._producers[producer.producer_id] = producer
-        return producer
+
+    async def consumer_group(
+        self,
+        group: str,
+        topics: str | Sequence[str] | None = None,
+        pattern: str | None = None,
+        *,
+        instance_id: str = "",
+        session_timeout_s: float | None = None,
+        rebalance_timeout_s: float | None = None,
+        max_poll_interval_s: float = 300.0,
+        initial_position: InitialPosition | str = InitialPosition.LATEST,
+        allow_two_phase_commit: bool = False,
+        on_assigned: OnPartitions | None = None,
+        on_revoked: OnPartitions | None = None,
+        on_lost: OnPartitions | None = None,
+        receiver_queue_messages: int | None = None,
+        receiver_queue_bytes: int | None = None,
+        message_bytes_max: int | None = None,
+        ack_linger_ms: float | None = None,
+        nack_delay_ms: float | None = None,
+        nack_delay_ms_max: float | None = None,
+        dead_letter: DeadLetterPolicy | None = None,
+    ) -> GroupConsumer:
+        """Join a group, whose members share the partitions of topics; made when it is absent.
+
+        Args:
+            topics: one or several that exist.
+            pattern: with a shell's wildcards, as `orders-*`; topics that are made later count too.
+            instance_id: makes the member static: a restart within the session timeout moves no
+                partition, and whoever joins under the same id takes its place (KIP-345).
+            session_timeout_s: without a sign of life for so long, others take over. None: the
+                broker's default, as for the next one.
+            rebalance_timeout_s: how long the application may keep a partition that is asked back.
+            max_poll_interval_s: seconds between calls of receive; an application that takes longer
+                leaves the group, and joins again with its next receive.
+            initial_position: where partitions begin that the group has not read.
+            allow_two_phase_commit: acks may be part of transactions that never expire, and hold a
+                partition for as long as they like. All members say the same.
+            on_assigned, on_revoked, on_lost: functions or coroutine functions that are given a list
+                of TopicPartition: before anything of them is received; before they are given back;
+                after they were given to others. What they raise, the next receive raises.
+            dead_letter: as of subscribe; with several topics it has to name its own.
+        Raises:
+            TopicNotFound: one of the topics does not exist.
+            InvalidArgument: no topics and no pattern, or a setting makes no sense.
+            LogUnavailable: nobody answers in time.
+        Source: KIP-447; KIP-848; docs/design/0003-groups.md.
+        """
+        self._require_open()
+        config = with_defaults(
+            ConsumerConfig,
+            receiver_queue_messages=receiver_queue_messages,
+            receiver_queue_bytes=receiver_queue_bytes,
+            message_bytes_max=message_bytes_max,
+            ack_linger_ms=ack_linger_ms,
+            nack_delay_ms=nack_delay_ms,
+            nack_delay_ms_max=nack_delay_ms_max,
+        )
+        settings = GroupSettings(
+            group=group,
+            topics=(topics,) if isinstance(topics, str) else tuple(topics or ()),
+            pattern=pattern or "",
+            instance_id=instance_id,
+            session_timeout_s=session_timeout_s,
+            rebalance_timeout_s=rebalance_timeout_s,
+            max_poll_interval_s=max_poll_interval_s,
+            initial_position=InitialPosition.of(initial_position),
+            allow_two_phase_commit=allow_two_phase_commit,
+        )
+        callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+        return await self._consumers.join(settings, callbacks, config, dead_letter)
 
     async def begin_transaction(
         self, timeout_s: float = 60.0, *, lazy: bool = False
@@ -126,13 +244,7 @@ class Client(Consuming):
         Source: PIP-31, Public APIs, TransactionBuilder#build.
         """
         self._require_open()
-        txn = Transaction(
-            self._runtime, partial(self._new_txn, int(timeout_s * 1000)), self._forget_transaction
-        )
-        if not lazy:
-            await txn.begin()
-        self._transactions[txn.number] = txn
-        return txn
+        return await self._transactions.begin(timeout_s, lazy=lazy)
 
     async def begin_named_transaction(
         self,
@@ -165,23 +277,9 @@ class Client(Consuming):
             InvalidArgument: no name, token or fingerprint. No effect.
         """
         self._require_open()
-        coordinator = await self._cluster.coordinator_for(name)
-        txn = Transaction(
-            self._runtime,
-            partial(
-                self._new_txn_at,
-                coordinator,
-                int(timeout_s * 1000),
-                None,
-                transaction_pb2.NamedSequence(
-                    name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
-                ),
-            ),
-            self._forget_transaction,
+        return await self._transactions.begin_named(
+            name, sequence, run_token, timeout_s, fingerprint
         )
-        await txn.begin()
-        self._transactions[txn.number] = txn
-        return txn
 
     async def commit_parts(
         self,
@@ -201,14 +299,8 @@ class Client(Consuming):
             InvalidTxnState: it was aborted.
             OutcomeUnknown: no answer in time; ask again.
         """
-        command = commit_parts(parts)
-        command.wait_finished = wait_finished
-        command.fingerprint = fingerprint
-        coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
-        reply = await coordinator.request(
-            command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished
-        )
-        return TransactionStatus(reply.status)
+        self._require_open()
+        return await self._transactions.commit_parts(parts, wait_finished, fingerprint)
 
     def transactional_producer(
         self,
@@ -230,66 +322,11 @@ class Client(Consuming):
         """
         self._require_open()
         return TransactionalProducer(
-            self, transactional_id, two_phase_commit=two_phase_commit, timeout_s=timeout_s
-        )
-
-    async def coordinator_for(self, transactional_id: str) -> Connection:
-        """Where a transactional id lives; for TransactionalProducer."""
-        return await self._cluster.coordinator_for(transactional_id)
-
-    async def begin_as(
-        self,
-        identity: ProducerIdentity,
-        coordinator: Connection,
-        on_pair: Callable[[ProducerIdentity], None],
-    ) -> Transaction:
-        """Open the transaction of a transactional producer; for TransactionalProducer."""
-        txn = Transaction(
-            self._runtime,
-            partial(self._new_txn_at, coordinator, 0, identity, None),
-            self._forget_transaction,
-            on_pair,
-        )
-        await txn.begin()
-        self._transactions[txn.number] = txn
-        return txn
-
-    async def _new_txn_at(
-        self,
-        coordinator: Connection,
-        txn_timeout_ms: int,
-        identity: ProducerIdentity | None,
-        named: transaction_pb2.NamedSequence | None,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> Begun:
-        reply = await coordinator.request(
-            transaction_pb2.CommandNewTxn(
-                call_token=0 if named is None else self._runtime.new_id(),
-                txn_timeout_ms=txn_timeout_ms,
-                partitions=[one.to_wire() for one in partitions],
-                subscriptions=[one.to_wire() for one in subscriptions],
-                identity=None if identity is None else identity.to_wire(),
-                named_sequence=named,
-            )
-        )
-        return Begun(TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms, coordinator, identity)
-
-    async def _new_txn(
-        self,
-        txn_timeout_ms: int,
-        partitions: Collection[PartitionName],
-        subscriptions: Collection[SubscriptionName],
-    ) -> Begun:
-        reply, coordinator = await self._coordinators.new_txn(
-            transaction_pb2.CommandNewTxn(
-                txn_timeout_ms=txn_timeout_ms,
-                partitions=[one.to_wire() for one in partitions],
-                subscriptions=[one.to_wire() for one in subscriptions],
-            )
-        )
-        return Begun(
-            TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
+            self._transactions,
+            self.create_producer,
+            transactional_id,
+            two_phase_commit=two_phase_commit,
+            timeout_s=timeout_s,
         )
 
     def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> TransactionScope:
@@ -335,9 +372,8 @@ class Client(Consuming):
     ) -> AsyncGenerator[MessageColumns, None]:
         """As read, without an object per message: for bulk work."""
         self._require_open()
-        route = await self._cluster.route(topic)
         pieces = read_columns(
-            route,
+            await self._cluster.route(topic),
             partition,
             start,
             end,
@@ -377,7 +413,9 @@ class Client(Consuming):
             return
         self._closed = True
         try:
-            await self._close_all()
+            await self._transactions.abort_all()
+            await self._producers.close_all()
+            await self._consumers.close_all()
         finally:
             self._cluster.close()
             await self._runtime.cancel_all()
@@ -389,75 +427,6 @@ class Client(Consuming):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _close_all(self) -> None:
-        turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)
-        await asyncio.gather(
-            *(self._close_transaction(txn, turns) for txn in self._transactions.values())
-        )
-        for producer in list(self._producers.values()):
-            try:
-                await producer.close()
-            except MagnetarError as error:
-                log.warning("closing: messages to %s failed: %s", producer.topic, error)
-        for consumer in list(self._consumers.values()):
-            await consumer.close()
-
-    async def _close_transaction(self, txn: Transaction, turns: asyncio.Semaphore) -> None:
-        try:
-            # Waiting for a turn counts: all of them together take no longer than one may.
-            async with asyncio.timeout(self.config.close_timeout_ms / 1000), turns:
-                await txn.close()
-        except (MagnetarError, TimeoutError) as error:
-            log.info("closing: %r was not aborted: %s", txn, error)
-
     def _require_open(self) -> None:
         if self._closed:
             raise ClientClosed("the client is closed")
-
-    def _forget_producer(self, producer: Producer) -> None:
-        self._producers.pop(producer.producer_id, None)
-
-    def _forget_transaction(self, txn: Transaction) -> None:
-        self._transactions.pop(txn.number, None)
-
-
-async def connect(
-    address: str,
-    *,
-    transport: Transport | None = None,
-    clock: Clock | None = None,
-    random: Random | None = None,
-    config: ClientConfig | None = None,
-) -> Client:
-    """Connect to a cluster through one of its brokers, "host:port".
-
-    Args:
-        transport: owned by the client from now on; gRPC unless given.
-        clock, random: the machine's unless given.
-    Raises:
-        LogUnavailable: nobody answers there in time.
-        ClusterMismatch: it does not want this client.
-    """
-    if transport is None:
-        from magnetar_core.grpc_transport import GrpcTransport
-
-        transport = GrpcTransport()
-    runtime = Runtime(
-        transport, clock or SystemClock(), random or Random(), config or ClientConfig()
-    )
-    client = Client(address, runtime)
-    try:
-        await client.cluster_info()
-    except BaseException:
-        await client.close()
-        raise
-    return client
-
-
-def _codec(codec: Codec | str) -> Codec:
-    if isinstance(codec, Codec):
-        return codec
-    try:
-        return Codec[codec.upper()]
-    except KeyError:
-        raise InvalidArgument(f"{codec!r} is not a codec") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 from magnetar_core.batch import Codec
 from magnetar_core.errors import InvalidArgument
@@ -183,3 +184,29 @@ class ConsumerConfig:
     def nack_delay_of(self, redelivery_count: int) -> float:
         """Return how many milliseconds to wait after a nack, given the redeliveries before it."""
         return min(self.nack_delay_ms * 2.0 ** min(redelivery_count, 32), self.nack_delay_ms_max)
+
+
+Settings = TypeVar("Settings", ProducerConfig, ConsumerConfig)
+
+
+def with_defaults(kind: type[Settings], **given: object) -> Settings:
+    """Return settings; None stands for a field's default.
+
+    Raises:
+        InvalidArgument: a setting makes no sense.
+    """
+    return kind(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+
+def codec_of(codec: Codec | str) -> Codec:
+    """Read "none", "zstd" or "lz4".
+
+    Raises:
+        InvalidArgument: none of them.
+    """
+    if isinstance(codec, Codec):
+        return codec
+    try:
+        return Codec[codec.upper()]
+    except KeyError:
+        raise InvalidArgument(f"{codec!r} is not a codec") from None

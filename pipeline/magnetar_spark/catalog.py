@@ -50,7 +50,7 @@ class Catalog:
         extent = Extent({}, {}, {})
         for topic, partitions in self._chosen():
             try:
-                found = self._client.list_offsets(topic, partitions=partitions)
+                found = self._client.admin.topics.list_offsets(topic, partitions=partitions)
             except TopicNotFound as error:
                 if not self._topics.pattern:  # Of a pattern, it was deleted just now.
                     extent.missing[topic] = str(error)
@@ -63,7 +63,9 @@ class Catalog:
             return list(self._topics.assigned.items())
         if self._topics.pattern:
             matches = re.compile(self._topics.pattern).fullmatch
-            return [(one.topic, ()) for one in self._client.list_topics() if matches(one.topic)]
+            return [
+                (one.topic, ()) for one in self._client.admin.topics.list() if matches(one.topic)
+            ]
         return [(topic, ()) for topic in self._topics.names]
 
     def resolve(self, option: BoundOption, extent: Extent) -> Places:
@@ -104,7 +106,7 @@ class Catalog:
             for time_ms in sorted(set(some.values())):
                 partitions = [one for one, given in some.items() if given == time_ms]
                 try:
-                    found = self._client.list_offsets(
+                    found = self._client.admin.topics.list_offsets(
                         topic,
                         partitions=partitions,
                         append_time_ms=time_ms,

@@ -246,7 +246,7 @@ def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | N
     txn_ids = {one.txn_id for one in messages if isinstance(one, TaskMessage) and one.txn_id}
     for txn_id in txn_ids:
         try:
-            client_of(options.servers).end_transaction(
+            client_of(options.servers).admin.transactions.end(
                 TxnID.parse(txn_id), TransactionAction.ABORT, wait_finished=False
             )
         except MagnetarError as error:
@@ -321,6 +321,6 @@ class BatchWriter(DataSourceArrowWriter):
         if self._is_named:
             return
         try:
-            client_of(self._options.servers).remove_name(self._work.name)
+            client_of(self._options.servers).admin.named_sequences.remove(self._work.name)
         except MagnetarError as error:
             log.info("%s was not removed: %s", self._work.name, error)

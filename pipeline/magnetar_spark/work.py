@@ -72,9 +72,11 @@ def work_of_app(app_id: str, version: int, topic: str | None, run_token: str) ->
 
 def committed_version(client: blocking.Client, app_id: str, topic: str | None) -> int | None:
     """Return the last txnVersion that was committed; None: none was."""
-    found = client.describe_name(name_of_app(app_id, topic)).committed_sequence
+    found = client.admin.named_sequences.describe(name_of_app(app_id, topic)).committed_sequence
     if found is None:
-        found = client.describe_name(earlier_name_of_app(app_id)).committed_sequence
+        found = client.admin.named_sequences.describe(
+            earlier_name_of_app(app_id)
+        ).committed_sequence
     return found
 
 
@@ -95,10 +97,10 @@ def begin(client: blocking.Client, work: Work, *, timeout_ms: int) -> blocking.T
 def _require_later(client: blocking.Client, work: Work) -> None:
     """What was committed under the earlier name is committed."""
     assert work.earlier_name is not None
-    earlier = client.describe_name(work.earlier_name).committed_sequence
+    earlier = client.admin.named_sequences.describe(work.earlier_name).committed_sequence
     if earlier is None or earlier < work.sequence:
         return
-    if client.describe_name(work.name).committed_sequence is not None:
+    if client.admin.named_sequences.describe(work.name).committed_sequence is not None:
         return  # It has a history of its own, which goes on from there.
     if earlier == work.sequence:
         raise SequenceCommitted(f"sequence {earlier} of {work.earlier_name!r} is committed")

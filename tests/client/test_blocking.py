@@ -26,8 +26,8 @@ def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
 
 
 def test_everything_from_one_end_to_the_other(client: blocking.Client) -> None:
-    client.create_topic("flights", partitions=2)
-    assert [one.topic for one in client.list_topics()] == ["flights"]
+    client.admin.topics.create("flights", partitions=2)
+    assert [one.topic for one in client.admin.topics.list()] == ["flights"]
     with (
         client.create_producer("flights") as producer,
         client.subscribe("flights", "s", initial_position="earliest") as consumer,
@@ -54,9 +54,9 @@ def test_everything_from_one_end_to_the_other(client: blocking.Client) -> None:
 
 
 def test_an_exception_aborts(client: blocking.Client) -> None:
-    client.create_topic("flights")
+    client.admin.topics.create("flights")
     producer = client.create_producer("flights")
-    txn = client.transaction()
+    txn = client.begin_transaction()
 
     def work() -> None:
         with txn:
@@ -81,9 +81,9 @@ def test_a_forked_child_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: parent + 1)
         with pytest.raises(UsedAfterFork):
-            client.list_topics()
+            client.admin.topics.list()
         client.close()  # Does nothing there.
-    assert client.list_topics() == []
+    assert client.admin.topics.list() == []
 
 
 def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
@@ -91,5 +91,5 @@ def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
     client.close()
     client.close()
     with pytest.raises(ClientClosed):
-        client.list_topics()
+        client.admin.topics.list()
     assert not cluster.net.links

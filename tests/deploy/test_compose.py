@@ -131,13 +131,13 @@ def test_the_second_of_three_commands(cluster: Cluster) -> None:
 
 def test_a_client_on_this_machine(cluster: Cluster, client: blocking.Client) -> None:
     """Through the published ports, with nothing to configure."""
-    info = client.cluster_info()
+    info = client.admin.cluster_info()
     assert {one.address for one in info.coordinators} == {
         cluster.address("COORDINATOR_0_PORT"),
         cluster.address("COORDINATOR_1_PORT"),
     }
-    client.create_topic("purchases", partitions=2)
-    client.create_topic("invoices", partitions=2)
+    client.admin.topics.create("purchases", partitions=2)
+    client.admin.topics.create("invoices", partitions=2)
     purchases, invoices = client.create_producer("purchases"), client.create_producer("invoices")
     coordinators = set()
     for number in range(8):
@@ -155,9 +155,9 @@ def test_a_client_on_this_machine(cluster: Cluster, client: blocking.Client) -> 
     # Left unacknowledged: the lag of the group is on the dashboard.
     group.close()
     with pytest.raises(TopicNotFound):
-        client.describe_topic("none")
+        client.admin.topics.describe("none")
     with pytest.raises(MagnetarError):
-        client.describe_transaction(TxnID.of(1, 1, 10**9))
+        client.admin.transactions.describe(TxnID.of(1, 1, 10**9))
     tell("a client outside has made transactions with both coordinators")
 
 
@@ -265,6 +265,6 @@ def test_a_dead_coordinator_leaves_the_other_one(cluster: Cluster, client: block
         assert txn.txn_id.tcid == 0
     cluster.compose("up", "--wait", "--no-build", "coordinator-1")
     open_one.commit()
-    described = client.describe_transaction(open_one.txn_id)
+    described = client.admin.transactions.describe(open_one.txn_id)
     assert described.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
     tell("transactions go on without one of the coordinators; it came back with what it knew")

@@ -343,7 +343,7 @@ async def terminator(world: World, node: ClientNode) -> None:
             assert record is not None
             if random.random() < 0.5:
                 asked_at = world.loop.time()
-                await client.force_terminate("victim")
+                await client.admin.transactional_ids.force_terminate("victim")
                 world.history.ask_abort(record)
                 world.history.told(record, common_pb2.ABORTING, asked_at=asked_at)
                 world.provoked["o terminated"] += 1
@@ -365,7 +365,7 @@ async def terminate_victim(world: World, node: ClientNode) -> None:
 
     async def work(client: magnetar.Client, random: Random) -> None:
         try:
-            await client.force_terminate("victim")
+            await client.admin.transactional_ids.force_terminate("victim")
         except TransactionalIdNotFound:
             pass
         node.stopping = True

@@ -43,7 +43,7 @@ class HalfRead(World):
         txn = await client.begin_transaction(30.0)
         for number in range(5):
             await producer.send(b"%d" % number, partition=0, txn=txn)
-        peeked = await client.peek_uncommitted(TOPIC, 0, messages_max=1)
+        peeked = await client.admin.topics.peek_uncommitted(TOPIC, 0, messages_max=1)
         assert len(peeked) == 1
         await txn.abort()
         await client.close()

@@ -159,7 +159,7 @@ async def send_ranges(address: str) -> None:
 async def keep_busy(address: str) -> None:
     """No harm meant: very many partitions, all of them written to all the time."""
     async with await magnetar.connect(address) as client:
-        await client.create_topic("busy", partitions=BUSY_PARTITIONS)
+        await client.admin.topics.create("busy", partitions=BUSY_PARTITIONS)
         producer = await client.create_producer("busy")
         say_ready()
         for number in itertools.count():

@@ -131,8 +131,8 @@ async def beside(client: Client, servers: Servers, seconds: float) -> Watched:
 
 
 async def fill(client: Client) -> None:
-    await client.create_topic(TOPIC, partitions=2)
-    await client.create_topic("other")
+    await client.admin.topics.create(TOPIC, partitions=2)
+    await client.admin.topics.create("other")
     producer = await client.create_producer(TOPIC)
     for _ in range(FILL_BYTES // (1 << 20)):
         await producer.send(bytes(1 << 20), partition=1)

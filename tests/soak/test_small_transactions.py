@@ -61,7 +61,9 @@ class Pipeline:
     async def run(self, client: Client, following_client: Client) -> None:
         """Returns when all transactions are committed."""
         for topic in ("inputs", "outputs"):
-            await client.create_topic(topic, partitions=PARTITIONS, retention_ms=RETENTION_MS)
+            await client.admin.topics.create(
+                topic, partitions=PARTITIONS, retention_ms=RETENTION_MS
+            )
         inputs = await client.subscribe("inputs", "transactions", initial_position="earliest")
         outputs = await following_client.subscribe("outputs", "follower")
         producer = await client.create_producer("outputs", linger_ms=0)

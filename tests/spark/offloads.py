@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 def fill(client: blocking.Client, topic: str, partitions: int = 3) -> None:
     """Plain messages, transactions that were open at the same time, aborted and open ones."""
-    client.create_topic(topic, partitions=partitions)
+    client.admin.topics.create(topic, partitions=partitions)
     add(client, topic, partitions, "first")
     hanging = client.begin_transaction(600)
     client.create_producer(topic).send(b"open", partition=0, txn=hanging)
@@ -85,7 +85,7 @@ def read_topic(client: blocking.Client, topic: str) -> list[Seen]:
             None if one.txn_id is None else str(one.txn_id),
             tuple(sorted(one.properties.items())),
         )
-        for place in client.describe_topic(topic).partitions
+        for place in client.admin.topics.describe(topic).partitions
         for one in client.read(topic, place.partition, place.first_offset)
     ]
 

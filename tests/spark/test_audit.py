@@ -50,7 +50,7 @@ class Damaged:
                 *("clean", "gap", "copied", "over", "left", "right", "half", "again"),
                 *("refused", "changed", "alone", "orphan", "empty"),
             ):
-                self.topics[name] = client.create_topic(name, partitions=2)
+                self.topics[name] = client.admin.topics.create(name, partitions=2)
                 if name != "empty":
                     for _ in range(3):
                         self._send(client, name, 0)
@@ -124,7 +124,7 @@ class Damaged:
         wait_until(
             lambda: any(
                 part.last_error
-                for one in client.list_transactions([TransactionStatus.COMMITTING])
+                for one in client.admin.transactions.list([TransactionStatus.COMMITTING])
                 for part in one.unfinished
             )
         )
@@ -292,8 +292,8 @@ class Traffic:
     def __init__(self, client: blocking.Client) -> None:
         self.committed = self.ended = self.messages = 0
         self._client = client
-        client.create_topic("kept", partitions=3)
-        client.create_topic("trimmed", partitions=2, retention_ms=1)
+        client.admin.topics.create("kept", partitions=3)
+        client.admin.topics.create("trimmed", partitions=2, retention_ms=1)
         self._producers = {
             topic: client.create_producer(topic, linger_ms=0) for topic in ("kept", "trimmed")
         }
@@ -347,7 +347,7 @@ def test_an_orphan_and_the_program_for_spark_submit(
 ) -> None:
     """The coordinator's data are thrown away: what it had open is open for ever at the broker."""
     with blocking.connect(servers.address) as client:
-        client.create_topic("out")
+        client.admin.topics.create("out")
         client.create_producer("out").send(b"plain")
         consumer = client.subscribe("out", "s", initial_position="earliest")
         txn = client.begin_transaction()

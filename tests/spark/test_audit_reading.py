@@ -26,7 +26,7 @@ def client(servers: Servers) -> Iterator[blocking.Client]:
 
 def test_a_message_in_parts_is_whole_wherever_tasks_are_cut(client: blocking.Client) -> None:
     """Its parts have offsets of their own, and it is read where it begins."""
-    topic_id = client.create_topic("t")
+    topic_id = client.admin.topics.create("t")
     producer = client.create_producer("t", whole_bytes_max=1 << 20)
     for value in (b"small", LARGE, b"small", LARGE):
         producer.send(value)
@@ -34,7 +34,7 @@ def test_a_message_in_parts_is_whole_wherever_tasks_are_cut(client: blocking.Cli
     deadline = time.monotonic() + 30
     while len(list(client.read("t"))) < 4:
         assert time.monotonic() < deadline
-    end = client.list_offsets("t").partitions[0].end_offset
+    end = client.admin.topics.list_offsets("t").partitions[0].end_offset
     assert end > 6
     for cut in range(1, end):
         rows = [
@@ -51,7 +51,7 @@ def test_a_sidecar_is_listed_page_by_page(
     client: blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("magnetar_spark.jobs.audit_source.STORED_AT_ONCE", 2)
-    topic_id = client.create_topic("t", partitions=2)
+    topic_id = client.admin.topics.create("t", partitions=2)
     producer = client.create_producer("t")
     transactions = [client.begin_transaction(600) for _ in range(5)]
     for txn in transactions:

@@ -124,7 +124,7 @@ async def _fill(address: str, plain: int, transactions: int) -> None:
     async with await magnetar.connect(address) as client:
         producers = []
         for topic in TOPICS:
-            await client.create_topic(topic, partitions=PARTITIONS)
+            await client.admin.topics.create(topic, partitions=PARTITIONS)
             producers.append(await client.create_producer(topic))
         value = b"v" * MESSAGE_BYTES
         for number, first in enumerate(range(0, plain, PLAIN_AT_ONCE)):

@@ -25,7 +25,7 @@ def world(spark: SparkSession, servers: Servers, tmp_path: Path) -> World:
     made = World(servers, tmp_path)
     with made.client() as client:
         for topic in TOPICS[1:]:
-            client.create_topic(topic, partitions=2)
+            client.admin.topics.create(topic, partitions=2)
     return made
 
 

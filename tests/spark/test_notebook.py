@@ -54,7 +54,9 @@ def test_the_notebook(java: None, servers: Servers, tmp_path: Path) -> None:
     ]
     assert done.stdout.endswith(SHOWN), done.stdout
     with blocking.connect(servers.address) as client:
-        (bills,) = (one.topic for one in client.list_topics() if one.topic.startswith("bills-"))
+        (bills,) = (
+            one.topic for one in client.admin.topics.list() if one.topic.startswith("bills-")
+        )
         found = [message for partition in range(2) for message in client.read(bills, partition)]
     assert sorted(json.loads(one.value)["number"] for one in found) == list(range(120))
 

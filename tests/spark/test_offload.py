@@ -29,6 +29,7 @@ from tests.system.processes import BROKER, Servers
 from tests.waiting import wait_until
 
 from magnetar import PartitionOffsets, blocking
+from magnetar.blocking.admin import TopicAdmin
 from magnetar_cli.program import cli
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import close_all
@@ -164,7 +165,7 @@ def test_there_and_back_and_what_is_new(world: World) -> None:
 def test_ranges_are_cut_anywhere(world: World) -> None:
     """In the middle of a transaction, and of a message that was sent in parts."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic)
+    world.client.admin.topics.create(topic)
     producer = world.client.create_producer(topic)
     producer.send_many([b"a", b"b"])
     producer.send(b"large" + bytes(LARGE_BYTES))
@@ -195,7 +196,7 @@ def test_a_run_is_killed(
     world: World, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, call: int, after: bool
 ) -> None:
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     producer = world.client.create_producer(topic)
     for partition in range(2):
         producer.send_many([b"%d" % number for number in range(60)], partition=partition)
@@ -225,7 +226,7 @@ def test_a_run_that_was_overtaken_ends(
 ) -> None:
     """Another one begins and ends while it moves files, or before it does: that one counts."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic)
+    world.client.admin.topics.create(topic)
     world.client.create_producer(topic).send(b"once")
     real = getattr(LocalDirectory, method)
     reports: list[Any] = []
@@ -252,7 +253,7 @@ def test_a_run_that_was_overtaken_ends(
 def test_what_a_lost_attempt_has_left(world: World) -> None:
     """A file that an offload may have written goes; what somebody else put there stays."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic)
+    world.client.admin.topics.create(topic)
     world.client.create_producer(topic).send(b"once")
     world.offload(topic, directory)
     (own,) = files(directory)
@@ -275,11 +276,11 @@ def test_retention_was_faster(world: World) -> None:
     # With its header, a fourth one would be too much.
     RETAINED = 3
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, retention_bytes=200_000, retain_unconsumed=False)
+    world.client.admin.topics.create(topic, retention_bytes=200_000, retain_unconsumed=False)
     producer = world.client.create_producer(topic)
 
     def place() -> PartitionOffsets:
-        (found,) = world.client.list_offsets(topic).partitions
+        (found,) = world.client.admin.topics.list_offsets(topic).partitions
         return found
 
     def send_and_wait(first_offset: int) -> int:
@@ -309,7 +310,7 @@ def test_what_cannot_be_read_is_left_out_only_when_accepted(
     servers = Servers(tmp_path)
     servers.start()
     with blocking.connect(servers.address) as client:
-        topic_id = client.create_topic("damaged", partitions=2)
+        topic_id = client.admin.topics.create("damaged", partitions=2)
         producer = client.create_producer("damaged")
         for number in range(6):
             for partition in range(2):
@@ -344,7 +345,7 @@ def test_what_cannot_be_read_is_left_out_only_when_accepted(
 
 def test_bad_input_is_one_line_and_changes_nothing(world: World, tmp_path: Path) -> None:
     topic, directory = world.new(filled=False)
-    topic_id = world.client.create_topic(topic)
+    topic_id = world.client.admin.topics.create(topic)
     world.client.create_producer(topic).send(b"once")
     world.offload(topic, directory)
 
@@ -393,28 +394,28 @@ def test_bad_input_is_one_line_and_changes_nothing(world: World, tmp_path: Path)
     aside.rename(file)
 
     other, _ = world.new(filled=False)
-    world.client.create_topic(other)
+    world.client.admin.topics.create(other)
     refused(f"is an offload of topic '{topic}'", lambda: world.offload(other, directory))
-    world.client.delete_topic(topic, force=True)
-    anew = world.client.create_topic(topic)
+    world.client.admin.topics.delete(topic, force=True)
+    anew = world.client.admin.topics.create(topic)
     refused(
         f"deleted and made anew \\(its id is {anew}, and was {topic_id}\\)",
         lambda: world.offload(topic, directory),
     )
     refused("has messages already", lambda: world.restore(directory, _used(world)))
-    assert "x" not in {one.topic for one in world.client.list_topics()}
+    assert "x" not in {one.topic for one in world.client.admin.topics.list()}
 
 
 def _used(world: World) -> str:
     topic, _ = world.new(filled=False)
-    world.client.create_topic(topic)
+    world.client.admin.topics.create(topic)
     world.client.create_producer(topic).send(b"first")
     return topic
 
 
 def test_a_damaged_file_is_not_restored(world: World) -> None:
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic)
+    world.client.admin.topics.create(topic)
     producer = world.client.create_producer(topic)
     producer.send_many([b"a message %d" % number for number in range(1_000)])
     producer.flush()
@@ -433,7 +434,7 @@ def test_a_damaged_file_is_not_restored(world: World) -> None:
 def test_whole_transactions_in_bounded_ones(world: World) -> None:
     """Of original transactions, none lies in two; and appended, behind what is there."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     producer = world.client.create_producer(topic)
     for number in range(0, 12, 2):
         pair = [world.client.begin_transaction(), world.client.begin_transaction()]
@@ -445,7 +446,7 @@ def test_whole_transactions_in_bounded_ones(world: World) -> None:
             txn.commit(wait_finished=True)
     world.offload(topic, directory, rows_per_file=20)
     again = f"{topic}-again"
-    world.client.create_topic(again, partitions=3)
+    world.client.admin.topics.create(again, partitions=3)
     world.client.create_producer(again).send(b"first", partition=0)
     with pytest.raises(JobError, match="has messages already"):
         world.restore(directory, again)
@@ -482,7 +483,7 @@ def test_a_restore_is_killed(
     world: World, monkeypatch: pytest.MonkeyPatch, method: str, after: bool
 ) -> None:
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     producer = world.client.create_producer(topic)
     for partition in range(2):
         producer.send_many([b"%d" % number for number in range(30)], partition=partition)
@@ -518,16 +519,16 @@ def test_a_transaction_that_was_offloaded_in_part(
 ) -> None:
     """Ends of partitions are not told at one moment: a commit may come in between."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     producer = world.client.create_producer(topic)
     producer.send(b"before", partition=0)
     txn = world.client.begin_transaction(600)
     for partition in range(2):
         producer.send(b"both", partition=partition, txn=txn)
-    real = blocking.Client.list_offsets
+    real = TopicAdmin.list_offsets
     asked = []
 
-    def torn(self: blocking.Client, topic: str, **options: Any) -> Any:
+    def torn(self: TopicAdmin, topic: str, **options: Any) -> Any:
         """Partition 0 answers after the commit, and partition 1 before it."""
         asked.append(topic)
         if len(asked) > 1:
@@ -539,7 +540,7 @@ def test_a_transaction_that_was_offloaded_in_part(
         return replace(before, partitions=(after.partitions[0], before.partitions[1]))
 
     with monkeypatch.context() as planted:
-        planted.setattr(blocking.Client, "list_offsets", torn)
+        planted.setattr(TopicAdmin, "list_offsets", torn)
         world.offload(topic, directory)
     again = f"{topic}-again"
     report = world.restore(directory, again)
@@ -558,7 +559,7 @@ def test_a_transaction_that_was_offloaded_in_part(
 def test_on_another_file_system(world: World) -> None:
     """Through Hadoop's own interface, as on HDFS."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     values = [b"%d" % number for number in range(50)]
     world.client.create_producer(topic).send_many(values, partition=0)
     directory.mkdir()
@@ -582,7 +583,7 @@ def test_on_another_file_system(world: World) -> None:
 def test_commands(world: World) -> None:
     """Tables for people, JSON for programs, and errors of one line."""
     topic, directory = world.new(filled=False)
-    world.client.create_topic(topic, partitions=2)
+    world.client.admin.topics.create(topic, partitions=2)
     producer = world.client.create_producer(topic)
     producer.send_many([b"%d" % number for number in range(20)], partition=1)
     producer.flush()

@@ -102,7 +102,7 @@ def test_a_restore_is_killed(java: None, servers: Servers, tmp_path: Path, metho
 
 def _fill(client: blocking.Client, topic: str, count: int) -> None:
     """Every tenth chunk plain, the others a transaction each over all partitions."""
-    client.create_topic(topic, partitions=PARTITIONS)
+    client.admin.topics.create(topic, partitions=PARTITIONS)
     producer = client.create_producer(topic)
     random = Random(count)
     chunk = min(CHUNK, count // 10)

@@ -93,7 +93,7 @@ def test_a_function_on_a_checkpoint_that_is_some_batches_old(
     world = World(servers, tmp_path)
     with world.client() as client:
         for topic in TOPICS[1:]:
-            client.create_topic(topic, partitions=1)
+            client.admin.topics.create(topic, partitions=1)
     world.send(BATCHES * ROWS, "begun")
     assert writes.run(spark, world, ROWS) is None
     committed = writes.expected(world.sent)

@@ -86,7 +86,7 @@ def test_a_copy_of_a_checkpoint_is_no_query_of_its_own(
     second to commit a batch is refused.
     """
     with world.client() as client:
-        client.create_topic("out-too", partitions=2)
+        client.admin.topics.create("out-too", partitions=2)
     begin(spark, world)
     original, copy = world.checkpoint, world.directory / "copy"
     shutil.copytree(original, copy)

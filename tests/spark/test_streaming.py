@@ -185,11 +185,11 @@ def test_what_is_wrong_is_said_first(spark: SparkSession, world: World) -> None:
     def lost() -> None:
         """Planned before the topic goes, and read afterwards."""
         with world.client() as client:
-            client.create_topic("going")
+            client.admin.topics.create("going")
             client.create_producer("going").send(b"gone")
             frame = batch(spark, world, subscribe="going")
             assert frame.count() == 1
-            client.delete_topic("going")
+            client.admin.topics.delete("going")
         frame.count()
 
     world.send(1)
@@ -376,7 +376,7 @@ def test_new_topics_of_a_pattern_and_a_minimum(spark: SparkSession, world: World
         query.processAllAvailable()
         world.check()
         with world.client() as client:
-            client.create_topic("in-too", partitions=2)
+            client.admin.topics.create("in-too", partitions=2)
         sent = world.sent.copy()
         world.send(4, "few", topic="in-too")
         query.processAllAvailable()
@@ -393,8 +393,8 @@ def test_lost_offsets_are_an_error_unless_told_otherwise(spark: SparkSession, wo
     frame = world.frame(spark)
     world.start(spark, frame=frame).awaitTermination(60)
     with world.client() as client:
-        client.delete_topic("in")
-        client.create_topic("in", partitions=2)
+        client.admin.topics.delete("in")
+        client.admin.topics.create("in", partitions=2)
     world.send(30, "anew")
     with pytest.raises(StreamingQueryException, match="deleted, or made anew: in"):
         world.start(spark, frame=frame).awaitTermination(60)
@@ -410,7 +410,7 @@ def test_lost_offsets_are_an_error_unless_told_otherwise(spark: SparkSession, wo
 def test_a_topic_that_was_deleted(spark: SparkSession, world: World) -> None:
     """When a batch that is repeated was to read it, and then for good."""
     with world.client() as client:
-        client.create_topic("gone", partitions=2)
+        client.admin.topics.create("gone", partitions=2)
 
     def run(*, fail_on_data_loss: bool, fault: str = "none") -> None:
         frame = (
@@ -436,7 +436,7 @@ def test_a_topic_that_was_deleted(spark: SparkSession, world: World) -> None:
     with pytest.raises(StreamingQueryException, match="for good"):
         run(fail_on_data_loss=True, fault="stage_fails")
     with world.client() as client:
-        client.delete_topic("gone")
+        client.admin.topics.delete("gone")
     with pytest.raises(StreamingQueryException, match="Some messages may be lost"):
         run(fail_on_data_loss=True)
     run(fail_on_data_loss=False)

@@ -69,10 +69,10 @@ def sink(cluster: tuple[str, blocking.Client], request: pytest.FixtureRequest) -
     address, client = cluster
     options = {"magnetar.bootstrap.servers": address}
     for topic in TOPICS:
-        client.create_topic(topic, partitions=1)
+        client.admin.topics.create(topic, partitions=1)
     yield Sink(client, sink_options(options, streaming=True), f"spark/{request.node.name}")
     for topic in TOPICS:
-        client.delete_topic(topic, force=True)
+        client.admin.topics.delete(topic, force=True)
 
 
 def test_a_batch_of_tasks_without_rows_is_committed(sink: Sink) -> None:
@@ -85,11 +85,11 @@ def test_a_batch_of_tasks_without_rows_is_committed(sink: Sink) -> None:
 def test_tasks_that_wrote_in_two_transactions_do_not_count(sink: Sink) -> None:
     first = sink.task(WORK, "out/a")
     assert first.txn_id is not None
-    sink.client.end_transaction(TxnID.parse(first.txn_id), TransactionAction.ABORT)
+    sink.client.admin.transactions.end(TxnID.parse(first.txn_id), TransactionAction.ABORT)
     second = sink.task(AGAIN, "out/b")
     with pytest.raises(SinkError, match="wrote in several transactions"):
         sink.commit(first, second)
-    sink.client.end_transaction(TxnID.parse(str(second.txn_id)), TransactionAction.ABORT)
+    sink.client.admin.transactions.end(TxnID.parse(str(second.txn_id)), TransactionAction.ABORT)
     assert not sink.found()
 
 

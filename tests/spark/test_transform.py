@@ -60,7 +60,7 @@ class World:
 
     def topics(self, name: str, partitions: int = 1) -> None:
         for topic in (name, *(f"{name}-{what}" for what in ("windows", "late", "errors"))):
-            self.client.create_topic(topic, partitions=partitions)
+            self.client.admin.topics.create(topic, partitions=partitions)
 
     def send(self, topic: str, rows: Iterable[bytes], partitions: int = 1) -> None:
         producer = self.client.create_producer(topic)
@@ -71,7 +71,7 @@ class World:
         producer.close()
 
     def read(self, topic: str) -> list[Any]:
-        count = len(self.client.describe_topic(topic).partitions)
+        count = len(self.client.admin.topics.describe(topic).partitions)
         return [one for at in range(count) for one in self.client.read(topic, at)]
 
     def windows(self, name: str) -> dict[str, dict[str, object]]:

@@ -33,8 +33,8 @@ class World:
         self.checkpoint = directory / "checkpoint"
         self.sent: Counter[bytes] = Counter()
         with self.client() as client:
-            client.create_topic("in", partitions=2)
-            client.create_topic("out", partitions=3)
+            client.admin.topics.create("in", partitions=2)
+            client.admin.topics.create("out", partitions=3)
 
     def client(self) -> blocking.Client:
         return blocking.connect(self.address)
@@ -52,7 +52,7 @@ class World:
         with self.client() as client:
             return [
                 message.value
-                for partition in range(client.describe_topic(topic).partitions.__len__())
+                for partition in range(client.admin.topics.describe(topic).partitions.__len__())
                 for message in client.read(topic, partition)
             ]
 

@@ -192,8 +192,8 @@ async def story(
     Returns:
         What there is to tell: how long it took, what hit, what became of zombies.
     """
-    await client.create_topic(INPUT, partitions=PARTITIONS)
-    await client.create_topic(OUTPUT, partitions=PARTITIONS)
+    await client.admin.topics.create(INPUT, partitions=PARTITIONS)
+    await client.admin.topics.create(OUTPUT, partitions=PARTITIONS)
     orders = Orders(await client.create_producer(INPUT))
     # So that nothing is missed: the group begins before the first message.
     for number in range(WORKERS):
@@ -225,7 +225,7 @@ async def _consumed(client: Client, timeout_s: float = 120.0) -> None:
     """Until the group has nothing left to do."""
 
     async def is_consumed() -> bool:
-        return not (await client.describe_group(GROUP)).summary.lag
+        return not (await client.admin.groups.describe(GROUP)).summary.lag
 
     await until(is_consumed, timeout_s)
 

@@ -55,7 +55,7 @@ class Scene:
 
     async def _is_forgotten(self, txn_id: TxnID) -> bool:
         try:
-            await self.client.describe_transaction(txn_id)
+            await self.client.admin.transactions.describe(txn_id)
         except magnetar.TxnForgotten:
             return True
         return False
@@ -95,21 +95,24 @@ Attempt = Callable[[Scene], Awaitable[object]]
 MISTAKES: dict[str, tuple[Attempt, type[MagnetarError]]] = {
     "unknown topic": (lambda s: s.client.create_producer("u"), magnetar.TopicNotFound),
     "unknown subscription": (
-        lambda s: s.client.seek("t", "none", offset=0),
+        lambda s: s.client.admin.subscriptions.seek("t", "none", offset=0),
         magnetar.SubscriptionNotFound,
     ),
-    "invalid topic name": (lambda s: s.client.create_topic("no spaces"), magnetar.InvalidArgument),
-    "topic that exists": (lambda s: s.client.create_topic("t"), magnetar.TopicExists),
+    "invalid topic name": (
+        lambda s: s.client.admin.topics.create("no spaces"),
+        magnetar.InvalidArgument,
+    ),
+    "topic that exists": (lambda s: s.client.admin.topics.create("t"), magnetar.TopicExists),
     "unknown TxnID": (
-        lambda s: s.client.describe_transaction(TxnID.of(0, 1, 1 << 40)),
+        lambda s: s.client.admin.transactions.describe(TxnID.of(0, 1, 1 << 40)),
         magnetar.TxnNotFound,
     ),
     "TxnID of no coordinator": (
-        lambda s: s.client.describe_transaction(TxnID.of(9, 1, 1)),
+        lambda s: s.client.admin.transactions.describe(TxnID.of(9, 1, 1)),
         magnetar.TxnNotFound,
     ),
     "forgotten TxnID": (
-        lambda s: _then(s.forgotten(), s.client.describe_transaction),
+        lambda s: _then(s.forgotten(), s.client.admin.transactions.describe),
         magnetar.TxnForgotten,
     ),
     "ended TxnID": (
@@ -156,7 +159,7 @@ async def _then(first: Awaitable[Any], second: Callable[[Any], Awaitable[Any]]) 
 
 async def _topics(client: Client) -> None:
     for number in range(4):
-        await client.create_topic(f"more-{number}")
+        await client.admin.topics.create(f"more-{number}")
 
 
 def _damaged() -> bytes:
@@ -179,7 +182,7 @@ def test_mistakes_get_typed_errors_and_lose_nothing(strict_servers: Servers) -> 
     async def attempt(name: str, mistake: Attempt, error: type[MagnetarError]) -> None:
         """A client of its own each: nothing that one leaves open meets the next."""
         async with await magnetar.connect(strict_servers.address, config=config) as client:
-            await client.create_topic("t", partitions=3)
+            await client.admin.topics.create("t", partitions=3)
             producer = await client.create_producer("t")
             await producer.send(b"kept", partition=0)
             consumer = await client.subscribe("t", "s", initial_position="earliest")
@@ -191,8 +194,8 @@ def test_mistakes_get_typed_errors_and_lose_nothing(strict_servers: Servers) -> 
         async with await magnetar.connect(strict_servers.address) as client:
             plain = [one.value async for one in client.read("t") if one.txn_id is None]
             assert plain == [b"kept"], name
-            for topic in await client.list_topics():
-                await client.delete_topic(topic.topic, force=True)
+            for topic in await client.admin.topics.list():
+                await client.admin.topics.delete(topic.topic, force=True)
 
     async def scenario() -> None:
         for name, (mistake, error) in MISTAKES.items():
@@ -255,7 +258,7 @@ def test_a_server_that_is_away(servers: Servers) -> None:
 
     async def scenario() -> None:
         async with await magnetar.connect(servers.address, config=config) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = await client.create_producer("t")
             servers.kill(COORDINATOR)
             with pytest.raises(magnetar.LogUnavailable):
@@ -264,7 +267,7 @@ def test_a_server_that_is_away(servers: Servers) -> None:
             servers.kill(BROKER)
             sending = asyncio.create_task(producer.send(b"sent while away"))
             with pytest.raises((magnetar.LogUnavailable, magnetar.OutcomeUnknown)):
-                await client.list_topics()
+                await client.admin.topics.list()
             servers.start()
             await sending
         async with await magnetar.connect(servers.address) as client:
@@ -323,8 +326,8 @@ def test_a_full_disk(small_disk: Path) -> None:
 
     async def scenario() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
-            await client.create_topic("probes")
+            await client.admin.topics.create("t")
+            await client.admin.topics.create("probes")
             producer = await client.create_producer("t")
             probes = await client.create_producer("probes")
             consumer = await client.subscribe("t", "s", initial_position="earliest")

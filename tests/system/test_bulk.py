@@ -13,12 +13,12 @@ from magnetar_core.errors import DataLoss
 
 def test_offsets_of_a_topic(servers: Servers) -> None:
     with blocking.connect(servers.address) as client:
-        topic_id = client.create_topic("flights", partitions=2)
+        topic_id = client.admin.topics.create("flights", partitions=2)
         producer = client.create_producer("flights")
         for number in range(3):
             producer.send(b"%d" % number, partition=1)
         times = [one.append_time_ms for one in client.read("flights", 1)]
-        found = client.list_offsets("flights", append_time_ms=times[2])
+        found = client.admin.topics.list_offsets("flights", append_time_ms=times[2])
         assert found.topic_id == topic_id
         first, second = found.partitions
         assert (first.partition, first.first_offset, first.end_offset) == (0, 0, 0)
@@ -26,30 +26,32 @@ def test_offsets_of_a_topic(servers: Servers) -> None:
         assert first.time_offset == 0
         assert second.time_offset is not None
         assert times[second.time_offset] == times[2]
-        (late,) = client.list_offsets(
+        (late,) = client.admin.topics.list_offsets(
             "flights", partitions=[1], append_time_ms=times[2] + 60_000
         ).partitions
         assert late.time_offset == 3
-        (plain,) = client.list_offsets("flights", partitions=[0], topic_id=topic_id).partitions
+        (plain,) = client.admin.topics.list_offsets(
+            "flights", partitions=[0], topic_id=topic_id
+        ).partitions
         assert plain.time_offset is None
         with pytest.raises(TopicNotFound):
-            client.list_offsets("flights", partitions=[2])
+            client.admin.topics.list_offsets("flights", partitions=[2])
         with pytest.raises(TopicNotFound):
-            client.list_offsets("nowhere")
+            client.admin.topics.list_offsets("nowhere")
         with pytest.raises(Gone):
-            client.list_offsets("flights", topic_id=topic_id + 1)
+            client.admin.topics.list_offsets("flights", topic_id=topic_id + 1)
 
 
 def test_a_range_is_read_whole_or_not_at_all(servers: Servers) -> None:
     with blocking.connect(servers.address) as client:
-        topic_id = client.create_topic("flights")
+        topic_id = client.admin.topics.create("flights")
         producer = client.create_producer("flights", batch_messages_max=7)
         producer.send_many([b"%d" % number for number in range(100)])
         txn = client.begin_transaction()
         producer.send(bytes(5 << 20), txn=txn)
         producer.send(b"behind it", txn=txn)
         txn.commit(wait_finished=True)
-        end = client.list_offsets("flights").partitions[0].end_offset
+        end = client.admin.topics.list_offsets("flights").partitions[0].end_offset
 
         def read(start: int, stop: int) -> list[bytes]:
             return [
@@ -82,7 +84,7 @@ def test_clients_that_share_a_transaction(servers: Servers) -> None:
         blocking.connect(servers.address) as loser,
         blocking.connect(servers.address) as failing,
     ):
-        winner.create_topic("flights")
+        winner.admin.topics.create("flights")
         shared = [
             client.begin_named_transaction("job", 0, "run") for client in (winner, loser, failing)
         ]
@@ -103,5 +105,5 @@ def test_clients_that_share_a_transaction(servers: Servers) -> None:
         part = shared[0].leave()
         winner.commit_parts([part], wait_finished=True)
         assert [one.value for one in winner.read("flights")] == [b"a", b"b"]
-        assert winner.describe_name("job").committed_sequence == 0
-        winner.remove_name("job")
+        assert winner.admin.named_sequences.describe("job").committed_sequence == 0
+        winner.admin.named_sequences.remove("job")

@@ -88,7 +88,7 @@ def in_topic(servers: Servers, topic: str, count: int) -> list[bytes]:
 
 def create(servers: Servers, topic: str) -> None:
     with blocking.connect(servers.address) as client:
-        client.create_topic(topic)
+        client.admin.topics.create(topic)
 
 
 def killed_at(servers: Servers, database: str, step: Step, round_number: int) -> None:

@@ -64,10 +64,10 @@ def test_a_client_outside_uses_the_published_ports_alone(tmp_path: Path) -> None
         await asyncio.to_thread(servers.start)
         try:
             outside = await magnetar.connect(external[BROKER])
-            info = await outside.cluster_info()
+            info = await outside.admin.cluster_info()
             assert [one.address for one in info.brokers] == [external[BROKER]]
             assert [one.address for one in info.coordinators] == [external[COORDINATOR]]
-            await outside.create_topic("orders", partitions=2)
+            await outside.admin.topics.create("orders", partitions=2)
             producer = await outside.create_producer("orders")
             async with outside.transaction() as txn:
                 await producer.send(b"an order", txn=txn)
@@ -77,7 +77,7 @@ def test_a_client_outside_uses_the_published_ports_alone(tmp_path: Path) -> None
             # Inside, the members' own addresses: nothing comes through the published ports.
             before = {kind: one.connections for kind, one in published.items()}
             async with await magnetar.connect(servers.address) as inside:
-                info = await inside.cluster_info()
+                info = await inside.admin.cluster_info()
                 assert [one.address for one in info.brokers] == [servers.addresses[BROKER]]
                 consumer = await inside.subscribe("orders", "all", initial_position="earliest")
                 assert (await consumer.receive()).value == b"an order"

@@ -65,8 +65,8 @@ def test_every_word_counts_once_while_counters_are_killed(servers: Servers) -> N
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("lines", partitions=PARTITIONS)
-            await client.create_topic("words")
+            await client.admin.topics.create("lines", partitions=PARTITIONS)
+            await client.admin.topics.create("words")
             producer = await client.create_producer("lines")
 
             async def produce() -> None:
@@ -104,8 +104,8 @@ def test_the_example_says_in_one_line_what_is_wrong(servers: Servers) -> None:
 
 
 async def inputs(client: Client, count: int) -> None:
-    await client.create_topic("in", partitions=PARTITIONS)
-    await client.create_topic("out", partitions=PARTITIONS)
+    await client.admin.topics.create("in", partitions=PARTITIONS)
+    await client.admin.topics.create("out", partitions=PARTITIONS)
     producer = await client.create_producer("in")
     for partition in range(PARTITIONS):
         await producer.send_many(
@@ -150,12 +150,12 @@ async def member(client: Client, **options: object) -> GroupConsumer:
 
 
 async def has_members(client: Client, count: int) -> bool:
-    return len((await client.describe_group("g")).members) == count
+    return len((await client.admin.groups.describe("g")).members) == count
 
 
 async def has_share_to_come(client: Client, waiting: GroupConsumer) -> bool:
     """Whether the group wants it to have something that another member still holds."""
-    described = await client.describe_group("g")
+    described = await client.admin.groups.describe("g")
     return any(one.next_member_id == waiting.member_id for one in described.partitions)
 
 
@@ -165,7 +165,7 @@ async def heartbeats(client: Client) -> None:
     heard: set[str] = set()
 
     async def from_all() -> bool:
-        members = (await client.describe_group("g")).members
+        members = (await client.admin.groups.describe("g")).members
         for one in members:
             if one.silent_ms < silent_ms.get(one.member_id, 0):
                 heard.add(one.member_id)
@@ -209,7 +209,7 @@ def test_members_come_and_go(servers: Servers) -> None:
             receiving.cancel()
             await other.close()
             await wait_for_shares(one)
-            description = await client.describe_group("g")
+            description = await client.admin.groups.describe("g")
             assert description.summary.generation == one.generation
             assert [each.member_id for each in description.members] == [one.member_id]
 
@@ -312,7 +312,7 @@ def test_the_loop_goes_on_through_kills_and_rebalances(
                 for one in working:
                     if one.done():
                         one.result()
-                description = await client.describe_topic("out")
+                description = await client.admin.topics.describe("out")
                 ends = [one.end_offset for one in description.partitions]
                 return sum(ends) >= PARTITIONS * count
 
@@ -332,8 +332,8 @@ def test_the_loop_goes_on_through_kills_and_rebalances(
 
 def test_without_asyncio(servers: Servers) -> None:
     with blocking.connect(servers.address) as client:
-        client.create_topic("in", partitions=2)
-        client.create_topic("out")
+        client.admin.topics.create("in", partitions=2)
+        client.admin.topics.create("out")
         with client.create_producer("in") as sender:
             sender.send_many([b"%d" % n for n in range(10)])
         told: list[int] = []
@@ -341,7 +341,7 @@ def test_without_asyncio(servers: Servers) -> None:
             "g",
             "in",
             initial_position="earliest",
-            on_assigned=lambda places: told.append(len(client.list_topics())),
+            on_assigned=lambda places: told.append(len(client.admin.topics.list())),
         )
         producer = client.transactional_producer()
         producer.init_transactions(consumer)

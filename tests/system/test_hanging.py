@@ -24,8 +24,8 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
     async def hang() -> magnetar.TxnID:
         """Leave a transaction open on a partition and a subscription, and lose its coordinator."""
         client = await magnetar.connect(servers.address)
-        await client.create_topic("in")
-        await client.create_topic("out")
+        await client.admin.topics.create("in")
+        await client.admin.topics.create("out")
         source = await client.create_producer("in")
         await source.send_many([b"0", b"1"])
         await source.flush()
@@ -122,7 +122,7 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = client.transactional_producer("app", two_phase_commit=True)
             await producer.init()
             await producer.begin()
@@ -171,11 +171,11 @@ def test_what_was_written_by_hand_does_not_hang(tmp_path: Path) -> None:
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = client.transactional_producer("app")
             await producer.init()
             await producer.begin()
-            (open_one,) = await client.list_transactions()
+            (open_one,) = await client.admin.transactions.list()
             route = await client._cluster.route("t")
             published = broker_pb2.CommandPublish(
                 partition=route.partition_name(0).to_wire(),
@@ -184,7 +184,7 @@ def test_what_was_written_by_hand_does_not_hang(tmp_path: Path) -> None:
             )
             await route.connection(0).request(published)
             await producer.send("t", b"by the producer")
-            described = await client.describe_producers("t", 0)
+            described = await client.admin.transactions.describe_producers("t", 0)
             assert [one.producer_epoch for one in described if one.txn_id] == [-1, -1]
             assert await asyncio.to_thread(command.json, "transactions", "find-hanging") == []
             await producer.abort()

@@ -165,7 +165,7 @@ def test_each_key_has_one_consumer_at_a_time_and_its_order(
         session = plain(ledger) if kind == "plain" else transactional(ledger, aborts=0.3)
         async with await magnetar.connect(servers.address) as client:
             for topic in ("in", "out"):
-                await client.create_topic(topic)
+                await client.admin.topics.create(topic)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(produce(client, Random(1), batching))
                 for number in range(CONSUMERS):
@@ -200,7 +200,7 @@ def test_no_input_is_lost_or_counted_twice_when_servers_are_killed(servers: Serv
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
             for topic in ("in", "out"):
-                await client.create_topic(topic)
+                await client.admin.topics.create(topic)
             await produce(client, Random(1), "mixed")
             out: dict[bytes, list[int]] = {}
 

@@ -42,8 +42,8 @@ class Scene:
 
 async def set_up(servers: Servers) -> Scene:
     client = await magnetar.connect(servers.address)
-    await client.create_topic("outputs", partitions=PARTITIONS)
-    await client.create_topic("inputs")
+    await client.admin.topics.create("outputs", partitions=PARTITIONS)
+    await client.admin.topics.create("inputs")
     inputs = await client.create_producer("inputs")
     consumer = await client.subscribe(
         "inputs", "worker", type="shared", initial_position="earliest"
@@ -64,10 +64,10 @@ async def set_up(servers: Servers) -> Scene:
 
 async def only_the_open_one_is_left(client: Client, open_txn: Transaction) -> bool:
     """Everywhere: at the coordinator, in the partitions, and in the subscription."""
-    if [one.txn_id for one in await client.list_transactions()] != [open_txn.txn_id]:
+    if [one.txn_id for one in await client.admin.transactions.list()] != [open_txn.txn_id]:
         return False
     for topic in ("inputs", "outputs"):
-        for partition in (await client.describe_topic(topic)).partitions:
+        for partition in (await client.admin.topics.describe(topic)).partitions:
             found = [partition.open_txns, *(one.pending_txns for one in partition.subscriptions)]
             if any(set(txns) - {open_txn.txn_id} for txns in found):
                 return False
@@ -115,7 +115,7 @@ def test_transactions_converge_after_a_kill(
         assert again.value == b"aborting"
         await scene.consumer.ack(again)
         assert await scene.consumer.receive_batch(timeout_s=0.3) == []
-        (inputs,) = (await scene.client.describe_topic("inputs")).partitions
+        (inputs,) = (await scene.client.admin.topics.describe("inputs")).partitions
         assert inputs.subscriptions[0].backlog == 0
         await scene.client.close()
 
@@ -139,10 +139,10 @@ async def ask_again(client: Client, scene: Scene) -> None:
         ),
     ):
         for _ in range(2):
-            assert await client.end_transaction(txn.txn_id, action) is status
+            assert await client.admin.transactions.end(txn.txn_id, action) is status
         with pytest.raises(magnetar.InvalidTxnState):
-            await client.end_transaction(txn.txn_id, opposite)
-        assert await client.end_transaction(txn.txn_id, action) is status
+            await client.admin.transactions.end(txn.txn_id, opposite)
+        assert await client.admin.transactions.end(txn.txn_id, action) is status
 
 
 DOOMED_CLIENT = """
@@ -168,18 +168,18 @@ def test_a_killed_clients_transaction_expires(servers: Servers, figure: Figure) 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
             for topic in ("inputs", "outputs"):
-                await client.create_topic(topic)
+                await client.admin.topics.create(topic)
             inputs = await client.create_producer("inputs")
             expected = [b"%d" % number for number in range(10)]
             await inputs.send_many(expected)
             await inputs.flush()
             txn_id = await asyncio.to_thread(kill_a_client_in_a_transaction, servers.address)
-            (listed,) = await client.list_transactions()
+            (listed,) = await client.admin.transactions.list()
             assert str(listed.txn_id) == txn_id
             assert listed.status is TransactionStatus.OPEN
 
             async def has_ended() -> bool:
-                return not await client.list_transactions()
+                return not await client.admin.transactions.list()
 
             took_s = await until(has_ended, 5.0)
             figure("expired, of a timeout of 1 s", f"{took_s:.2f} s after the kill")
@@ -239,7 +239,7 @@ def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: F
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("load")
+            await client.admin.topics.create("load")
             async with asyncio.TaskGroup() as tasks:
                 for number in range(PRODUCERS):
                     for kind, send in (
@@ -257,7 +257,7 @@ def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: F
                 stopping.set()
 
             async def is_idle() -> bool:
-                return not await client.list_transactions()
+                return not await client.admin.transactions.list()
 
             await until(is_idle, 5)
             stored: dict[bytes, list[bytes]] = {name: [] for name in confirmed}

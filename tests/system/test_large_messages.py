@@ -34,7 +34,7 @@ def test_a_message_beyond_every_limit_of_a_batch_arrives(servers: Servers) -> No
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             consumer = await client.subscribe(
                 "t", "s", initial_position="earliest", receiver_queue_bytes=2 << 20
             )
@@ -53,7 +53,7 @@ def test_a_message_beyond_every_limit_of_a_batch_arrives(servers: Servers) -> No
             (found,) = [one async for one in client.read("t", start=1, end=2)]
             assert found.value == value
             assert [one.value async for one in client.read("t", start=2)] == [b"after"]
-            described = await client.describe_topic("t")
+            described = await client.admin.topics.describe("t")
             assert described.partitions[0].subscriptions[0].backlog == 2
 
     run(program())
@@ -63,7 +63,7 @@ def test_a_message_beyond_every_limit_of_a_batch_arrives(servers: Servers) -> No
 def test_each_goes_to_one_consumer_whole(servers: Servers, kind: str) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = await client.create_producer("t", **SMALL)
             consumers = [
                 await client.subscribe(
@@ -116,8 +116,8 @@ def test_each_goes_to_one_consumer_whole(servers: Servers, kind: str) -> None:
 def test_in_a_transaction_with_its_input(servers: Servers) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("in")
-            await client.create_topic("out")
+            await client.admin.topics.create("in")
+            await client.admin.topics.create("out")
             source = await client.create_producer("in", **SMALL)
             sink = await client.create_producer("out", **SMALL)
             consumer = await client.subscribe("in", "s", initial_position="earliest")
@@ -138,7 +138,7 @@ def test_in_a_transaction_with_its_input(servers: Servers) -> None:
 def test_a_seek_into_one_skips_the_rest_of_it(servers: Servers) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = await client.create_producer("t", **SMALL)
             consumer = await client.subscribe("t", "s", initial_position="earliest")
             await producer.send_many([large(1), b"x"])
@@ -156,7 +156,7 @@ def test_a_seek_into_one_skips_the_rest_of_it(servers: Servers) -> None:
 def test_a_dead_letter_moves_whole(servers: Servers) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = await client.create_producer("t", **SMALL)
             consumer = await client.subscribe(
                 "t",
@@ -179,7 +179,7 @@ def test_a_dead_letter_moves_whole(servers: Servers) -> None:
 def test_a_message_that_is_too_large_for_its_reader_says_so(servers: Servers) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             producer = await client.create_producer("t", **SMALL)
             consumer = await client.subscribe(
                 "t", "s", initial_position="earliest", message_bytes_max=4_000
@@ -204,5 +204,5 @@ async def settled(client: Client) -> None:
 
 
 async def backlog(client: Client, topic: str = "t") -> int:
-    described = await client.describe_topic(topic)
+    described = await client.admin.topics.describe(topic)
     return sum(one.backlog for part in described.partitions for one in part.subscriptions)

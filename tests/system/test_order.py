@@ -19,7 +19,7 @@ def test_messages_around_an_open_transaction_are_delivered_at_once(
 ) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("orders")
+            await client.admin.topics.create("orders")
             producer = await client.create_producer("orders")
             consumer = await client.subscribe("orders", "reader", initial_position="earliest")
             txn = await client.begin_transaction()

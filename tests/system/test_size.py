@@ -33,7 +33,7 @@ async def slowest_plain_send_s(producer: Producer, count: int = 50) -> float:
 
 
 async def end_offsets(client: Client, topic: str) -> int:
-    described = await client.describe_topic(topic)
+    described = await client.admin.topics.describe(topic)
     return sum(one.end_offset for one in described.partitions)
 
 
@@ -49,7 +49,7 @@ def test_a_transaction_of_a_million_messages(
 ) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("large", partitions=PARTITIONS)
+            await client.admin.topics.create("large", partitions=PARTITIONS)
             producer = await client.create_producer("large")
             sent = [b"%0*d" % (MESSAGE_BYTES, number) for number in range(MESSAGES)]
             txn = await client.begin_transaction()
@@ -87,7 +87,7 @@ def test_a_transaction_of_a_million_messages(
 def test_ten_thousand_open_transactions(servers: Servers, figure: Figure) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("many", partitions=PARTITIONS)
+            await client.admin.topics.create("many", partitions=PARTITIONS)
             producer = await client.create_producer("many")
             turns = asyncio.Semaphore(AT_ONCE)
 
@@ -107,7 +107,7 @@ def test_ten_thousand_open_transactions(servers: Servers, figure: Figure) -> Non
             began_s = time.perf_counter()
             txns = await asyncio.gather(*(open_one(number) for number in range(OPEN_TRANSACTIONS)))
             figure("opened, one message each", f"{time.perf_counter() - began_s:.2f} s")
-            listed = await client.list_transactions(limit=2 * OPEN_TRANSACTIONS)
+            listed = await client.admin.transactions.list(limit=2 * OPEN_TRANSACTIONS)
             assert {one.txn_id for one in listed} == {txn.txn_id for txn in txns}
 
             slowest_s = await slowest_plain_send_s(producer)

@@ -43,7 +43,7 @@ def test_a_prepared_transaction_survives_everybody(
 ) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
         state = await prepared_by(servers, b"prepared")
         if killed:
             await asyncio.to_thread(servers.kill, *killed)
@@ -83,7 +83,7 @@ def test_every_call_that_the_state_forbids_says_what_is_allowed(servers: Servers
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             with pytest.raises(magnetar.InvalidArgument, match="timeout"):
                 client.transactional_producer("app", two_phase_commit=True, timeout_s=1)
             producer = client.transactional_producer("app", two_phase_commit=True)
@@ -115,7 +115,7 @@ def test_an_instance_that_takes_over_fences_the_one_before(servers: Servers) -> 
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             state = await prepared_by(servers, b"once")
             first = client.transactional_producer("app", two_phase_commit=True)
             second = client.transactional_producer("app", two_phase_commit=True)
@@ -138,7 +138,7 @@ def test_consume_and_produce_under_one_identity(servers: Servers) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
             for topic in ("in", "t"):
-                await client.create_topic(topic)
+                await client.admin.topics.create(topic)
             source = await client.create_producer("in")
             await source.send_many([b"%d" % number for number in range(6)])
             await source.flush()
@@ -154,7 +154,7 @@ def test_consume_and_produce_under_one_identity(servers: Servers) -> None:
                 await (producer.commit() if commits else producer.abort())
 
             async def are_consumed() -> bool:
-                described = await client.describe_topic("in")
+                described = await client.admin.topics.describe("in")
                 return described.partitions[0].subscriptions[0].backlog == 0
 
             await until(are_consumed, 5)
@@ -181,7 +181,7 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
 
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
-            await client.create_topic("t")
+            await client.admin.topics.create("t")
             zombie = await client.begin_named_transaction("query", 7, "run-1")
             producer = await client.create_producer("t")
             await producer.send(b"of an earlier run", txn=zombie)
@@ -214,7 +214,7 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
 
             await until(are_there, 5)
             assert sorted(await values(client, "t")) == [b"1/2"] * 3 + [b"2/1"] * 3
-            described = await client.describe_name("query")
+            described = await client.admin.named_sequences.describe("query")
             assert (described.committed_sequence, described.open_sequence) == (7, None)
             assert described.committed_fingerprint == "six"
             eighth = await client.begin_named_transaction("query", 8, "run-3")
@@ -225,7 +225,9 @@ def test_a_named_sequence_counts_the_parts_that_won(servers: Servers) -> None:
             later = await client.begin_named_transaction("later", 0, "run")
             await later.commit(fingerprint="two")
             for name, content in (("query", "six"), ("alone", "one"), ("later", "two")):
-                assert (await client.describe_name(name)).committed_fingerprint == content
+                assert (
+                    await client.admin.named_sequences.describe(name)
+                ).committed_fingerprint == content
             await asyncio.to_thread(by_hand)
 
     def by_hand() -> None:

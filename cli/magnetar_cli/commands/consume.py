@@ -113,7 +113,7 @@ async def _nothing_left(client: Client, consumer: Consumer) -> bool:
     Those pending in somebody's transaction are that transaction's.
     """
     await consumer.flush_acks()
-    description = await client.describe_topic(consumer.topic)
+    description = await client.admin.topics.describe(consumer.topic)
     return all(
         one.backlog <= one.pending_ack_count
         for partition in description.partitions
@@ -141,7 +141,7 @@ async def _columns_of_all(
     client: Client, topic: str, start: str, follow: bool
 ) -> AsyncGenerator[MessageColumns, None]:
     """Yield the messages of all partitions at once, each partition in its order."""
-    description = await client.describe_topic(topic)
+    description = await client.admin.topics.describe(topic)
     queue: asyncio.Queue[MessageColumns | BaseException | None] = asyncio.Queue(16)
 
     async def pump(partition: int, first: int, end: int | None) -> None:

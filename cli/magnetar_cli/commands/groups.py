@@ -24,7 +24,7 @@ def list_groups(as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.list_groups())
+    found = with_client(lambda client: client.admin.groups.list())
     if as_json:
         print_json(found)
         return
@@ -48,7 +48,7 @@ def describe(group: str, watch: bool, as_json: bool) -> None:
     from magnetar_cli.session import with_client
 
     def show() -> None:
-        found = with_client(lambda client: client.describe_group(group))
+        found = with_client(lambda client: client.admin.groups.describe(group))
         print_json(found) if as_json else _show(found)
 
     watched(show) if watch else show()
@@ -129,7 +129,7 @@ def reset_offsets(
     if place.offset is not None and (topic is None or partition is None):
         raise click.UsageError("an offset belongs to a partition; add --topic NAME --partition N")
     resets = with_client(
-        lambda client: client.reset_group_offsets(
+        lambda client: client.admin.groups.reset_offsets(
             group,
             offset=place.offset,
             append_time_ms=place.append_time_ms,
@@ -153,5 +153,5 @@ def delete(group: str) -> None:
     """Delete GROUP and its cursors, while it has no members."""
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.delete_group(group))
+    with_client(lambda client: client.admin.groups.delete(group))
     print(f"deleted group {group}")

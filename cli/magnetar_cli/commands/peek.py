@@ -31,7 +31,7 @@ def peek(topic: str, partition: int, txn_id: str | None, skip: int, count: int) 
 
     wanted = TxnID.parse(txn_id) if txn_id is not None else None
     found = with_client(
-        lambda client: client.peek_uncommitted(
+        lambda client: client.admin.topics.peek_uncommitted(
             topic, partition, wanted, skip=skip, messages_max=count
         )
     )

@@ -118,7 +118,7 @@ async def _create_if_absent(client: Client, topic: str, partitions: int) -> None
     from magnetar_core.errors import TopicExists
 
     try:
-        await client.create_topic(topic, partitions=partitions)
+        await client.admin.topics.create(topic, partitions=partitions)
     except TopicExists:
         pass
 

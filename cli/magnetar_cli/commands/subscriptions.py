@@ -26,7 +26,7 @@ def list_subscriptions(topic: str, as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.describe_topic(topic))
+    found = with_client(lambda client: client.admin.topics.describe(topic))
     if as_json:
         print_json(
             [
@@ -51,7 +51,7 @@ def delete(topic: str, subscription: str, force: bool) -> None:
     """Delete SUBSCRIPTION of TOPIC."""
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.unsubscribe(topic, subscription, force=force))
+    with_client(lambda client: client.admin.subscriptions.delete(topic, subscription, force=force))
     print(f"deleted {subscription} of {topic}")
 
 
@@ -78,7 +78,7 @@ def seek(topic: str, subscription: str, target: str, partition: int | None, forc
         raise click.UsageError("an offset belongs to a partition; add --partition N")
 
     async def work(client: Client) -> None:
-        await client.seek(
+        await client.admin.subscriptions.seek(
             topic,
             subscription,
             position=place.position,

@@ -44,7 +44,7 @@ def create(
     from magnetar_cli.session import with_client
 
     async def work(client: Client) -> int:
-        return await client.create_topic(
+        return await client.admin.topics.create(
             topic,
             partitions=partitions,
             retention_ms=retention,
@@ -63,7 +63,9 @@ def list_topics(as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    found = sorted(with_client(lambda client: client.list_topics()), key=lambda one: one.topic)
+    found = sorted(
+        with_client(lambda client: client.admin.topics.list()), key=lambda one: one.topic
+    )
     if as_json:
         print_json(found)
         return
@@ -82,7 +84,7 @@ def describe(topic: str, as_json: bool) -> None:
     from magnetar_cli.output import duration, print_facts, print_json, print_table, some
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.describe_topic(topic))
+    found = with_client(lambda client: client.admin.topics.describe(topic))
     if as_json:
         print_json(found)
         return
@@ -126,7 +128,7 @@ def offsets(topic: str, at: int | None, as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.list_offsets(topic, append_time_ms=at))
+    found = with_client(lambda client: client.admin.topics.list_offsets(topic, append_time_ms=at))
     if as_json:
         print_json(found)
         return
@@ -146,7 +148,7 @@ def delete(topic: str, force: bool) -> None:
     """Delete TOPIC, its messages and its subscriptions."""
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.delete_topic(topic, force=force))
+    with_client(lambda client: client.admin.topics.delete(topic, force=force))
     print(f"deleted {topic}")
 
 
@@ -164,12 +166,14 @@ def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
     from magnetar_cli.session import with_client
 
     async def work(client: Client) -> list[tuple[int, int, int]]:
-        found = await client.describe_topic(topic)
+        found = await client.admin.topics.describe(topic)
         numbers = [one.partition for one in found.partitions] if partition is None else [partition]
         return [
             (number, first, last)
             for number in numbers
-            for first, last in await client.skip_damaged(topic, number, dry_run=dry_run)
+            for first, last in await client.admin.topics.skip_damaged(
+                topic, number, dry_run=dry_run
+            )
         ]
 
     print_table(

@@ -77,7 +77,7 @@ def list_transactions(
     def show() -> None:
         unanswered.clear()
         found = with_client(
-            lambda client: client.list_transactions(
+            lambda client: client.admin.transactions.list(
                 wanted,
                 age_ms_min=min_age,
                 transactional_id_pattern=pattern,
@@ -154,7 +154,7 @@ def describe(txn_id: str | None, transactional_id: str | None, as_json: bool) ->
         return
     assert txn_id is not None
     wanted = TxnID.parse(txn_id)
-    found = with_client(lambda client: client.describe_transaction(wanted))
+    found = with_client(lambda client: client.admin.transactions.describe(wanted))
     if as_json:
         print_json(found)
     else:
@@ -165,7 +165,7 @@ def _describe_id(transactional_id: str, as_json: bool) -> None:
     from magnetar_cli.output import duration, print_facts, print_json
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.describe_transactional_id(transactional_id))
+    found = with_client(lambda client: client.admin.transactional_ids.describe(transactional_id))
     if as_json:
         print_json(found)
         return
@@ -183,7 +183,7 @@ def _describe_id(transactional_id: str, as_json: bool) -> None:
     if found.txn_id is not None and found.state.name in ("ONGOING", *_ENDING_STATES):
         wanted = found.txn_id
         print()
-        _show(with_client(lambda client: client.describe_transaction(wanted)))
+        _show(with_client(lambda client: client.admin.transactions.describe(wanted)))
 
 
 _ENDING_STATES = ("PREPARE_COMMIT", "PREPARE_ABORT")
@@ -285,7 +285,7 @@ def _abort_hanging(
     from magnetar_core.ids import PartitionName, TxnID
 
     async def work(client: Client) -> None:
-        described = await client.describe_topic(topic)
+        described = await client.admin.topics.describe(topic)
         hanging = ProducerDescription(
             PartitionName(topic, partition, described.topic_id),
             subscription,
@@ -297,7 +297,7 @@ def _abort_hanging(
             start_offset,
             0,
         )
-        await client.abort_hanging(hanging)
+        await client.admin.transactions.abort_hanging(hanging)
 
     with_client(work)
     where = f"{topic}-partition-{partition}" + (f"/{subscription}" if subscription else "")
@@ -316,7 +316,9 @@ def describe_producers(topic: str, partition: int, as_json: bool) -> None:
     from magnetar_cli.output import print_json, print_table
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.describe_producers(topic, partition))
+    found = with_client(
+        lambda client: client.admin.transactions.describe_producers(topic, partition)
+    )
     if as_json:
         print_json(found)
         return
@@ -366,7 +368,9 @@ def find_hanging(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     found = with_client(
-        lambda client: client.find_hanging(topic, partition, age_ms_min=max_transaction_timeout)
+        lambda client: client.admin.transactions.find_hanging(
+            topic, partition, age_ms_min=max_transaction_timeout
+        )
     )
     if as_json:
         print_json(found)
@@ -408,7 +412,7 @@ def force_terminate(transactional_id: str) -> None:
     """
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.force_terminate(transactional_id))
+    with_client(lambda client: client.admin.transactional_ids.force_terminate(transactional_id))
     print(f"{transactional_id} is terminated, and its producer fenced")
 
 
@@ -420,7 +424,7 @@ def describe_name(name: str, as_json: bool) -> None:
     from magnetar_cli.output import print_facts, print_json
     from magnetar_cli.session import with_client
 
-    found = with_client(lambda client: client.describe_name(name))
+    found = with_client(lambda client: client.admin.named_sequences.describe(name))
     if as_json:
         print_json(found)
         return
@@ -445,7 +449,7 @@ def remove_name(name: str) -> None:
     """
     from magnetar_cli.session import with_client
 
-    with_client(lambda client: client.remove_name(name))
+    with_client(lambda client: client.admin.named_sequences.remove(name))
     print(f"{name} is forgotten")
 
 
@@ -463,7 +467,7 @@ def accept_loss(txn_id: str) -> None:
     from magnetar_cli.session import with_client
     from magnetar_core.ids import TxnID
 
-    with_client(lambda client: client.accept_transaction_loss(TxnID.parse(txn_id)))
+    with_client(lambda client: client.admin.transactions.accept_loss(TxnID.parse(txn_id)))
     print(f"{txn_id} goes on without what was lost")
 
 
@@ -474,6 +478,8 @@ def _end(txn_id: str, action_name: str) -> None:
 
     action = TransactionAction[action_name]
     status = with_client(
-        lambda client: client.end_transaction(TxnID.parse(txn_id), action, wait_finished=True)
+        lambda client: client.admin.transactions.end(
+            TxnID.parse(txn_id), action, wait_finished=True
+        )
     )
     print(f"{txn_id} is {status.name}")

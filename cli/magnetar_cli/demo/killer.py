@@ -147,7 +147,7 @@ class Killer:
         """Open transactions that have written or acknowledged something."""
         try:
             async with asyncio.timeout(ASK_S_MAX):
-                listed = await self._client.list_transactions([TransactionStatus.OPEN])
+                listed = await self._client.admin.transactions.list([TransactionStatus.OPEN])
         except (MagnetarError, TimeoutError):
             return []
         return [one for one in listed if one.partitions or one.subscriptions]

@@ -223,8 +223,8 @@ class _Demo:
 
     async def _is_done(self) -> bool:
         try:
-            listed = await self._client.list_transactions(LIVE_STATUSES)
-            description = await self._client.describe_topic(INPUT)
+            listed = await self._client.admin.transactions.list(LIVE_STATUSES)
+            description = await self._client.admin.topics.describe(INPUT)
         except MagnetarError:
             return False
         # Those of others, in a cluster that is not the demo's, are none of its business.
@@ -239,7 +239,7 @@ class _Demo:
         outcomes: dict[TxnID, bool] = {}
         for txn_id, entry in self._journal.entries.items():
             if entry.undecided:
-                description = await self._client.describe_transaction(txn_id)
+                description = await self._client.admin.transactions.describe(txn_id)
                 outcomes[txn_id] = description.status is TransactionStatus.COMMITTED
             else:
                 outcomes[txn_id] = entry.committed_at_s is not None
@@ -259,7 +259,7 @@ class _Demo:
                 cancellations.messages,
             ),
             verify.check_transactions(committed, (delays, cancellations)),
-            verify.check_input(await client.describe_topic(INPUT), SUBSCRIPTION),
+            verify.check_input(await client.admin.topics.describe(INPUT), SUBSCRIPTION),
             verify.check_minimum(
                 f"At least {TRANSACTIONS_MIN:,} transactions", len(committed), TRANSACTIONS_MIN
             ),
@@ -305,7 +305,7 @@ class _Demo:
         direct = await asyncio.to_thread(
             expected_windows, self._options.flights, self._options.limit
         )
-        partitions = (await client.describe_topic(WINDOWS)).partitions
+        partitions = (await client.admin.topics.describe(WINDOWS)).partitions
         update_count = sum(one.end_offset - one.first_offset for one in partitions)
         with self._display.stage("Comparing windows", update_count) as stage:
             updates = await verify.read_updates(client, WINDOWS, stage.advance)
@@ -341,13 +341,13 @@ async def _make_topics(client: Client, replace: bool) -> None:
             f"the cluster has {', '.join(present)} already; --replace deletes the demo's topics"
         )
     for topic in present:
-        await client.delete_topic(topic, force=True)
+        await client.admin.topics.delete(topic, force=True)
     for topic, partition_count in TOPICS.items():
-        await client.create_topic(topic, partitions=partition_count)
+        await client.admin.topics.create(topic, partitions=partition_count)
 
 
 async def _topic_names(client: Client) -> set[str]:
-    return {one.topic for one in await client.list_topics()}
+    return {one.topic for one in await client.admin.topics.list()}
 
 
 @contextmanager

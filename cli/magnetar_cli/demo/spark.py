@@ -289,7 +289,7 @@ class SparkPart:
         """Of the job: none of the demo's other processes works by now."""
         try:
             async with asyncio.timeout(ASK_S_MAX):
-                listed = await self._client.list_transactions([TransactionStatus.OPEN])
+                listed = await self._client.admin.transactions.list([TransactionStatus.OPEN])
         except (MagnetarError, TimeoutError):
             return 0
         return sum(any(one.topic == WINDOWS for one in each.partitions) for each in listed)

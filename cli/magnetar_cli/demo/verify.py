@@ -46,7 +46,7 @@ class Found:
 async def read_topic(client: Client, topic: str, on_read: Callable[[int], None]) -> Found:
     """Read every partition from its beginning to its end."""
     found = Found()
-    for partition in (await client.describe_topic(topic)).partitions:
+    for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
             keys = columns.keys() or [b""] * len(columns)
             found.messages.update(
@@ -86,7 +86,7 @@ class Updates:
 async def read_updates(client: Client, topic: str, on_read: Callable[[int], None]) -> Updates:
     """Read every partition from its beginning to its end."""
     updates = Updates()
-    for partition in (await client.describe_topic(topic)).partitions:
+    for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
             keys = columns.keys() or [b""] * len(columns)
             for key, value in zip(keys, columns.values(), strict=True):

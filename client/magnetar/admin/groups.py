@@ -1,6 +1,8 @@
-"""What an administrator asks for about groups."""
+"""What an administrator does with groups: list, describe, delete them, reset their offsets."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from magnetar.admin.group_descriptions import (
     GroupDescription,
@@ -14,23 +16,33 @@ from magnetar.messaging.seeking import seek_command
 from magnetar_core.errors import InvalidArgument, ResourceInUse
 from magnetar_core.wire import group_pb2
 
+# `list` is a method of the class below.
+GroupSummaries: TypeAlias = list[GroupSummary]
+OffsetResets: TypeAlias = list[OffsetReset]
 
-class GroupAdministration:
-    """Groups, as the administrative half of a client sees them."""
 
-    _cluster: Cluster
+class GroupAdmin:
+    """Administers groups: `client.admin.groups`."""
 
-    async def list_groups(self) -> list[GroupSummary]:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def list(self) -> GroupSummaries:
+        """List all groups, with their states and their numbers of members."""
         reply = await self._cluster.bootstrap.request(group_pb2.CommandListGroups())
         return [GroupSummary.from_wire(one) for one in reply.groups]
 
-    async def describe_group(self, group: str) -> GroupDescription:
-        """Its members and partitions. Raises: GroupNotFound."""
+    async def describe(self, group: str) -> GroupDescription:
+        """Describe a group's members and partitions.
+
+        Raises:
+            GroupNotFound: there is none of this name.
+        """
         return GroupDescription.from_wire(
             await self._cluster.bootstrap.request(group_pb2.CommandDescribeGroup(group=group))
         )
 
-    async def delete_group(self, group: str) -> None:
+    async def delete(self, group: str) -> None:
         """Forget a group and its cursors.
 
         Raises:
@@ -39,7 +51,7 @@ class GroupAdministration:
         """
         await self._cluster.bootstrap.request(group_pb2.CommandDeleteGroup(group=group))
 
-    async def reset_group_offsets(
+    async def reset_offsets(
         self,
         group: str,
         *,
@@ -49,7 +61,7 @@ class GroupAdministration:
         topic: str | None = None,
         partition: int | None = None,
         dry_run: bool = False,
-    ) -> list[OffsetReset]:
+    ) -> OffsetResets:
         """Move the cursors of a group without members. Name exactly one target.
 
         Args:
@@ -63,7 +75,7 @@ class GroupAdministration:
             ResourceInUse: it has members, or acks pend. Partitions before that one are moved.
             OutOfRange: the offset is not in the log. Likewise.
         """
-        found = await self.describe_group(group)
+        found = await self.describe(group)
         if found.summary.state is not GroupState.EMPTY:
             raise ResourceInUse(
                 f"group {group!r} has {found.summary.members} members: stop them, then reset"

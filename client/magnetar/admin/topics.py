@@ -1,9 +1,11 @@
-"""What an administrator asks for about topics: make, list, describe, look into."""
+"""What an administrator does with topics: create, list, describe, delete, look into them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
+from magnetar.admin.forced_aborts import ForcedAborts, describe_topic
 from magnetar.admin.topic_descriptions import (
     PartitionOffsets,
     TopicDescription,
@@ -12,7 +14,6 @@ from magnetar.admin.topic_descriptions import (
     UncommittedMessage,
 )
 from magnetar.admin.transaction_descriptions import StoredTransactions
-from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.link.cluster import Cluster
 from magnetar_core.errors import (
     Gone,
@@ -21,13 +22,20 @@ from magnetar_core.errors import (
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, topic_pb2
 
+# `list` is a method of the class below.
+TopicSummaries: TypeAlias = list[TopicSummary]
+OffsetRanges: TypeAlias = list[tuple[int, int]]
+UncommittedMessages: TypeAlias = list[UncommittedMessage]
 
-class TopicAdministration:
-    """Topics, as the administrative half of a client sees them."""
 
-    _cluster: Cluster
+class TopicAdmin:
+    """Administers topics: `client.admin.topics`."""
 
-    async def create_topic(
+    def __init__(self, cluster: Cluster, forced: ForcedAborts) -> None:
+        self._cluster = cluster
+        self._forced = forced
+
+    async def create(
         self,
         topic: str,
         *,
@@ -56,14 +64,33 @@ class TopicAdministration:
         )
         return reply.topic_id
 
-    async def list_topics(self) -> list[TopicSummary]:
+    async def list(self) -> TopicSummaries:
+        """List all topics, with their ids and their numbers of partitions."""
         reply = await self._cluster.bootstrap.request(topic_pb2.CommandListTopics())
         return [TopicSummary(one.topic, one.topic_id, one.partitions) for one in reply.topics]
 
-    async def describe_topic(self, topic: str) -> TopicDescription:
-        """Raises: TopicNotFound."""
-        return TopicDescription.from_wire(
-            await self._cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
+    async def describe(self, topic: str) -> TopicDescription:
+        """Describe a topic's partitions, and the subscriptions on them.
+
+        Raises:
+            TopicNotFound: there is none of this name.
+        """
+        return await describe_topic(self._cluster, topic)
+
+    async def delete(self, topic: str, *, force: bool = False, topic_id: int = 0) -> None:
+        """Delete a topic with all its messages and subscriptions.
+
+        Args:
+            force: abort the transactions that are in the way.
+            topic_id: only this one; 0: whichever has the name.
+        Raises:
+            TopicNotFound: there is none of this name.
+            Gone: the topic of this name has another id. No effect.
+            ResourceInUse: transactions are open or acks pend there. No effect.
+        """
+        command = topic_pb2.CommandDeleteTopic(topic=topic, topic_id=topic_id)
+        await self._forced.unless_in_use(
+            lambda: self._cluster.bootstrap.request(command), topic, None, force=force
         )
 
     async def list_offsets(
@@ -106,28 +133,9 @@ class TopicAdministration:
             ),
         )
 
-    async def create_subscription(
-        self,
-        topic: str,
-        subscription: str,
-        *,
-        type: SubscriptionType = SubscriptionType.EXCLUSIVE,
-        initial_position: InitialPosition | str = InitialPosition.LATEST,
-    ) -> None:
-        """Create a subscription on all partitions, without a consumer. Harmless if it exists."""
-        route = await self._cluster.route(topic)
-        for partition in range(route.partition_count):
-            await route.connection(partition).request(
-                broker_pb2.CommandSubscribe(
-                    subscription=route.subscription_name(partition, subscription).to_wire(),
-                    type=int(type),  # type: ignore[arg-type]
-                    initial_position=int(InitialPosition.of(initial_position)),  # type: ignore[arg-type]
-                )
-            )
-
     async def skip_damaged(
         self, topic: str, partition: int = 0, *, dry_run: bool = False
-    ) -> list[tuple[int, int]]:
+    ) -> OffsetRanges:
         """Have everybody go on behind what cannot be read of a partition: it is given up.
 
         Args:
@@ -138,7 +146,7 @@ class TopicAdministration:
             TopicNotFound: no such topic or partition.
         """
         route = await self._cluster.route(topic)
-        damaged: list[tuple[int, int]] = []
+        damaged: OffsetRanges = []
         next_offset = 0
         while True:
             reply = await route.connection(partition).request(
@@ -161,7 +169,7 @@ class TopicAdministration:
         *,
         skip: int = 0,
         messages_max: int = 100,
-    ) -> list[UncommittedMessage]:
+    ) -> UncommittedMessages:
         """What open transactions have written, in the order of their TxnIDs: for debugging.
 
         Args:

@@ -1,18 +1,25 @@
 """The same client without asyncio: for scripts, threads and Spark tasks.
 
-One background thread runs the asyncio client; every call waits for it. Names, arguments and errors
-are those of the asyncio classes, except that timeouts also end a call whose answer does not come.
-Objects may be used from several threads.
+One background thread runs the asyncio client; every call waits for it. Classes, names, arguments,
+defaults and errors are those of the asyncio client, and so is what they do: these classes are
+written from those. Where that has `async with`, `async for` and `await`, this has `with`, `for` and
+nothing. Callbacks run on other threads than the client's, so that they may use the client. Objects
+may be used from several threads.
 """
 
-from magnetar.blocking.client import Client, connect
-from magnetar.blocking.groups import GroupConsumer
-from magnetar.blocking.messaging import Consumer, Producer
+from magnetar.blocking.admin import AdminClient
+from magnetar.blocking.client import Client
+from magnetar.blocking.connecting import connect
+from magnetar.blocking.consumer import Consumer
+from magnetar.blocking.group_consumer import GroupConsumer
 from magnetar.blocking.processing import process
+from magnetar.blocking.producer import Producer
 from magnetar.blocking.transaction import Transaction
 from magnetar.blocking.transactional_producer import TransactionalProducer
+from magnetar.groups.offsets import offsets
 
 __all__ = [
+    "AdminClient",
     "Client",
     "Consumer",
     "GroupConsumer",
@@ -20,5 +27,6 @@ __all__ = [
     "Transaction",
     "TransactionalProducer",
     "connect",
+    "offsets",
     "process",
 ]

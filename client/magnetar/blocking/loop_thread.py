@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, Self, TypeVar
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+)
+from typing import Any, TypeVar
 
 from magnetar.errors import ClientClosed, UsedAfterFork
 
 T = TypeVar("T")
+
+_END = object()
 
 
 class LoopThread:
@@ -49,6 +58,39 @@ class LoopThread:
         """Have something called on the loop, without waiting; from a signal handler too."""
         self._loop.call_soon_threadsafe(function)
 
+    def iterate(
+        self,
+        source: AsyncIterable[T],
+        *,
+        ends_with: type[Exception] | tuple[type[Exception], ...] = (),
+    ) -> Iterator[T]:
+        """Iterate over something that lives on the loop.
+
+        Args:
+            ends_with: errors that mean that nothing comes any more.
+        """
+        pieces = aiter(source)
+        try:
+            while (piece := self.wait(_next(pieces))) is not _END:
+                yield piece  # type: ignore[misc]
+        except ends_with:
+            return
+        finally:
+            # Who stops in the middle ends the work behind it; the loop's end has done so, too.
+            if isinstance(pieces, AsyncGenerator) and not self._closed:
+                self.wait(_aclose(pieces))
+
+    def close_after(self, work: Coroutine[Any, Any, None]) -> None:
+        """End the loop after some last work. Does nothing in a forked child, or a second time."""
+        try:
+            self.check(work.close)
+        except (UsedAfterFork, ClientClosed):
+            return
+        try:
+            self.wait(work)
+        finally:
+            self.close()
+
     def check(self, otherwise: Callable[[], None] = lambda: None) -> None:
         if os.getpid() != self._pid:
             otherwise()
@@ -74,14 +116,9 @@ class LoopThread:
             self._loop.close()
 
 
-class Closing:
-    """Things that are closed at the end of a `with` block."""
+async def _next(pieces: AsyncIterator[T]) -> T | object:
+    return await anext(pieces, _END)
 
-    def close(self) -> None:
-        raise NotImplementedError
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+async def _aclose(pieces: AsyncGenerator[Any, None]) -> None:
+    await pieces.aclose()

@@ -13,7 +13,7 @@ from magnetar.message import Message
 
 if TYPE_CHECKING:
     from magnetar.blocking.transactional_producer import TransactionalProducer
-from magnetar.blocking.groups import GroupConsumer
+from magnetar.blocking.group_consumer import GroupConsumer
 
 
 def process(

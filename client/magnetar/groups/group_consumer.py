@@ -67,7 +67,8 @@ class GroupConsumer(ConsumerBase):
         super().__init__(runtime, settings.group, SubscriptionType.EXCLUSIVE, dead_letters)
         self.consumer_id = runtime.new_id()
         self.member_id = f"{runtime.random.getrandbits(MEMBER_ID_BITS):032x}"
-        self._cluster = cluster
+        # For what is built on top of this consumer.
+        self.cluster = cluster
         self._settings = settings
         self._config = config
         self._callbacks = callbacks
@@ -466,7 +467,7 @@ class GroupConsumer(ConsumerBase):
     async def _route(self, name: PartitionName) -> TopicRoute:
         route = self._routes.get(name.topic_id)
         if route is None or name.partition >= route.partition_count:
-            route = await self._cluster.route(name.topic)
+            route = await self.cluster.route(name.topic)
             if route.topic_id != name.topic_id or name.partition >= route.partition_count:
                 raise TopicNotFound(f"{name} is of another incarnation of the topic")
             self._routes[name.topic_id] = route

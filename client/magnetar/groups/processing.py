@@ -28,7 +28,6 @@ from magnetar_core.errors import (
     InvalidTxnState,
     MagnetarError,
     ProducerFenced,
-    TopicExists,
     TransactionConflict,
     UnknownMember,
 )
@@ -177,10 +176,7 @@ class _Processing:
     async def run(self, dead_letter: str | None) -> ProcessSummary:
         if dead_letter is not None:
             self._dead_letter = dead_letter
-            try:
-                await self._producer.client.create_topic(dead_letter)
-            except TopicExists:
-                pass
+            await self._consumer.cluster.ensure_topic(dead_letter)
         await self._start_over()
         while not self._stop.is_set():
             messages = await self._receive()

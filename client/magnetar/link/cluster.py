@@ -10,7 +10,13 @@ import google_crc32c
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
-from magnetar_core.errors import InvalidArgument, LogUnavailable, MagnetarError, TxnNotFound
+from magnetar_core.errors import (
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    TopicExists,
+    TxnNotFound,
+)
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import topic_pb2
 
@@ -122,6 +128,17 @@ class Cluster:
         """
         reply = await self._lookup(topic)
         return TopicRoute(self, topic, reply.topic_id, tuple(reply.broker_addresses))
+
+    async def ensure_topic(self, topic: str) -> None:
+        """Create a topic of one partition without limits, unless there is one of this name."""
+        try:
+            await self.bootstrap.request(
+                topic_pb2.CommandCreateTopic(
+                    topic=topic, partitions=1, retain_unconsumed=topic_pb2.YES
+                )
+            )
+        except TopicExists:
+            pass
 
     async def _lookup(self, topic: str) -> topic_pb2.CommandLookupResponse:
         return await self.bootstrap.request(

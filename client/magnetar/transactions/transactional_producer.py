@@ -8,14 +8,15 @@ Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from magnetar.link.connection import Connection
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.client_protocol import Acknowledging, Host, Member, PlainProducer
+from magnetar.transactions.messaging_protocols import Acknowledging, Member, PlainProducer
+from magnetar.transactions.open_transactions import OpenTransactions
 from magnetar.transactions.producer_identity import PreparedTxnState, ProducerIdentity
 from magnetar.transactions.producer_state import ProducerEvent as Event
 from magnetar.transactions.producer_state import ProducerState as State
@@ -51,7 +52,8 @@ class TransactionalProducer:
 
     def __init__(
         self,
-        client: Host,
+        transactions: OpenTransactions,
+        create_producer: Callable[[str], Awaitable[PlainProducer]],
         transactional_id: str | None,
         *,
         two_phase_commit: bool,
@@ -67,7 +69,8 @@ class TransactionalProducer:
             )
         self.transactional_id = transactional_id
         self.two_phase_commit = two_phase_commit
-        self.client = client
+        self._transactions = transactions
+        self._create_producer = create_producer
         self._timeout_s = timeout_s
         # Without an id there is nothing to take over.
         self._state = State.NEW if transactional_id else State.READY
@@ -150,7 +153,7 @@ class TransactionalProducer:
             log.info("%r is left to its coordinator: %s", transaction, error)
 
     async def _init(self, transactional_id: str, *, keep_prepared: bool) -> PreparedTxnState:
-        self._coordinator = await self.client.coordinator_for(transactional_id)
+        self._coordinator = await self._transactions.coordinator_for(transactional_id)
         reply = await self._coordinator.request(
             transaction_pb2.CommandInitProducer(
                 transactional_id=transactional_id,
@@ -182,14 +185,14 @@ class TransactionalProducer:
         """
         self._require("begin")
         if self.transactional_id is None:
-            self._transaction = await self.client.begin_transaction(
+            self._transaction = await self._transactions.begin(
                 TIMEOUT_S_DEFAULT if self._timeout_s is None else self._timeout_s
             )
             self._move(Event.BEGUN)
             return
         assert self._coordinator is not None
         with self._fencing():
-            self._transaction = await self.client.begin_as(
+            self._transaction = await self._transactions.begin_as(
                 self._identity, self._coordinator, self._on_pair
             )
         self._move(Event.BEGUN)
@@ -368,7 +371,7 @@ class TransactionalProducer:
                 txn_action=action,
                 identity=self._identity.to_wire(),
             ),
-            timeout_ms=self.client.config.commit_timeout_ms,
+            timeout_ms=self._transactions.config.commit_timeout_ms,
         )
         self._on_pair(ProducerIdentity.from_wire(reply.identity))
 
@@ -384,7 +387,7 @@ class TransactionalProducer:
     async def _producer(self, topic: str) -> PlainProducer:
         producer = self._producers.get(topic)
         if producer is None:
-            producer = self._producers[topic] = await self.client.create_producer(topic)
+            producer = self._producers[topic] = await self._create_producer(topic)
         return producer
 
     def _require(self, call: str) -> None:

@@ -118,7 +118,7 @@ def transform(
     client = client_of(request.servers)
     for topic in (request.input, request.output, request.error_topic, request.late_topic):
         if topic is not None:
-            client.list_offsets(topic)
+            client.admin.topics.list_offsets(topic)
     job = _Job(spark, request, checkpoint)
     try:
         with settings(spark, _wanted(spark, request)):

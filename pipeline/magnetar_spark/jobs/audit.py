@@ -214,7 +214,7 @@ def _topics(client: blocking.Client, named: Iterable[str]) -> dict[str, bool]:
     chosen = sorted(set(named))
     if chosen:
         return dict.fromkeys(chosen, True)
-    return dict.fromkeys(sorted(one.topic for one in client.list_topics()), False)
+    return dict.fromkeys(sorted(one.topic for one in client.admin.topics.list()), False)
 
 
 def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
@@ -222,7 +222,7 @@ def _ranges(client: blocking.Client, topics: dict[str, bool]) -> list[Range]:
     ranges = []
     for topic, is_named in topics.items():
         try:
-            found = client.list_offsets(topic)
+            found = client.admin.topics.list_offsets(topic)
         except TopicNotFound:
             if is_named:
                 raise
@@ -249,7 +249,7 @@ def _refusals(
     client: blocking.Client,
 ) -> list[tuple[TransactionDescription, UnfinishedParticipant]]:
     """Decided transactions, and the participants that refuse to end them: what they had is lost."""
-    unfinished = client.list_transactions(
+    unfinished = client.admin.transactions.list(
         (TransactionStatus.COMMITTING, TransactionStatus.ABORTING), limit=UNFINISHED_MAX
     )
     return [
@@ -277,11 +277,11 @@ def _hanging_acks(
     """Acknowledgements that are open at a subscription, and at no coordinator."""
     for one in ranges:
         try:
-            producers = client.describe_producers(one.topic, one.partition)
+            producers = client.admin.transactions.describe_producers(one.topic, one.partition)
         except TopicNotFound:
             continue
         acks = [each for each in producers if each.subscription]
-        for hanging in client.hanging_among(acks, age_ms_min=orphan_ms):
+        for hanging in client.admin.transactions.hanging_among(acks, age_ms_min=orphan_ms):
             yield Finding(
                 audit_checks.ORPHAN,
                 one.topic,

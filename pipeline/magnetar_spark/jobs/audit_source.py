@@ -173,7 +173,7 @@ def list_sidecar(client: blocking.Client, wanted: Range) -> Iterator[Row]:
     first: TxnID | None = None
     while True:
         try:
-            page = client.stored_transactions(
+            page = client.admin.topics.stored_transactions(
                 wanted.topic,
                 wanted.partition,
                 first_txn_id=first,

@@ -69,7 +69,7 @@ class Judge:
             for txn_id, rows in by_txn.items()
             if any(row.kind != audit_checks.OPEN for row in rows)
         ]
-        known = client.transaction_statuses([TxnID.parse(txn_id) for txn_id in chosen])
+        known = client.admin.transactions.statuses([TxnID.parse(txn_id) for txn_id in chosen])
         statuses = {
             txn_id: "" if status is None else status.name
             for txn_id, status in zip(chosen, known, strict=True)
@@ -91,7 +91,7 @@ class Judge:
     ) -> Iterator[Row]:
         rows = [row for rows in by_txn.values() for row in rows if row.kind == audit_checks.OPEN]
         by_producer = {_producer_of(row): row for row in rows}
-        hanging = client.hanging_among(by_producer, age_ms_min=self.orphan_ms)
+        hanging = client.admin.transactions.hanging_among(by_producer, age_ms_min=self.orphan_ms)
         reasons = {by_producer[one.producer]: one.reason for one in hanging}
         for row in still_stored(client, list(reasons), is_open=True):
             yield audit_checks.of_hanging(row, reasons[row])
@@ -115,7 +115,7 @@ def still_stored(client: blocking.Client, rows: Sequence[Row], *, is_open: bool)
         by_place.setdefault((row.topic, row.topic_id, row.partition), []).append(row)
     for (topic, topic_id, partition), some in by_place.items():
         try:
-            page = client.stored_transactions(
+            page = client.admin.topics.stored_transactions(
                 topic,
                 partition,
                 txn_ids=[TxnID.parse(row.txn_id) for row in some],

@@ -58,15 +58,17 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
     These are the transactions that are being carried out when the ends are known, or were carried
     out before the ends are read again.
     """
-    offsets = client.list_offsets(topic)
+    offsets = client.admin.topics.list_offsets(topic)
     unfinished: set[str] = set()
     if len(offsets.partitions) > 1:
-        for one in client.list_transactions((TransactionStatus.COMMITTING,), limit=TXNS_MAX):
+        for one in client.admin.transactions.list((TransactionStatus.COMMITTING,), limit=TXNS_MAX):
             if any(place.topic_id == offsets.topic_id for place in one.partitions):
                 unfinished.add(str(one.txn_id))
         ends = {one.partition: one.end_offset for one in offsets.partitions}
         try:
-            later = client.list_offsets(topic, partitions=ends, topic_id=offsets.topic_id)
+            later = client.admin.topics.list_offsets(
+                topic, partitions=ends, topic_id=offsets.topic_id
+            )
             for place in later.partitions:
                 read = client.read_columns(
                     topic, place.partition, ends[place.partition], place.end_offset
@@ -75,7 +77,7 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
         except (OutOfRange, Gone) as error:
             raise OffloadError(f"{topic!r} changed while it was looked at: {error}") from error
     return Goal(
-        client.cluster_info().cluster_id,
+        client.admin.cluster_info().cluster_id,
         offsets.topic_id,
         tuple(sorted(offsets.partitions, key=lambda one: one.partition)),
         tuple(sorted(unfinished)),

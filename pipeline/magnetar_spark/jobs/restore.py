@@ -170,10 +170,10 @@ def restore(
 def _topic(client: blocking.Client, topic: str, partitions: int) -> TopicOffsets:
     """The topic to write into, made if it is not there."""
     try:
-        found = client.list_offsets(topic)
+        found = client.admin.topics.list_offsets(topic)
     except TopicNotFound:
-        client.create_topic(topic, partitions=partitions)
-        found = client.list_offsets(topic)
+        client.admin.topics.create(topic, partitions=partitions)
+        found = client.admin.topics.list_offsets(topic)
     if len(found.partitions) < partitions:
         raise OffloadError(
             f"topic {topic!r} has {len(found.partitions)} partitions, and the offload {partitions}:"
@@ -202,7 +202,7 @@ class _Restoring:
         self._manifest = manifest
         self._topic = topic
         self._app_id = f"restore/{manifest.offload_id}/{topic.topic_id}"
-        self._log = RestoreLog(directory, client.cluster_info().cluster_id, topic.topic_id)
+        self._log = RestoreLog(directory, client.admin.cluster_info().cluster_id, topic.topic_id)
         self._clock = SystemClock()
 
     def run(self, on_progress: Callable[[Progress], None] | None) -> Report:
@@ -363,7 +363,7 @@ class _Restoring:
         while True:
             waiting = [
                 one.txn_id
-                for one in self._client.list_transactions(
+                for one in self._client.admin.transactions.list(
                     (TransactionStatus.COMMITTING,), limit=TXNS_MAX
                 )
                 if any(of.partition.topic_id == self._topic.topic_id for of in one.unfinished)

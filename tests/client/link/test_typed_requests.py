@@ -55,8 +55,8 @@ def test_an_answer_of_another_kind_is_an_error() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.on_describe_topic = cluster.on_list_topics  # type: ignore[method-assign]
         with pytest.raises(InternalError, match="list_topics_response"):
-            await client.describe_topic("orders")
+            await client.admin.topics.describe("orders")
         # The link is of use all the same.
-        await client.create_topic("orders")
+        await client.admin.topics.create("orders")
 
     run(test)

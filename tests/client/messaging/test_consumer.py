@@ -78,7 +78,7 @@ def test_excluded_messages_are_neither_handed_out_nor_counted() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         cluster.publish("flights", [b"%d" % n for n in range(6)])
-        await client.create_subscription("flights", "s", initial_position="earliest")
+        await client.admin.subscriptions.create("flights", "s", initial_position="earliest")
         cluster.cursors["flights", "s", 0].acked = {0, 3}
         consumer = await client.subscribe("flights", "s", receiver_queue_messages=8)
         pieces = await consumer.receive_columns()
@@ -301,7 +301,7 @@ def test_a_seek_makes_what_was_held_count_no_more() -> None:
         await consumer.ack(messages[0])
         assert await consumer.seek(message_id=messages[1].message_id) == {0: 1}
         assert await values_of(consumer, 2) == [b"b", b"c"]
-        assert await client.seek("flights", "s", offset=0) == {0: 0}
+        assert await client.admin.subscriptions.seek("flights", "s", offset=0) == {0: 0}
         assert await values_of(consumer, 3) == [b"a", b"b", b"c"]
         with pytest.raises(InvalidArgument):
             await consumer.seek()

@@ -28,7 +28,7 @@ STUBBORN = dataclasses.replace(PATIENT, coordinator_patience_ms=60_000)
 
 async def three(cluster: FakeCluster, client: Client) -> None:
     cluster.coordinators = {FIRST: 1, SECOND: 2, THIRD: 3}
-    await client.cluster_info()
+    await client.admin.cluster_info()
 
 
 def beginnings(cluster: FakeCluster) -> Counter[str]:
@@ -60,11 +60,11 @@ def test_transactions_are_listed_although_a_coordinator_is_away() -> None:
             await client.begin_transaction()
         hang(cluster, SECOND)
         unanswered: dict[int, MagnetarError] = {}
-        found = await client.list_transactions(on_unanswered=unanswered.__setitem__)
+        found = await client.admin.transactions.list(on_unanswered=unanswered.__setitem__)
         assert sorted(one.txn_id.tcid for one in found) == [1, 3]
         assert list(unanswered) == [2]
         with pytest.raises(type(unanswered[2])):
-            await client.list_transactions()
+            await client.admin.transactions.list()
 
     run(test)
 

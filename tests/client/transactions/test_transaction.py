@@ -24,7 +24,7 @@ from magnetar import (
     TransactionStatus,
     TxnID,
 )
-from magnetar.client import CLOSING_ABORTS_MAX
+from magnetar.transactions.open_transactions import CLOSING_ABORTS_MAX
 from magnetar_core.errors import LogUnavailable, MagnetarError, TxnForgotten, TxnNotFound
 from magnetar_core.wire import common_pb2
 
@@ -508,13 +508,13 @@ def test_administration_of_transactions() -> None:
         producer = await client.create_producer("flights")
         txn = await client.begin_transaction()
         await producer.send(b"x", txn=txn)
-        assert [one.txn_id for one in await client.list_transactions()] == [txn.txn_id]
-        described = await client.describe_transaction(txn.txn_id)
+        assert [one.txn_id for one in await client.admin.transactions.list()] == [txn.txn_id]
+        described = await client.admin.transactions.describe(txn.txn_id)
         assert described.status is TransactionStatus.OPEN
-        await client.delete_topic("flights", force=True)
+        await client.admin.topics.delete("flights", force=True)
         assert "flights" not in cluster.topics
         with pytest.raises(InvalidTxnState):
-            await client.end_transaction(txn.txn_id, TransactionAction.COMMIT)
+            await client.admin.transactions.end(txn.txn_id, TransactionAction.COMMIT)
         with pytest.raises(InvalidTxnState):
             await txn.commit()
 

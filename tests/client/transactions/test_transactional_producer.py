@@ -22,7 +22,7 @@ def test_repeats_of_one_init_are_copies_and_the_next_one_is_none() -> None:
         producer = client.transactional_producer("app")
         await producer.init()
         await producer.init()
-        await client.force_terminate("app")
+        await client.admin.transactional_ids.force_terminate("app")
         first, again, second, third = (
             one.call_token for one in cluster.play.commands("init_producer")
         )
@@ -43,8 +43,8 @@ def test_calls_that_take_effect_once_bear_a_token_of_their_own() -> None:
             Expect("delete_topic", reaction=ResourceInUse()),
             Expect("delete_topic"),
         )
-        await client.create_topic("t")
-        await client.delete_topic("t", force=True)
+        await client.admin.topics.create("t")
+        await client.admin.topics.delete("t", force=True)
         tokens = [one.call_token for one in cluster.play.commands("delete_topic")]
         assert tokens[0] == tokens[1] != tokens[2]
         assert len({*tokens, cluster.play.commands("create_topic")[0].call_token, 0}) == 4

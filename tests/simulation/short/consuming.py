@@ -228,7 +228,9 @@ async def administer(actor: Actor, step: Step, *, holder: str, slot: str) -> Non
     world.history.ask_abort(unit.record)
     asked_at = world.loop.time()
     try:
-        await administrator.end_transaction(unit.txn.txn_id, magnetar.TransactionAction.ABORT)
+        await administrator.admin.transactions.end(
+            unit.txn.txn_id, magnetar.TransactionAction.ABORT
+        )
     except InvalidTxnState:
         return
     world.history.told(unit.record, common_pb2.ABORTING, asked_at=asked_at)

@@ -97,14 +97,14 @@ async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
     world.skips_under_way += 1
     try:
         damaged = world.broker.damage.damaged_offsets(topic_id, partition)
-        looked = await client.skip_damaged(topic, partition, dry_run=True)
+        looked = await client.admin.topics.skip_damaged(topic, partition, dry_run=True)
         # It may have been struck while the administrator looked.
         damaged |= world.broker.damage.damaged_offsets(topic_id, partition)
         _check_ranges(world, place, looked, damaged.keys())
         # An answer may get lost, and what is given up counts from here on.
         for first, last in looked:
             given_up.update(range(first, last + 1))
-        skipped = await client.skip_damaged(topic, partition)
+        skipped = await client.admin.topics.skip_damaged(topic, partition)
         # What has become visible since is damaged, too, if it was struck before.
         damaged |= world.broker.damage.damaged_offsets(topic_id, partition)
         _check_ranges(world, place, skipped, damaged.keys())

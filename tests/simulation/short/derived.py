@@ -59,7 +59,7 @@ def acknowledges_by_itself(actor: Actor, topic: str, subscription: str) -> None:
 async def make_topic(actor: Actor, name: str, partitions: int) -> None:
     client = await actor.client()
     try:
-        await client.create_topic(name, partitions=partitions)
+        await client.admin.topics.create(name, partitions=partitions)
     except TopicExists:
         pass
 
@@ -296,7 +296,7 @@ async def read_out(actor: Actor, topic: str) -> None:
     """Read a topic to its end, and hold it against what it may hold."""
     known, history = tally(actor, topic), actor.world.history
     client = await actor.client()
-    description = await client.describe_topic(topic)
+    description = await client.admin.topics.describe(topic)
     for partition in range(len(description.partitions)):
         messages = [message async for message in client.read(topic, partition)]
         for message in messages:

@@ -1,15 +1,12 @@
-"""What a transactional producer needs of the client, of plain producers and of consumers."""
+"""What a transactional producer needs of plain producers and of consumers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-from magnetar.config import ClientConfig
-from magnetar.link.connection import Connection
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
-from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction import Transaction
 from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.ids import MessageId
@@ -45,27 +42,3 @@ class Member(Protocol):
     async def ack_offsets(
         self, offsets: Mapping[TopicPartition, int], *, txn: Transaction | None = None
     ) -> None: ...
-
-
-class Host(Protocol):
-    """The client whose transactional producer it is: magnetar.Client."""
-
-    @property
-    def config(self) -> ClientConfig: ...
-
-    @property
-    def create_topic(self) -> Callable[[str], Awaitable[object]]: ...
-
-    @property
-    def create_producer(self) -> Callable[[str], Awaitable[PlainProducer]]: ...
-
-    async def coordinator_for(self, transactional_id: str) -> Connection: ...
-
-    async def begin_transaction(self, timeout_s: float) -> Transaction: ...
-
-    async def begin_as(
-        self,
-        identity: ProducerIdentity,
-        coordinator: Connection,
-        on_pair: Callable[[ProducerIdentity], None],
-    ) -> Transaction: ...

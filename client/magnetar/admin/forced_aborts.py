@@ -1,0 +1,93 @@
+"""Deletions and seeks are refused while transactions are in their way; forced, they abort these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from magnetar.admin.topic_descriptions import TopicDescription
+from magnetar.admin.transactional_ids import TransactionalIdAdmin
+from magnetar.admin.transactions import TransactionAdmin
+from magnetar.enums import TransactionAction
+from magnetar.link.cluster import Cluster
+from magnetar_core.errors import (
+    InvalidTxnState,
+    ResourceInUse,
+    TxnForgotten,
+    TxnNotFound,
+)
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import topic_pb2
+
+T = TypeVar("T")
+
+
+class ForcedAborts:
+    """Ends the transactions that stand in the way of an administrator."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactions: TransactionAdmin,
+        transactional_ids: TransactionalIdAdmin,
+    ) -> None:
+        self._cluster = cluster
+        self._transactions = transactions
+        self._transactional_ids = transactional_ids
+
+    async def unless_in_use(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        topic: str,
+        subscription: str | None,
+        *,
+        force: bool,
+    ) -> T:
+        """Ask; when forced, end what is in the way at its coordinator first, then ask again.
+
+        Args:
+            ask: sends the command, again with each call.
+            subscription: only what pends on this one is in the way; None: all that is open on the
+                topic.
+        Source: docs/design/0001-protocol.md, Subscriptions (j).
+        """
+        runtime = self._cluster.runtime
+        deadline_ms = runtime.now_ms() + runtime.config.operation_timeout_ms
+        backoff = runtime.backoff()
+        while True:
+            try:
+                return await ask()
+            except ResourceInUse:
+                if not force or runtime.now_ms() >= deadline_ms:
+                    raise
+            for txn_id in await self._in_the_way(topic, subscription):
+                try:
+                    await self._transactions.end(txn_id, TransactionAction.ABORT)
+                except InvalidTxnState as error:
+                    # It is committing, and will be out of the way soon; or it has an owner.
+                    if "transactional_id" in error.details:
+                        await self._transactional_ids.force_terminate(
+                            error.details["transactional_id"]
+                        )
+                except (TxnNotFound, TxnForgotten):
+                    pass
+            await asyncio.sleep(backoff.next_ms() / 1000)
+
+    async def _in_the_way(self, topic: str, subscription: str | None) -> list[TxnID]:
+        """Those that are open on a topic, or whose acks pend on one of its subscriptions."""
+        found: dict[TxnID, None] = {}
+        for partition in (await describe_topic(self._cluster, topic)).partitions:
+            if subscription is None:
+                found.update(dict.fromkeys(partition.open_txns))
+            for one in partition.subscriptions:
+                if subscription in (None, one.subscription):
+                    found.update(dict.fromkeys(one.pending_txns))
+        return list(found)
+
+
+async def describe_topic(cluster: Cluster, topic: str) -> TopicDescription:
+    """Ask for a topic's partitions and subscriptions. Raises: TopicNotFound."""
+    return TopicDescription.from_wire(
+        await cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
+    )

@@ -1,0 +1,37 @@
+"""What an administrator does with names of work that counts once: describe and remove them."""
+
+from __future__ import annotations
+
+from magnetar.admin.producer_descriptions import NameDescription
+from magnetar.link.cluster import Cluster
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import transaction_pb2
+
+
+class NamedSequenceAdmin:
+    """Administers names of sequences: `client.admin.named_sequences`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def describe(self, name: str) -> NameDescription:
+        """Describe a name: the last sequence that was committed, and the one that is open."""
+        coordinator = await self._cluster.coordinator_for(name)
+        reply = await coordinator.request(transaction_pb2.CommandDescribeName(name=name))
+        return NameDescription(
+            name,
+            reply.committed_sequence if reply.has_committed else None,
+            reply.open.sequence if reply.HasField("open") else None,
+            TxnID.from_wire(reply.open_txn_id) if reply.HasField("open") else None,
+            reply.committed_fingerprint or None,
+        )
+
+    async def remove(self, name: str) -> None:
+        """Forget a name: its sequences may then be committed again.
+
+        Raises:
+            InvalidArgument: there is none.
+            ResourceInUse: a transaction of it is open.
+        """
+        coordinator = await self._cluster.coordinator_for(name)
+        await coordinator.request(transaction_pb2.CommandRemoveName(name=name))

@@ -1,0 +1,92 @@
+"""What every blocking class is: an asyncio object, and the thread on which it lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, ParamSpec, Self, TypeVar
+
+from magnetar.blocking.loop_thread import LoopThread
+from magnetar.groups import settings
+from magnetar.moved_names import missing
+from magnetar.topic_partition import TopicPartition
+
+Inner = TypeVar("Inner")
+P = ParamSpec("P")
+
+OnPartitions = Callable[[list[TopicPartition]], object]
+
+
+class Facade(Generic[Inner]):
+    """Has the asyncio object's work done on the client's thread, and waits for it.
+
+    Attributes:
+        inner: the asyncio object: for code that runs on that thread.
+    """
+
+    def __init__(self, loop: LoopThread, inner: Inner) -> None:
+        self._loop = loop
+        self.inner = inner
+
+    @property
+    def loop(self) -> LoopThread:
+        """The client's thread, for what is built on top of this object."""
+        return self._loop
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise missing(self, name)
+
+    def __repr__(self) -> str:
+        return f"<blocking {self.inner!r}>"
+
+
+def inner_of(facade: Facade[Inner] | None) -> Inner | None:
+    """Return the asyncio object, if there is one."""
+    return None if facade is None else facade.inner
+
+
+def on_a_thread(callback: OnPartitions | None) -> settings.OnPartitions | None:
+    """Have a callback called on a thread of its own, and waited for.
+
+    It may use the blocking client, which waits for the client's thread: it must not be there.
+    """
+    if callback is None:
+        return None
+
+    async def call(places: list[TopicPartition]) -> None:
+        await asyncio.to_thread(callback, places)
+
+    return call
+
+
+class Calls:
+    """Calls that the client's thread makes while we wait for it, made here when it is done."""
+
+    def __init__(self) -> None:
+        self._calls: list[Callable[[], object]] = []
+
+    def here(self, callback: Callable[P, None] | None) -> Callable[P, None] | None:
+        """What to give instead of a callback."""
+        if callback is None:
+            return None
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> None:
+            self._calls.append(partial(callback, *args, **kwargs))
+
+        return call
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for call in self._calls:
+            call()

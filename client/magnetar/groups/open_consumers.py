@@ -1,0 +1,130 @@
+"""The consumers of a client, of subscriptions and of groups: starts and closes them.
+
+They stand in the room of groups since that may import what plain consumers are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from magnetar.config import ConsumerConfig, ProducerConfig
+from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.groups.group_consumer import GroupConsumer
+from magnetar.groups.settings import Callbacks, GroupSettings
+from magnetar.link.cluster import Cluster
+from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.consumer import Consumer
+from magnetar.messaging.dead_letters import DeadLetterPolicy, DeadLetters
+from magnetar.messaging.producer import Producer
+from magnetar.transactions.open_transactions import OpenTransactions
+from magnetar_core.errors import InvalidArgument
+
+
+class OpenConsumers:
+    """Makes consumers, and knows those that are not closed. Belongs to one client."""
+
+    def __init__(
+        self, cluster: Cluster, transactions: OpenTransactions, budget: PendingBudget
+    ) -> None:
+        self._cluster = cluster
+        self._runtime = cluster.runtime
+        self._transactions = transactions
+        self._budget = budget
+        self._open: dict[int, Consumer | GroupConsumer] = {}
+
+    async def subscribe(
+        self,
+        topic: str,
+        subscription: str,
+        type: SubscriptionType | str,
+        initial_position: InitialPosition | str,
+        partitions: Sequence[int] | None,
+        consumer_name: str,
+        config: ConsumerConfig,
+        dead_letter: DeadLetterPolicy | None,
+    ) -> Consumer:
+        """Attach a consumer: see Client.subscribe."""
+        if isinstance(type, str):
+            try:
+                type = SubscriptionType[type.upper()]
+            except KeyError:
+                raise InvalidArgument(f"{type!r} is not a type of subscription") from None
+        route = await self._cluster.route(topic)
+        wanted = tuple(range(route.partition_count) if partitions is None else partitions)
+        if not wanted or not all(0 <= one < route.partition_count for one in wanted):
+            raise InvalidArgument(f"{topic} has no partitions {list(wanted)}")
+        consumer = Consumer(
+            self._runtime,
+            route,
+            subscription,
+            wanted,
+            type,
+            InitialPosition.of(initial_position),
+            consumer_name,
+            config,
+            self._forget,
+            await self._dead_letters(dead_letter, topic, subscription),
+        )
+        await self._start(consumer)
+        return consumer
+
+    async def join(
+        self,
+        settings: GroupSettings,
+        callbacks: Callbacks,
+        config: ConsumerConfig,
+        dead_letter: DeadLetterPolicy | None,
+    ) -> GroupConsumer:
+        """Join a group: see Client.consumer_group."""
+        for topic in settings.topics:
+            await self._cluster.route(topic)
+        one_topic = len(settings.topics) == 1 and not settings.pattern
+        if dead_letter is not None and not dead_letter.topic and not one_topic:
+            raise InvalidArgument("name a topic for the dead letters of several topics")
+        consumer = GroupConsumer(
+            self._runtime,
+            self._cluster,
+            settings,
+            config,
+            callbacks,
+            self._forget,
+            await self._dead_letters(
+                dead_letter, settings.topics[0] if one_topic else "", settings.group
+            ),
+        )
+        await self._start(consumer)
+        return consumer
+
+    async def close_all(self) -> None:
+        """Close every consumer that is open."""
+        for consumer in list(self._open.values()):
+            await consumer.close()
+
+    async def _start(self, consumer: Consumer | GroupConsumer) -> None:
+        self._open[consumer.consumer_id] = consumer
+        try:
+            await consumer.started()
+        except BaseException:
+            await consumer.close()
+            raise
+
+    async def _dead_letters(
+        self, policy: DeadLetterPolicy | None, topic: str, subscription: str
+    ) -> DeadLetters | None:
+        if policy is None:
+            return None
+        target = policy.topic_for(topic, subscription)
+        await self._cluster.ensure_topic(target)
+        begin = self._transactions.begin
+        producer = Producer(
+            self._runtime,
+            await self._cluster.route(target),
+            ProducerConfig(),
+            self._budget,
+            begin=begin,
+            on_close=lambda _: None,
+        )
+        return DeadLetters(self._runtime, policy, subscription, producer, begin)
+
+    def _forget(self, consumer: Consumer | GroupConsumer) -> None:
+        self._open.pop(consumer.consumer_id, None)

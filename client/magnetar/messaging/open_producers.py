@@ -1,0 +1,54 @@
+"""The producers of a client: makes and closes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from magnetar.config import ProducerConfig
+from magnetar.link.cluster import Cluster
+from magnetar.messaging.backpressure import PendingBudget
+from magnetar.messaging.producer import Producer
+from magnetar.transactions.transaction import Transaction
+from magnetar_core.errors import MagnetarError
+
+log = logging.getLogger("magnetar")
+
+
+class OpenProducers:
+    """Makes producers, and knows those that are not closed. Belongs to one client.
+
+    Attributes:
+        budget: what all of them together may have pending.
+    """
+
+    def __init__(self, cluster: Cluster, begin: Callable[[], Awaitable[Transaction]]) -> None:
+        config = cluster.runtime.config
+        self.budget = PendingBudget(config.pending_bytes_max, config.pending_messages_max)
+        self._cluster = cluster
+        self._begin = begin
+        self._open: dict[int, Producer] = {}
+
+    async def make(self, topic: str, config: ProducerConfig) -> Producer:
+        """Make a producer: see Client.create_producer."""
+        producer = Producer(
+            self._cluster.runtime,
+            await self._cluster.route(topic),
+            config,
+            self.budget,
+            begin=self._begin,
+            on_close=self._forget,
+        )
+        self._open[producer.producer_id] = producer
+        return producer
+
+    async def close_all(self) -> None:
+        """Flush and close every producer that is open. Logs failures."""
+        for producer in list(self._open.values()):
+            try:
+                await producer.close()
+            except MagnetarError as error:
+                log.warning("closing: messages to %s failed: %s", producer.topic, error)
+
+    def _forget(self, producer: Producer) -> None:
+        self._open.pop(producer.producer_id, None)

@@ -1,0 +1,154 @@
+"""The transactions of a client: how each begins, and that none stays open when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from magnetar.config import ClientConfig
+from magnetar.enums import TransactionStatus
+from magnetar.link.cluster import Cluster
+from magnetar.link.connection import Connection
+from magnetar.transactions.beginning import Begin, Begun
+from magnetar.transactions.coordinator_choice import CoordinatorChoice
+from magnetar.transactions.participants import TransactionPart, commit_parts
+from magnetar.transactions.producer_identity import ProducerIdentity
+from magnetar.transactions.transaction import Transaction
+from magnetar_core.errors import MagnetarError
+from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.wire import transaction_pb2
+
+log = logging.getLogger("magnetar")
+
+# Of thousands that are open when a client closes, so many are aborted at once.
+CLOSING_ABORTS_MAX = 256
+
+
+class OpenTransactions:
+    """Begins transactions, and knows those that have not ended. Belongs to one client."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._runtime = cluster.runtime
+        self._open: dict[int, Transaction] = {}
+        self._coordinators = CoordinatorChoice(cluster)
+
+    @property
+    def config(self) -> ClientConfig:
+        """The settings of the client."""
+        return self._runtime.config
+
+    async def coordinator_for(self, transactional_id: str) -> Connection:
+        """Return the connection to the coordinator of a transactional id."""
+        return await self._cluster.coordinator_for(transactional_id)
+
+    async def begin(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
+        """Open a transaction at any live coordinator: see Client.begin_transaction."""
+        txn = self._made(partial(self._new_txn, int(timeout_s * 1000)))
+        if not lazy:
+            await txn.begin()
+        self._open[txn.number] = txn
+        return txn
+
+    async def begin_named(
+        self, name: str, sequence: int, run_token: str, timeout_s: float, fingerprint: str
+    ) -> Transaction:
+        """Join or open a named transaction: see Client.begin_named_transaction."""
+        coordinator = await self._cluster.coordinator_for(name)
+        named = transaction_pb2.NamedSequence(
+            name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
+        )
+        txn = self._made(partial(self._new_txn_at, coordinator, int(timeout_s * 1000), None, named))
+        await txn.begin()
+        self._open[txn.number] = txn
+        return txn
+
+    async def begin_as(
+        self,
+        identity: ProducerIdentity,
+        coordinator: Connection,
+        on_pair: Callable[[ProducerIdentity], None],
+    ) -> Transaction:
+        """Open the transaction of a transactional producer.
+
+        Args:
+            on_pair: told of each pair of producer id and epoch that the coordinator gives.
+        """
+        txn = self._made(partial(self._new_txn_at, coordinator, 0, identity, None), on_pair)
+        await txn.begin()
+        self._open[txn.number] = txn
+        return txn
+
+    async def commit_parts(
+        self, parts: Sequence[TransactionPart], wait_finished: bool, fingerprint: str
+    ) -> TransactionStatus:
+        """Commit what several clients have done: see Client.commit_parts."""
+        command = commit_parts(parts)
+        command.wait_finished = wait_finished
+        command.fingerprint = fingerprint
+        coordinator = await self._cluster.coordinator_of(parts[0].txn_id)
+        reply = await coordinator.request(
+            command, timeout_ms=self.config.commit_timeout_ms, patient=wait_finished
+        )
+        return TransactionStatus(reply.status)
+
+    async def abort_all(self) -> None:
+        """Abort what is open; all of them together within close_timeout_ms. Logs failures."""
+        turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)
+        await asyncio.gather(*(self._close(txn, turns) for txn in self._open.values()))
+
+    async def _close(self, txn: Transaction, turns: asyncio.Semaphore) -> None:
+        try:
+            # Waiting for a turn counts: all of them together take no longer than one may.
+            async with asyncio.timeout(self.config.close_timeout_ms / 1000), turns:
+                await txn.close()
+        except (MagnetarError, TimeoutError) as error:
+            log.info("closing: %r was not aborted: %s", txn, error)
+
+    def _made(
+        self, begin: Begin, on_pair: Callable[[ProducerIdentity], None] | None = None
+    ) -> Transaction:
+        return Transaction(self._runtime, begin, self._forget, on_pair)
+
+    def _forget(self, txn: Transaction) -> None:
+        self._open.pop(txn.number, None)
+
+    async def _new_txn_at(
+        self,
+        coordinator: Connection,
+        txn_timeout_ms: int,
+        identity: ProducerIdentity | None,
+        named: transaction_pb2.NamedSequence | None,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> Begun:
+        reply = await coordinator.request(
+            transaction_pb2.CommandNewTxn(
+                call_token=0 if named is None else self._runtime.new_id(),
+                txn_timeout_ms=txn_timeout_ms,
+                partitions=[one.to_wire() for one in partitions],
+                subscriptions=[one.to_wire() for one in subscriptions],
+                identity=None if identity is None else identity.to_wire(),
+                named_sequence=named,
+            )
+        )
+        return Begun(TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms, coordinator, identity)
+
+    async def _new_txn(
+        self,
+        txn_timeout_ms: int,
+        partitions: Collection[PartitionName],
+        subscriptions: Collection[SubscriptionName],
+    ) -> Begun:
+        reply, coordinator = await self._coordinators.new_txn(
+            transaction_pb2.CommandNewTxn(
+                txn_timeout_ms=txn_timeout_ms,
+                partitions=[one.to_wire() for one in partitions],
+                subscriptions=[one.to_wire() for one in subscriptions],
+            )
+        )
+        return Begun(
+            TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
+        )
