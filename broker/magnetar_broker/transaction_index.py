@@ -22,7 +22,7 @@ from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
 from magnetar_core.errors import InvalidTxnState, QuotaExceeded, TxnIncomplete
 from magnetar_core.ids import MemberName, TxnID
-from magnetar_core.selections import digest_of_selection
+from magnetar_core.selections import digest_of_selection, is_digest_of
 
 NO_EPOCH = -1
 NO_MEMBER = MemberName("")
@@ -233,7 +233,7 @@ class TransactionIndex:
             same_selection = (
                 end.outcome is Outcome.ABORTED
                 or end.selection is None
-                or ended.selection_digest == end.selection_digest
+                or is_digest_of(ended.selection_digest, end.selection)
             )
             if ended.outcome is not end.outcome or not same_selection:
                 raise InvalidTxnState(f"transaction {end.txn_id} was {ended.outcome.value} here")

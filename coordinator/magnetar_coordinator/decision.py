@@ -13,10 +13,10 @@ from magnetar_coordinator.transaction import (
     Counts,
     TxnAction,
     TxnStatus,
-    selection_digest,
 )
 from magnetar_core.errors import InvalidTxnState, TxnForgotten
 from magnetar_core.ids import TxnID
+from magnetar_core.selections import is_digest_of
 
 
 class OutcomeMissing(Exception):
@@ -97,7 +97,7 @@ def repeat_end(end: EndTxnRequest, status: TxnStatus, digest: bytes) -> Decision
     if (
         end.action is TxnAction.COMMIT
         and end.selection is not None
-        and selection_digest(end.selection) != digest
+        and not is_digest_of(digest, end.selection)
     ):
         raise InvalidTxnState(
             f"transaction {end.txn_id} is {status.name} with another selection",

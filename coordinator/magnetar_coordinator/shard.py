@@ -35,13 +35,12 @@ from magnetar_coordinator.transaction import (
     TxnAction,
     TxnEvent,
     TxnStatus,
-    selection_digest,
 )
 from magnetar_coordinator.transaction_table import TransactionTable
 from magnetar_core.errors import InvalidArgument, InvalidTxnState, QuotaExceeded, TxnNotFound
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_core.selections import digest_of_selection
+from magnetar_core.selections import digest_of_selection, is_digest_of
 from magnetar_core.transitions import step
 
 
@@ -151,7 +150,7 @@ class Shard(TransactionTable):
                 transactional_id=found.owner.transactional_id,
             )
         if found.status is not TxnStatus.OPEN:
-            return repeat_end(end, found.status, selection_digest(found.selection))
+            return repeat_end(end, found.status, digest_of_selection(found.selection))
         self._check_past_commit(end)
         counts, selection = end.counts, end.selection
         if end.action is TxnAction.ABORT:
@@ -171,7 +170,7 @@ class Shard(TransactionTable):
         digest = self.past_commits.get(end.txn_id)
         if digest is None:
             return
-        if end.action is TxnAction.ABORT or digest_of_selection(end.selection) != digest:
+        if end.action is TxnAction.ABORT or not is_digest_of(digest, end.selection):
             raise InvalidTxnState(
                 f"transaction {end.txn_id} was committed before a loss: commit it again, with the"
                 " same selection; or accept that it may be torn, and then abort it",
@@ -212,7 +211,7 @@ class Shard(TransactionTable):
         if transaction.unfinished:
             raise BrokenInvariant(f"{txn_id} has participants that did not answer")
         status = next_status(transaction.status, TxnEvent.PARTICIPANTS_ENDED)
-        digest = selection_digest(transaction.selection)
+        digest = digest_of_selection(transaction.selection)
         record = TxnEnded(
             txn_id,
             status,

@@ -9,9 +9,7 @@ Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.
 
 from __future__ import annotations
 
-import hashlib
-import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, auto
 from typing import NamedTuple, TypeAlias
@@ -72,17 +70,6 @@ Participant: TypeAlias = PartitionName | SubscriptionName
 # Confirmed writes of a participant: pairs of writer id and count.
 WriterCounts: TypeAlias = tuple[tuple[int, int], ...]
 Counts: TypeAlias = Mapping[Participant, WriterCounts]
-
-
-def selection_digest(selection: Iterable[int] | None) -> bytes:
-    """Return the SHA-256 of the selected writers, to recognise a repeat.
-
-    Empty without a selection.
-    """
-    if selection is None:
-        return b""
-    writers = sorted(set(selection))
-    return hashlib.sha256(struct.pack(f">{len(writers)}Q", *writers)).digest()
 
 
 class Owner(NamedTuple):

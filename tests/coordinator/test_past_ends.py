@@ -158,7 +158,10 @@ def test_a_commit_with_a_selection_waits_for_who_knows_it() -> None:
             end_command(txn_id, common.COMMIT, selection_given=True, selected_writer_ids=[8]),
         ):
             await refused(world.client.ask(other), InvalidTxnState)
-        await world.client.end(txn_id, common.COMMIT, selection_given=True, selected_writer_ids=[7])
+        # Naming a writer twice selects no other writers.
+        await world.client.end(
+            txn_id, common.COMMIT, selection_given=True, selected_writer_ids=[7, 7]
+        )
         await world.settle(1)
         assert world.broker.ended[txn_id, P1] == common.COMMIT
         await world.close()

@@ -5,6 +5,8 @@ Each test names its section. They speak with the pure shard: a command in, recor
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +28,6 @@ from magnetar_coordinator.transaction import (
     TxnAction,
     TxnEvent,
     TxnStatus,
-    selection_digest,
 )
 from magnetar_core.errors import (
     InvalidArgument,
@@ -36,6 +37,7 @@ from magnetar_core.errors import (
     TxnNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.selections import digest_of_selection
 
 COMMIT, ABORT = TxnAction.COMMIT, TxnAction.ABORT
 OPEN, COMMITTING, COMMITTED = TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.COMMITTED
@@ -277,9 +279,13 @@ def test_repeating_an_end_succeeds(
     play.done()
 
 
-def test_a_repeat_is_judged_by_the_outcome_alone() -> None:
+@pytest.mark.parametrize(
+    "digest",
+    [digest_of_selection((1, 2)), hashlib.sha256(struct.pack(">2Q", 1, 2)).digest()],
+    ids=["stored now", "stored before"],
+)
+def test_a_repeat_is_judged_by_the_outcome_alone(digest: bytes) -> None:
     """CommandEndTxn, step 2, when the outcome had to be looked up."""
-    digest = selection_digest((1, 2))
     assert repeat_end(EndTxnRequest(FIRST, COMMIT), COMMITTED, digest).status is COMMITTED
     assert (
         repeat_end(EndTxnRequest(FIRST, COMMIT, None, (2, 1)), COMMITTED, digest).status
@@ -311,7 +317,7 @@ def test_a_repeat_needs_the_same_selection(play: Playbook) -> None:
     play >> end(COMMIT) << COMMITTING
     play >> end(COMMIT, selection=(4,)) << InvalidTxnState
     play >> end(COMMIT, selection=()) << InvalidTxnState
-    play >> all_ended() << ended(COMMITTED, selection_digest((4, 9)))
+    play >> all_ended() << ended(COMMITTED, digest_of_selection((4, 9)))
     play >> end(COMMIT, selection=(9, 4)) << COMMITTED
     play >> end(COMMIT, selection=(9,)) << InvalidTxnState
     play.done()
