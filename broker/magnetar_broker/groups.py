@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from functools import partial
 
 from magnetar_broker import keys
@@ -30,6 +29,7 @@ from magnetar_core.errors import (
     SubscriptionExists,
 )
 from magnetar_core.ids import MemberName, PartitionName, TxnID
+from magnetar_core.wildcards import matcher
 from magnetar_core.wire import broker_pb2, group_pb2
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
@@ -322,8 +322,8 @@ class Groups:
         for member in members:
             pattern = member.topic_pattern
             if pattern not in matching:
-                everything = self._topics.all()
-                matching[pattern] = [one for one in everything if fnmatchcase(one.name, pattern)]
+                fits = matcher(pattern)
+                matching[pattern] = [one for one in self._topics.all() if fits(one.name)]
             named = [self._topics.lookup(name) for name in sorted(member.topics)]
             found = {one.topic_id: one for one in [*named, *matching[pattern]] if one is not None}
             topics.update(found)
@@ -461,7 +461,7 @@ class Groups:
 def _wants(member: Member, topic: str) -> bool:
     if topic in member.topics:
         return True
-    return bool(member.topic_pattern) and fnmatchcase(topic, member.topic_pattern)
+    return matcher(member.topic_pattern)(topic)
 
 
 def _row_of(group: Group) -> records.GroupRow:

@@ -15,12 +15,11 @@ from magnetar_broker import keys
 from magnetar_broker.partition import Partition
 from magnetar_core.errors import Gone, InvalidArgument
 from magnetar_core.ids import TxnID
+from magnetar_core.list_limits import ROWS_MAX, rows_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_storage.store import Store, end_of_prefix
 
-LIMIT_DEFAULT = 1_000
-LIMIT_MAX = 10_000
 # TxnIDs in a step, and steps in a page: a page ends early where most rows were deleted.
 STEP_COUNT = 32
 STEPS_MAX = 400
@@ -37,9 +36,9 @@ async def list_stored(
         InvalidArgument: the command names more TxnIDs than a page may have.
         Gone: the topic was deleted meanwhile.
     """
-    limit = min(command.limit or LIMIT_DEFAULT, LIMIT_MAX)
-    if len(command.txn_ids) > LIMIT_MAX:
-        raise InvalidArgument(f"{len(command.txn_ids)} TxnIDs are asked for: {LIMIT_MAX} at most")
+    limit = rows_of(command.limit)
+    if len(command.txn_ids) > ROWS_MAX:
+        raise InvalidArgument(f"{len(command.txn_ids)} TxnIDs are asked for: {ROWS_MAX} at most")
     response = wire.CommandListStoredTxnsResponse()
     if command.txn_ids:
         await _add_named(store, partition, command.txn_ids, response)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from magnetar_coordinator.backoff import delay_ms
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.backoff import delay_ms
 from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server

@@ -11,14 +11,13 @@ from magnetar_coordinator.descriptions import describe, describe_outcome
 from magnetar_coordinator.records import TxnEnded
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Owner, TxnStatus
-from magnetar_coordinator.transactional_ids import matcher
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument
 from magnetar_core.ids import TxnID
+from magnetar_core.list_limits import rows_of
+from magnetar_core.wildcards import matcher
 from magnetar_core.wire import transaction_pb2 as pb
 
-_LIMIT_DEFAULT = 1_000
-_LIMIT_MAX = 10_000
 _LIVE = frozenset({TxnStatus.OPEN, TxnStatus.COMMITTING, TxnStatus.ABORTING})
 _ENDED = frozenset({TxnStatus.COMMITTED, TxnStatus.ABORTED})
 # Outcomes that are read at once, and for a command: with strict filters the listing ends early.
@@ -36,7 +35,7 @@ class TxnListing:
     def _list_txns(self, request: pb.CommandListTxns, reply: Reply) -> None:
         runtime = self._runtime
         statuses = _statuses(request.statuses) or _LIVE
-        limit = min(request.limit or _LIMIT_DEFAULT, _LIMIT_MAX)
+        limit = rows_of(request.limit)
         chosen = _Filter(request)
         response = pb.CommandListTxnsResponse()
         self._add_live(response, statuses, chosen, limit)
@@ -123,7 +122,7 @@ class _Filter:
 
     def __init__(self, request: pb.CommandListTxns) -> None:
         self.age_ms_min = request.age_ms_min
-        self._matches = matcher(request.transactional_id_pattern)
+        self._matches = matcher(request.transactional_id_pattern or "*")
         self._producer_ids = frozenset(request.producer_ids)
 
     def takes(self, owner: Owner | None) -> bool:

@@ -37,9 +37,8 @@ from magnetar_core.errors import (
     TransactionalIdAuthorizationFailed,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.list_limits import rows_of
 from magnetar_core.wire import transaction_pb2 as pb
-
-_LIST_LIMIT_DEFAULT = 1_000
 
 
 class TransactionalIdCommands:
@@ -256,7 +255,7 @@ class TransactionalIdCommands:
         self._runtime.answer(reply, body)
 
     def _list(self, request: pb.CommandListTransactionalIds, reply: Reply) -> None:
-        limit = request.limit or _LIST_LIMIT_DEFAULT
+        limit = rows_of(request.limit)
         body = pb.CommandListTransactionalIdsResponse()
         for identity in self._runtime.identities.matching(request.pattern):
             if len(body.descriptions) == limit:

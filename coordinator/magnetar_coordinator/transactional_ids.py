@@ -6,8 +6,6 @@ and the row of its transactional id are never apart, whenever the process ends.
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Callable, Iterator
 
 from magnetar_coordinator import transactional_id as rules
@@ -26,6 +24,7 @@ from magnetar_core.errors import (
     TransactionalIdNotFound,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.wildcards import matcher
 
 TRANSACTIONAL_ID_CHARACTERS_MAX = 255
 
@@ -90,8 +89,8 @@ class TransactionalIds:
 
     def matching(self, pattern: str) -> Iterator[TransactionalIdMetadata]:
         """Return the transactional ids that match a pattern, in alphabetical order."""
-        matches = matcher(pattern)
-        return (self._by_id[one] for one in sorted(self._by_id) if matches(one))
+        fits = matcher(pattern or "*")
+        return (self._by_id[one] for one in sorted(self._by_id) if fits(one))
 
     def create(
         self, transactional_id: str, call: InitCall, *, timeout_ms: int, run_time_ms: int
@@ -203,14 +202,3 @@ class TransactionalIds:
         self.restore(identity)
         self._put(identity)
         return identity
-
-
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for whole texts, with a shell's wildcards; an empty pattern lets all pass.
-
-    No regular expression: somebody else's can keep a process busy for ever.
-    """
-    if not pattern:
-        return lambda _: True
-    compiled = re.compile(fnmatch.translate(pattern))
-    return lambda text: compiled.match(text) is not None

@@ -11,6 +11,7 @@ from tests.broker.harness import World, end, partition, run, send, txn, watermar
 
 from magnetar_broker import keys, stored_transactions
 from magnetar_broker.retention import trim_partition
+from magnetar_core import list_limits
 from magnetar_core.errors import Gone, InvalidArgument, TopicNotFound
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
@@ -109,8 +110,9 @@ def test_pages_tell_each_transaction_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_page_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_transactions, "LIMIT_DEFAULT", 2)
-    monkeypatch.setattr(stored_transactions, "LIMIT_MAX", 3)
+    monkeypatch.setattr(list_limits, "ROWS_DEFAULT", 2)
+    monkeypatch.setattr(list_limits, "ROWS_MAX", 3)
+    monkeypatch.setattr(stored_transactions, "ROWS_MAX", 3)
 
     async def scenario(world: World) -> None:
         await write(world, T1, T2, T3, T4)

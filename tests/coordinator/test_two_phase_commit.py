@@ -10,6 +10,7 @@ from tests.coordinator.producers import P0, P1, Hand, hold_ends, next_producer_i
 from tests.virtual_time import run
 
 from magnetar_coordinator.transactional_id import NO_PAIR, Pair
+from magnetar_core import list_limits
 from magnetar_core.errors import (
     ConcurrentTransactions,
     InvalidArgument,
@@ -521,6 +522,23 @@ def test_ids_are_checked(bad: str) -> None:
         for pattern, count in (("", 1), ("x*", 1), ("*x*x*x*x*x*x*x*y", 0), ("(x+)+y", 0)):
             listed = await world.client.ask(pb.CommandListTransactionalIds(pattern=pattern))
             assert [one.transactional_id for one in listed.descriptions] == ["x" * 255] * count
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_list_of_ids_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the client asks for: an answer is made whole in memory."""
+    monkeypatch.setattr(list_limits, "ROWS_MAX", 2)
+
+    async def scenario() -> None:
+        world = await open_world()
+        for name in ("a", "b", "c"):
+            await Hand(world, name).init()
+        for limit, told in ((0, 2), (1, 1), (1_000_000, 2)):
+            listed = await world.client.ask(pb.CommandListTransactionalIds(limit=limit))
+            assert [one.transactional_id for one in listed.descriptions] == ["a", "b"][:told]
+            assert listed.truncated
         await world.close()
 
     run(scenario())

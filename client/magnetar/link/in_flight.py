@@ -13,10 +13,10 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from magnetar.link.backoff import Backoff
 from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, ResponseT, Result
+from magnetar_core.backoff import Backoff
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     LogUnavailable,

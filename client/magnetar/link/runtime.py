@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from magnetar.config import ClientConfig
-from magnetar.link.backoff import Backoff
 from magnetar.link.deadlines import Deadlines
+from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
 from magnetar_core.transport import Transport
 

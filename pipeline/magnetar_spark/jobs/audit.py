@@ -24,6 +24,7 @@ from magnetar import blocking
 from magnetar.admin.transaction_descriptions import TransactionDescription, UnfinishedParticipant
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import TopicNotFound
+from magnetar_core.list_limits import ROWS_MAX
 from magnetar_spark.clients import client_of
 from magnetar_spark.jobs import audit_checks
 from magnetar_spark.jobs.audit_checks import Finding, Row
@@ -33,8 +34,6 @@ from magnetar_spark.jobs.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
 from magnetar_spark.planning import Range
 
-# As many as a coordinator tells at once.
-UNFINISHED_MAX = 10_000
 ORPHAN_MS_DEFAULT = 10_000
 
 
@@ -250,7 +249,7 @@ def _refusals(
 ) -> list[tuple[TransactionDescription, UnfinishedParticipant]]:
     """Decided transactions, and the participants that refuse to end them: what they had is lost."""
     unfinished = client.admin.transactions.list(
-        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING), limit=UNFINISHED_MAX
+        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING), limit=ROWS_MAX
     )
     return [
         (transaction, one)

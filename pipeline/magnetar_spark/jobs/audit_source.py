@@ -22,6 +22,7 @@ from magnetar import blocking
 from magnetar.message import MessageColumns
 from magnetar_core.errors import Gone, TopicNotFound
 from magnetar_core.ids import TxnID
+from magnetar_core.list_limits import ROWS_MAX
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.clients import client_of
 from magnetar_spark.jobs.audit_checks import NOWHERE, OPEN, STORED, PartitionWatch, Row
@@ -33,7 +34,7 @@ from magnetar_spark.schema import source_schema
 OFFSETS_PER_TASK = 1_000_000
 RANGES_PER_TASK = 32
 ROWS_AT_ONCE = 10_000
-STORED_AT_ONCE = 10_000
+STORED_AT_ONCE = ROWS_MAX
 
 _EVIDENCE = "evidence"
 _STORED = "stored"

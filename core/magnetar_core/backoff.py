@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Protocol
 
+_DOUBLINGS_MAX = 32
+
 
 class Randomness(Protocol):
     """The part of random.Random that jitter needs."""
 
-    def random(self) -> float: ...
+    def random(self) -> float:
+        """Return a number from 0 up to, and not with, 1."""
+        ...
+
+
+def delay_ms(failures: int, min_ms: float, max_ms: float, random: Randomness) -> float:
+    """Milliseconds to wait after some failures in a row: half to all of the doubled delay."""
+    doubled_ms = min(min_ms * 2.0 ** min(failures, _DOUBLINGS_MAX), max_ms)
+    return doubled_ms * (0.5 + random.random() / 2)
 
 
 class Backoff:
@@ -17,16 +27,17 @@ class Backoff:
     __slots__ = ("_max_ms", "_min_ms", "_random", "failures")
 
     def __init__(self, min_ms: float, max_ms: float, random: Randomness) -> None:
-        self._min_ms = min_ms
         self._max_ms = max_ms
+        self._min_ms = min_ms
         self._random = random
         self.failures = 0
 
     def reset(self) -> None:
+        """The next delay is the least one again."""
         self.failures = 0
 
     def next_ms(self) -> float:
         """Note a failure; milliseconds to wait after it."""
-        delay_ms = min(self._min_ms * 2.0 ** min(self.failures, 32), self._max_ms)
+        wait_ms = delay_ms(self.failures, self._min_ms, self._max_ms, self._random)
         self.failures += 1
-        return delay_ms * (0.5 + self._random.random() / 2)
+        return wait_ms
