@@ -312,7 +312,7 @@ class TransactionalIdNotFound(MagnetarError):
     advice = "No effect; initialise it."
     code = pb.TRANSACTIONAL_ID_NOT_FOUND
     grpc_status = "NOT_FOUND"
-    kind = ErrorKind.START_OVER
+    kind = ErrorKind.FIX
 
 
 class GroupNotFound(MagnetarError):
@@ -320,7 +320,7 @@ class GroupNotFound(MagnetarError):
     advice = "No effect; join it, or correct the name."
     code = pb.GROUP_NOT_FOUND
     grpc_status = "NOT_FOUND"
-    kind = ErrorKind.START_OVER
+    kind = ErrorKind.FIX
 
 
 class IllegalGeneration(MagnetarError):

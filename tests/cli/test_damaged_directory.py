@@ -70,7 +70,7 @@ def test_a_broker_whose_directory_has_vanished_serves_nobody(tmp_path: Path) -> 
     broker = copy / "data" / "broker"
     shutil.rmtree(broker)
     with running_standalone(copy) as standalone:
-        refusal = standalone.run("topics", "list", status=1).stderr.decode()
+        refusal = standalone.run("topics", "list", status=10).stderr.decode()
         assert "store is empty" in refusal
     assert "accept-loss --everything" in (copy / "log").read_text()
     magnetar("storage", "accept-loss", "--everything", str(broker))

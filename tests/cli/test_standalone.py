@@ -80,7 +80,7 @@ def test_a_failed_input_aborts_its_transaction(standalone: Standalone) -> None:
 
 def test_topics(standalone: Standalone) -> None:
     standalone.run("topics", "create", "flights", "--partitions", "2", "--retention", "7d")
-    done = standalone.run("topics", "create", "flights", status=1)
+    done = standalone.run("topics", "create", "flights", status=13)
     assert b"TopicExists" in done.stderr
     described = standalone.json("topics", "describe", "flights")
     assert described["retention_ms"] == 7 * 24 * 60 * 60 * 1000
@@ -122,7 +122,7 @@ def test_a_hanging_transaction_is_found_and_ended(standalone: Standalone) -> Non
     assert standalone.json("transactions", "describe", txn_id)["status"] == "OPEN"
     assert standalone.lines("transactions", "abort", txn_id) == [f"{txn_id} is ABORTED"]
     _, log = producing.communicate(timeout=20)
-    assert producing.returncode == 1
+    assert producing.returncode == 12
     assert b"Error" in log
     assert standalone.lines("consume", "stuck", "--until-end") == []
 

@@ -55,9 +55,9 @@ def test_a_group_from_its_first_member_to_its_deletion(
         assert re.search(r"orders +1 ", shown)
         described = magnetar.json("groups", "describe", "billing")
         assert [one["member_id"] for one in described["partitions"]] == [consumer.member_id] * 2
-        refused = magnetar.run("groups", "delete", "billing", status=1)
+        refused = magnetar.run("groups", "delete", "billing", status=15)
         assert "1 members" in refused
-        refused = magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest", status=1)
+        refused = magnetar.run("groups", "reset-offsets", "billing", "--to", "earliest", status=15)
         assert "stop them" in refused
     assert magnetar.json("groups", "list")[0]["state"] == "EMPTY"
     dry = magnetar.json("groups", "reset-offsets", "billing", "--to", "latest", "--dry-run")

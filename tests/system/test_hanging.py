@@ -75,7 +75,7 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
         described = command.json("transactions", "describe-producers", "out", "0")
         (opened,) = [one for one in described if one["txn_id"] == text]
         assert opened["start_offset"] == 1
-        assert command.run("transactions", "describe", text, status=1).startswith("Error")
+        assert command.run("transactions", "describe", text, status=12).startswith("Error")
         patient = ("transactions", "find-hanging", "--max-transaction-timeout", "15m")
         assert command.json(*patient) == []
         found = command.json("transactions", "find-hanging", status=3)
@@ -89,13 +89,13 @@ def test_found_described_and_ended_by_hand(tmp_path: Path) -> None:
         assert "STARTOFFSET" in table
         assert text in table
         abort = ("transactions", "abort", text, "--topic", "out", "--partition", "0")
-        assert "began here" in command.run(*abort, "--start-offset", "7", status=1)
+        assert "began here" in command.run(*abort, "--start-offset", "7", status=12)
         right = (*abort, "--start-offset", "1")
-        assert "began here" in command.run(*right, "--producer-epoch", "3", status=1)
+        assert "began here" in command.run(*right, "--producer-epoch", "3", status=12)
         assert "belong together" in command.run(*abort, status=2)
         assert len(command.json("transactions", "find-hanging", status=3)) == 2
         command.run(*right)
-        assert "not open here" in command.run(*right, status=1)
+        assert "not open here" in command.run(*right, status=12)
         for one in command.json("transactions", "find-hanging", "--topic", "in", status=3):
             producer = one["producer"]
             command.run(
@@ -150,8 +150,8 @@ def test_what_is_open_at_its_coordinator_does_not_hang(tmp_path: Path) -> None:
         assert open_there["producer_epoch"] == described["producer_epoch"]
         abort = ("transactions", "abort", txn_id)
         there = ("--topic", "t", "--partition", "0", "--start-offset", "0", "--producer-epoch", "0")
-        assert "not hanging" in command.run(*abort, *there, status=1)
-        assert "force-terminate" in command.run(*abort, status=1)
+        assert "not hanging" in command.run(*abort, *there, status=12)
+        assert "force-terminate" in command.run(*abort, status=12)
         assert "--watch is for a terminal" in command.run(
             "transactions", "list", "--watch", status=2
         )

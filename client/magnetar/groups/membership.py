@@ -21,6 +21,7 @@ from magnetar.link.session import LinkSession, Push
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     FencedInstance,
+    GroupNotFound,
     LogUnavailable,
     MagnetarError,
 )
@@ -159,7 +160,7 @@ class GroupMembership:
                 self._follow(self.member.fenced())
                 self._fail(error)
             except MagnetarError as error:
-                if error.kind is ErrorKind.START_OVER and command is not Command.JOIN:
+                if _is_over(error) and command is not Command.JOIN:
                     log.info("group %s: %s", self._join.group, error)
                     self._follow(self.member.unknown())
                 elif self._may_pass(error):
@@ -174,7 +175,7 @@ class GroupMembership:
                 backoff.reset()
 
     def _may_pass(self, error: MagnetarError) -> bool:
-        if error.kind.may_pass or error.kind is ErrorKind.START_OVER:
+        if error.kind.may_pass or _is_over(error):
             return True
         # Who is a member already has time.
         return error.kind is ErrorKind.LIMIT and self._has_joined_once
@@ -261,3 +262,8 @@ class GroupMembership:
         log.warning("the membership in group %s is over: %s", self._join.group, error)
         self._on_failed(error)
         self._joined.set()
+
+
+def _is_over(error: MagnetarError) -> bool:
+    """Whether the membership is; to a member, a group that is gone says so, too."""
+    return error.kind is ErrorKind.START_OVER or isinstance(error, GroupNotFound)
