@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import isawaitable
-from typing import Any
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
+from magnetar.groups.assigned_receivers import AssignedReceivers
 from magnetar.groups.member_state import Assigned, Instruction, Kept, Lost, Release, Revoked
 from magnetar.groups.membership import GroupMembership
 from magnetar.groups.offsets import Offsets
-from magnetar.groups.settings import Callbacks, GroupSettings, OnPartitions
-from magnetar.link.cluster import Cluster, TopicRoute
+from magnetar.groups.rebalance_callbacks import RebalanceCallbacks, place_of
+from magnetar.groups.settings import Callbacks, GroupSettings
+from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.message import Message
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.interval_set import IntervalSet, Range
-from magnetar.messaging.partition_ownership import Ownership, Settling
+from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.transaction import Transaction
-from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError, TopicNotFound
+from magnetar_core.errors import IllegalGeneration, InvalidArgument, MagnetarError
 from magnetar_core.ids import MessageId, PartitionName
 
 log = logging.getLogger("magnetar")
@@ -70,23 +69,22 @@ class GroupConsumer(ConsumerBase):
         # For what is built on top of this consumer.
         self.cluster = cluster
         self._settings = settings
-        self._config = config
-        self._callbacks = callbacks
         self._on_close = on_close
         self._closing = False
         self._failure: MagnetarError | None = None
-        self._callback_failure: Exception | None = None
-        self._ack_failure: MagnetarError | None = None
-        self._routes: dict[int, TopicRoute] = {}
-        self._receivers: dict[PartitionName, PartitionReceiver] = {}
-        self._by_number: dict[int, PartitionReceiver] = {}
-        # The partitions for which on_assigned was called, and neither on_revoked nor on_lost.
-        self._reported: dict[PartitionName, None] = {}
-        # What waits for the callbacks before it.
-        self._work: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
-        # Acks of lost partitions that wait for their refusal.
-        self._late_acks: dict[asyncio.Task[None], None] = {}
+        self._callbacks = RebalanceCallbacks(
+            runtime, settings.group, callbacks, on_failed=self._changed.set
+        )
+        self._receivers = AssignedReceivers(
+            runtime,
+            cluster,
+            settings,
+            config,
+            self._type,
+            settings.instance_id or self.member_id,
+            self._order,
+            self._changed.set,
+        )
         self._settled = asyncio.Event()
         self._membership = GroupMembership(
             runtime,
@@ -140,14 +138,14 @@ class GroupConsumer(ConsumerBase):
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that this member has and keeps."""
         return tuple(
-            _place_of(name) for name, receiver in self._receivers.items() if not receiver.stopped
+            place_of(name) for name, receiver in self._receivers.items() if not receiver.stopped
         )
 
     @property
     def waiting_partitions(self) -> tuple[TopicPartition, ...]:
         """The partitions that wait until transactions of earlier owners have ended."""
         return tuple(
-            _place_of(name) for name, receiver in self._receivers.items() if receiver.waiting
+            place_of(name) for name, receiver in self._receivers.items() if receiver.waiting
         )
 
     async def poll(self, timeout_s: float = 5.0, max_messages: int = 1_000) -> list[Message]:
@@ -200,7 +198,7 @@ class GroupConsumer(ConsumerBase):
         Raises:
             IllegalGeneration: the messages are from an earlier assignment.
         """
-        receiver = self._receiver_at(place)
+        receiver = self._receivers.at(place)
         meant = receiver.number
         if isinstance(offsets, Offsets):
             meant = offsets.receivers[place]
@@ -237,12 +235,12 @@ class GroupConsumer(ConsumerBase):
             ResourceInUse: acks are pending in transactions. No effect.
         """
         self._require_usable()
-        receiver = self._receiver_at(TopicPartition(*partition))
+        receiver = self._receivers.at(TopicPartition(*partition))
         return await self._seek(receiver, offset, message_id, append_time_ms, position)
 
     def has(self, message: Message) -> bool:
         """Whether a message can still be acknowledged, since its partition was not given away."""
-        return message.batch.receiver in self._by_number
+        return self._receivers.by_number(message.batch.receiver) is not None
 
     def redeliver(self) -> None:
         """Let all messages come again, in order, that were received and not acknowledged.
@@ -265,11 +263,7 @@ class GroupConsumer(ConsumerBase):
             MagnetarError: an ack by `ack_nowait` has failed. This is the first such failure.
         """
         await super().flush_acks()
-        if self._late_acks:
-            await asyncio.gather(*self._late_acks, return_exceptions=True)
-        failure, self._ack_failure = self._ack_failure, None
-        if failure is not None:
-            raise copy_error(failure)
+        await self._receivers.flush_late()
 
     async def close(self, *, leave: bool | None = None) -> None:
         """Confirm pending acks and give all partitions back.
@@ -283,14 +277,11 @@ class GroupConsumer(ConsumerBase):
             return
         self._closing = True
         self._on_close(self)
-        worker = self._worker
-        if worker is not None and worker is not asyncio.current_task():
-            await asyncio.gather(worker, return_exceptions=True)
-        await self._tell(self._callbacks.on_revoked, list(self._reported))
+        await self._callbacks.close()
         self._closed = True
         if self._dead_letters is not None:
             await self._dead_letters.close()
-        await asyncio.gather(*(receiver.close() for receiver in self._receivers.values()))
+        await self._receivers.close()
         if leave is None:
             leave = not self._settings.instance_id
         await self._membership.close(leave=leave)
@@ -313,13 +304,13 @@ class GroupConsumer(ConsumerBase):
         self._membership.receive_ends()
 
     def _raise_troubles(self) -> None:
-        failure, self._callback_failure = self._callback_failure, None
+        failure = self._callbacks.take_failure()
         if failure is not None:
             raise failure
 
     def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
         if isinstance(message, Message):
-            receiver = self._by_number.get(message.batch.receiver)
+            receiver = self._receivers.by_number(message.batch.receiver)
             if receiver is None:
                 raise IllegalGeneration(
                     f"{message.topic}-partition-{message.partition} was given away since"
@@ -331,19 +322,13 @@ class GroupConsumer(ConsumerBase):
             raise InvalidArgument(
                 "a MessageId names no topic, and this consumer may have several: give the Message"
             )
-        receiver = self._receiver_at(TopicPartition(topics[0], message.partition))
+        receiver = self._receivers.at(TopicPartition(topics[0], message.partition))
         # What was received under an earlier assignment has the same id.
         if message.offset not in receiver.unacked.given:
             raise IllegalGeneration(
                 f"{message} was not received since {receiver.name} was assigned, or is acknowledged"
             )
         return receiver
-
-    def _receiver_at(self, place: TopicPartition) -> PartitionReceiver:
-        for name, receiver in self._receivers.items():
-            if _place_of(name) == place:
-                return receiver
-        raise IllegalGeneration(f"this member of group {self.group} does not have {place}")
 
     # The membership calls these.
 
@@ -367,24 +352,20 @@ class GroupConsumer(ConsumerBase):
                 released.append(one.partition)
             elif isinstance(one, Lost):
                 lost.append(one.partition)
-                self._drop(one.partition)
+                self._receivers.lose(one.partition)
         if lost:
-            self._later(partial(self._tell_gone, self._callbacks.on_lost, lost))
+            self._callbacks.later(partial(self._callbacks.lost, lost))
         if assigned:
-            self._later(partial(self._attach, assigned))
+            self._callbacks.later(partial(self._attach, assigned))
         if released:
-            self._later(partial(self._release, released))
+            self._callbacks.later(partial(self._release, released))
         if self._member.revoked:
             self._review()
 
     def _review(self) -> None:
-        released = self._member.review(self._settling)
+        released = self._member.review(self._receivers.settling)
         if released:
             self._follow(released)
-
-    def _settling(self, name: PartitionName) -> Settling:
-        receiver = self._receivers.get(name)
-        return Settling(False, False) if receiver is None else receiver.settling
 
     def _on_settled(self) -> None:
         self._settled.set()
@@ -403,100 +384,37 @@ class GroupConsumer(ConsumerBase):
         self._failure = error
         self._changed.set()
 
-    def _drop(self, name: PartitionName) -> None:
-        """Nothing of it counts any more."""
-        receiver = self._forget(name)
-        if receiver is None:
-            return
-        receiver.lose(IllegalGeneration(f"{name} was given away"))
-        flushing = self._runtime.spawn(self._flush_late(receiver), f"late acks of {name}")
-        self._late_acks[flushing] = None
-        flushing.add_done_callback(lambda task: self._late_acks.pop(task, None))
-
-    async def _flush_late(self, receiver: PartitionReceiver) -> None:
-        try:
-            await receiver.acks.flush()
-        except MagnetarError as error:
-            self._ack_failure = self._ack_failure or error
-
-    def _forget(self, name: PartitionName) -> PartitionReceiver | None:
-        receiver = self._receivers.pop(name, None)
-        if receiver is not None:
-            del self._by_number[receiver.number]
-            if receiver in self._order:
-                self._order.remove(receiver)
-        return receiver
-
-    # What takes its time, one after the other, so that callbacks come in order.
-
-    def _later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if self._closing:
-            return
-        self._work.append(work)
-        if self._worker is None:
-            self._worker = self._runtime.spawn(self._do_work(), f"callbacks of {self.group}")
-
-    async def _do_work(self) -> None:
-        try:
-            while self._work:
-                await self._work.popleft()()
-        finally:
-            self._worker = None
+    # The callbacks come in order: this is done after those before it.
 
     async def _attach(self, names: list[PartitionName]) -> None:
         made: list[PartitionName] = []
         for name in names:
             since = self._member.held.get(name, 0)
             try:
-                route = await self._route(name)
+                route = await self._receivers.route(name)
             except MagnetarError as error:
                 self._on_lost(name, since, error)
                 continue
-            wanted = self._member.holds(name, since) and name not in self._receivers
+            wanted = self._member.holds(name, since) and self._receivers.get(name) is None
             if wanted and not self._closing:
-                self._make(route, name, since)
+                self._receivers.add(route, name, self._ownership(name, since))
                 made.append(name)
-        self._reported.update(dict.fromkeys(made))
-        await self._tell(self._callbacks.on_assigned, made)
+        await self._callbacks.assigned(made)
         for name in made:
             receiver = self._receivers.get(name)
             if receiver is not None and receiver not in self._order:
                 self._order.append(receiver)
         self._changed.set()
 
-    async def _route(self, name: PartitionName) -> TopicRoute:
-        route = self._routes.get(name.topic_id)
-        if route is None or name.partition >= route.partition_count:
-            route = await self.cluster.route(name.topic)
-            if route.topic_id != name.topic_id or name.partition >= route.partition_count:
-                raise TopicNotFound(f"{name} is of another incarnation of the topic")
-            self._routes[name.topic_id] = route
-        return route
-
-    def _make(self, route: TopicRoute, name: PartitionName, since: int) -> None:
-        receiver = PartitionReceiver(
-            self._runtime,
-            route,
-            name.partition,
-            self.group,
-            # One for each assignment: their acks in one transaction are numbered apart.
-            self._runtime.new_id(),
-            self._settings.instance_id or self.member_id,
-            self._type,
-            self._settings.initial_position,
-            self._config,
-            self._changed.set,
-            Ownership(
-                self._membership.identity(since),
-                partial(self._on_lost, name, since),
-                self._on_settled,
-            ),
+    def _ownership(self, name: PartitionName, since: int) -> Ownership:
+        return Ownership(
+            self._membership.identity(since),
+            partial(self._on_lost, name, since),
+            self._on_settled,
         )
-        self._receivers[name] = receiver
-        self._by_number[receiver.number] = receiver
 
     async def _release(self, names: list[PartitionName]) -> None:
-        await self._tell_gone(self._callbacks.on_revoked, names)
+        await self._callbacks.revoked(names)
         for name in names:
             self._runtime.spawn(self._finish_release(name), f"release {name}")
 
@@ -508,34 +426,9 @@ class GroupConsumer(ConsumerBase):
             while receiver.settling.in_transactions:
                 self._settled.clear()
                 await self._settled.wait()
-            failure = await receiver.close()
-            self._ack_failure = self._ack_failure or failure
+            await self._receivers.close_one(receiver)
             if self._receivers.get(name) is not receiver:
                 return  # Lost meanwhile.
-            self._forget(name)
+            self._receivers.forget(name)
         self._member.released(name, since, self._runtime.now_ms())
         self._membership.wake()
-
-    async def _tell_gone(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:
-        """Of those that the application was told of."""
-        known = [name for name in names if name in self._reported]
-        for name in known:
-            del self._reported[name]
-        await self._tell(callback, known)
-
-    async def _tell(self, callback: OnPartitions | None, names: list[PartitionName]) -> None:
-        if callback is None or not names:
-            return
-        try:
-            result = callback([_place_of(name) for name in names])
-            if isawaitable(result):
-                await result
-        except Exception as error:
-            # The next receive raises it: nobody else would see it.
-            log.info("a callback of group %s failed: %r", self.group, error)
-            self._callback_failure = error
-            self._changed.set()
-
-
-def _place_of(name: PartitionName) -> TopicPartition:
-    return TopicPartition(name.topic, name.partition)
