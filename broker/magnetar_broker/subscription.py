@@ -1,7 +1,8 @@
-"""One subscription on one partition: its acks, the transactions that hold some of them, its rows.
+"""Subscription on a partition: its acks, the transactions that hold some of them, its rows.
 
-What an offset's state is lies in `acknowledgements`, who gets it in `delivery`, which transactions
-touched it in `transaction_index`; this module makes the three agree and writes their rows.
+`acknowledgements` knows the state of each offset, `delivery` which consumer gets it, and
+`transaction_index` which transactions touched it; this module keeps the three consistent and writes
+their rows.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ class Subscription:
         self.subscription_id = subscription_id
         self.cursor = cursor
         self.index = index
-        # Of the group that it belongs to, if it does.
+        # The relation to its group, if it belongs to a group.
         self.ownership: Ownership | None = None
-        # What the attached consumer wants to be over first.
+        # Transactions that must end before the attached consumer gets messages.
         self._after: frozenset[TxnID] = frozenset()
         self.delivery = Delivery(
             environment,
@@ -73,7 +74,7 @@ class Subscription:
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """Its kind follows the type of the consumers that attach."""
+        """The dispatcher for the type of the attached consumers."""
         return self.delivery.dispatcher
 
     # Acknowledgements
@@ -81,23 +82,25 @@ class Subscription:
     def acknowledge(
         self, ranges: list[Range], *, cumulative: bool, member: MemberName | None = None
     ) -> None:
-        """A plain ack.
+        """Apply a plain ack.
 
         Args:
-            member: of the group, where the subscription belongs to one.
+            member: the group's member, if the subscription belongs to a group.
         Raises:
-            InvalidArgument: what was never there.
-            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
+            InvalidArgument: an offset was never in the log.
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
         """
         self._check_owner(member)
         self._check_ranges(ranges)
         if cumulative:
-            # What is below the floor is acknowledged already; acknowledge() skips it.
+            # Offsets below the floor are acknowledged already; acknowledge() skips them.
             ranges = [(0, max(last for _, last in ranges))]
         self._delete(ranges)
 
     def _skip(self, skipped: Range) -> None:
-        """What cannot be read counts as acknowledged, once somebody comes to it."""
+        """Count an unreadable range as acknowledged, once a consumer reaches it."""
         self._delete([skipped])
 
     def _delete(self, ranges: list[Range]) -> None:
@@ -119,16 +122,20 @@ class Subscription:
         member: MemberName | None = None,
         two_phase_commit: bool = False,
     ) -> None:
-        """A transactional ack: PENDING becomes PENDING_ACK, or nothing happens.
+        """Apply an ack in a transaction: PENDING becomes PENDING_ACK, or nothing happens.
 
         Raises:
             TransactionConflict: a message is acknowledged, or pending in another transaction.
-            InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
-            InvalidArgument: offsets that were never there; a group that does not take part in
-                two-phase commit.
-            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
+            InvalidTxnState: as TransactionIndex.check_write.
+            SequenceGap: as TransactionIndex.check_write.
+            QuotaExceeded: as TransactionIndex.check_write, or too many transactions are open.
+            InvalidArgument: an offset was never in the log; or the group takes no part in two-phase
+                commit.
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
         """
-        # Also a repeat: what it repeats may be gone with the transaction.
+        # Checked for a repeat, too: the first ack may be gone with its transaction.
         self._check_owner(member)
         if self.ownership is not None:
             self.ownership.check_transactional(two_phase_commit=two_phase_commit)
@@ -169,10 +176,11 @@ class Subscription:
         index_rows.put_writer(batch, key, writer)
 
     def end(self, end: End) -> None:
-        """CommandEndTxnOnSubscription.
+        """End a transaction, as CommandEndTxnOnSubscription asks.
 
         Raises:
-            InvalidTxnState, TxnIncomplete: as TransactionIndex.plan_end.
+            InvalidTxnState: as TransactionIndex.plan_end.
+            TxnIncomplete: as TransactionIndex.plan_end.
         """
         plan = self.index.plan_end(end)
         if plan.already_ended:
@@ -188,7 +196,7 @@ class Subscription:
         deleted, released = self.cursor.end(end.txn_id, kept)
         removed_end = self._log.first_offset
         if released and released.first() < removed_end:
-            # Retention did not wait for what pended; what it removed counts as DELETED.
+            # Retention does not wait for pending acks; removed messages count as DELETED.
             released.discard(0, removed_end - 1)
             self.cursor.skip_to(removed_end)
         index_rows.put_ended(
@@ -218,7 +226,7 @@ class Subscription:
         self.delivery.wake()
 
     def _pending_acks(self) -> Iterator[tuple[int, Range]]:
-        """What is in PENDING_ACK, and who acknowledged it."""
+        """Yield the ranges in PENDING_ACK, with the ids of their consumers."""
         for txn_id, pending in self.cursor.transactions.items():
             writers = self.index.open[txn_id].writers.values()
             consumer_ids = {one.ordinal: one.writer_id for one in writers}
@@ -229,10 +237,10 @@ class Subscription:
     # Groups
 
     def claim(self, ownership: Ownership) -> None:
-        """It belongs to a group from now on, or has another owner there.
+        """Let the subscription belong to a group from now on, or to another owner in it.
 
-        Whoever was attached is not the owner any more. The new one waits for transactions in which
-        earlier ones acknowledged.
+        Attached consumers are not the owner's any more. The new owner waits for transactions in
+        which earlier owners acknowledged.
         """
         self.ownership = ownership
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")
@@ -240,18 +248,18 @@ class Subscription:
         self.deliver_after(())
 
     def deliver_after(self, txn_ids: Iterable[TxnID]) -> None:
-        """Whoever is attached gets nothing before these have ended here."""
+        """Deliver nothing to the attached consumer before these transactions have ended here."""
         self._after = frozenset(txn_ids)
         self.delivery.wait(self._has_to_wait())
 
     def _has_to_wait(self) -> bool:
         if self.ownership is None and not self._after:
             return False
-        # What is withheld comes back in a moment, and lies before what is not read yet.
+        # Withheld messages come back in a moment, and lie before messages that are not read yet.
         return bool(self.dispatcher.withheld) or bool(self.awaited())
 
     def awaited(self) -> list[TxnID]:
-        """Open transactions for which delivery waits."""
+        """Return open transactions for which delivery waits."""
         awaited = [one for one in self._after if one in self.index.open]
         if self.ownership is not None:
             earlier = self.ownership.awaited(self.index.open.values())
@@ -259,7 +267,7 @@ class Subscription:
         return awaited
 
     def left_behind(self) -> list[TxnID]:
-        """Transactions of members that are no longer in the group."""
+        """Return transactions of members that are no longer in the group."""
         if self.ownership is None:
             return []
         return self.ownership.left_behind(self.index.open.values())
@@ -273,24 +281,26 @@ class Subscription:
     # Administration
 
     def seek(self, offset: int) -> None:
-        """Start over at an offset; attached consumers are told to attach again.
+        """Move the cursor to an offset; attached consumers are told to attach again.
 
-        It may be done, as check_seek says.
+        Call check_seek first.
         """
         self.cursor.move_floor(offset)
         self._environment.defer_rows(self)
         self.delivery.cursor_moved()
 
     def check_seek(self, offset: int, member: MemberName | None = None) -> None:
-        """Whether the cursor may be moved there.
+        """Check that the cursor may be moved to an offset.
 
         Args:
-            member: of the group, where the subscription belongs to one.
+            member: the group's member, if the subscription belongs to a group.
         Raises:
-            UnknownMember, FencedInstance, IllegalGeneration: as Ownership.check.
-            ResourceInUse: transactions have acknowledged here and not ended.
-            OutOfRange: not in the log.
-            Gone: deleted meanwhile.
+            UnknownMember: as Ownership.check.
+            FencedInstance: as Ownership.check.
+            IllegalGeneration: as Ownership.check.
+            ResourceInUse: open transactions have acknowledged here.
+            OutOfRange: the offset is not in the log.
+            Gone: the subscription was deleted meanwhile.
         """
         if self.delivery.closed:
             raise Gone(f"subscription {self.name} was deleted")
@@ -304,23 +314,30 @@ class Subscription:
             )
 
     def refuse_deletion(self) -> None:
-        """Raises ResourceInUse while acks pend."""
+        """Check that the subscription may be deleted.
+
+        Raises:
+            ResourceInUse: acks are pending.
+        """
         self._refuse_pending("deletion")
 
     def close(self) -> None:
-        """It is being deleted; attached consumers are told. Its rows are the owner's to remove."""
+        """Tell attached consumers that the subscription is being deleted.
+
+        The owner removes its rows.
+        """
         self.delivery.closed = True
         self._environment.deferred_rows.pop(self, None)
         self.delivery.close_consumers()
 
     def trimmed(self, first_offset: int) -> None:
-        """Retention removed what lies below, also what was not consumed."""
+        """Count messages below first_offset, which retention removed, as DELETED."""
         self.cursor.skip_to(first_offset)
         self.dispatcher.skip_to(first_offset)
         self._environment.defer_rows(self)
 
     def write_deferred_rows(self, batch: WriteBatch) -> None:
-        """Cursor chunks, each at most once a group."""
+        """Write changed chunks of the cursor, each at most once per group."""
         name, cursor = self.name, self.cursor
         for chunk in cursor.stale_chunks:
             key = keys.cursor_chunk(name.topic_id, name.partition, self.subscription_id, chunk)
@@ -333,7 +350,7 @@ class Subscription:
 
     @property
     def backlog(self) -> int:
-        """Messages that are not DELETED."""
+        """Return how many messages are not DELETED."""
         above = self._log.durable_end - self.cursor.floor
         return max(0, above - len(self.cursor.deleted))
 

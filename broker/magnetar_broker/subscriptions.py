@@ -1,8 +1,8 @@
-"""The subscriptions of one partition, by name: those that exist, and what is left of the others.
+"""Subscriptions of a partition, by name: existing ones, and the ends kept for others.
 
-A transaction may end at a subscription that does not exist: it was deleted, or never made. The end
-is kept all the same, until the coordinator's watermark covers it, so that a subscription made
-later under that name refuses the transaction's late acks (docs/protocol/rules.md, rule d).
+A transaction may end at a subscription that does not exist: it was deleted, or never created. The
+end is still kept until the coordinator's watermark covers it, so that a subscription created later
+under that name refuses the transaction's late acks (docs/protocol/rules.md, rule d).
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import end_of_prefix
 
 NAME_CHARACTERS_MAX = 200
-# Deleted subscriptions whose consumers are still known.
+# How many deleted subscriptions' consumers are remembered.
 DELETED_KNOWN_MAX = 16
 
 
 def is_subscription_name(name: str) -> bool:
+    """Return whether a text can be the name of a subscription."""
     return 0 < len(name) <= NAME_CHARACTERS_MAX and name.isprintable()
 
 
@@ -42,10 +43,10 @@ class Absent:
 
 
 class Subscriptions:
-    """Iterating gives those that exist.
+    """Subscriptions of a partition. Iterating yields existing ones.
 
     Args:
-        take_id: a new subscription id, never given before.
+        take_id: returns a new subscription id that was never used.
     """
 
     def __init__(
@@ -63,17 +64,23 @@ class Subscriptions:
         self._take_id = take_id
         self._existing: dict[str, Subscription] = {}
         self._absent: dict[str, Absent] = {}
-        # Who was attached to those that were deleted, to know late copies.
+        # Deliveries of deleted subscriptions, so that late copies of their consumers are
+        # recognised.
         self._deleted: dict[str, Delivery] = {}
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._existing.values())
 
     def find(self, name: str) -> Subscription | None:
+        """Return a subscription, or None."""
         return self._existing.get(name)
 
     def get(self, name: str) -> Subscription:
-        """Raises SubscriptionNotFound."""
+        """Return a subscription.
+
+        Raises:
+            SubscriptionNotFound: it does not exist.
+        """
         found = self._existing.get(name)
         if found is None:
             raise SubscriptionNotFound(
@@ -82,10 +89,10 @@ class Subscriptions:
         return found
 
     def create(self, name: str, offset: int) -> Subscription:
-        """A new cursor at an offset.
+        """Create a subscription whose cursor begins at an offset.
 
         Raises:
-            InvalidArgument: the name.
+            InvalidArgument: the name is not allowed.
             QuotaExceeded: too many subscriptions.
         """
         if not is_subscription_name(name):
@@ -104,13 +111,21 @@ class Subscriptions:
         return created
 
     def refuse_late(self, name: str, consumer_id: int, attach_epoch: int) -> None:
-        """Raises: InvalidArgument: who subscribes has been attached before it was deleted."""
+        """Refuse a late copy of a subscribe from before the subscription was deleted.
+
+        Raises:
+            InvalidArgument: the consumer was attached to the deleted subscription.
+        """
         deleted = self._deleted.get(name)
         if deleted is not None:
             deleted.refuse_late(consumer_id, attach_epoch)
 
     def check_room(self) -> None:
-        """Raises QuotaExceeded: too many subscriptions."""
+        """Check that another subscription is allowed.
+
+        Raises:
+            QuotaExceeded: too many subscriptions.
+        """
         limit = self._environment.config.subscriptions_max
         if len(self._existing) >= limit:
             raise QuotaExceeded(
@@ -126,7 +141,7 @@ class Subscriptions:
         cursor: Acknowledgements,
         index: TransactionIndex | None = None,
     ) -> Subscription:
-        """One that has its rows."""
+        """Restore a subscription that has rows."""
         full_name = self._name_of(name)
         restored = Subscription(
             self._environment,
@@ -141,19 +156,24 @@ class Subscriptions:
         return restored
 
     def claim(self, name: str, ownership: Ownership) -> None:
-        """A subscription belongs to a group, or has another owner in it. It must exist."""
+        """Let an existing subscription belong to a group, or to another owner in it."""
         claimed = self._existing[name]
         claimed.claim(ownership)
         self._put_record(name, claimed.subscription_id, absent=False)
 
     def restore_absent(self, name: str, subscription_id: int) -> Absent:
-        """One of which only ends are left."""
+        """Restore an absent subscription, of which only ends are left."""
         restored = Absent(subscription_id, self._environment.new_index(self._name_of(name)))
         self._absent[name] = restored
         return restored
 
     def delete(self, name: str) -> None:
-        """Raises SubscriptionNotFound; ResourceInUse while acks pend, or its group has members."""
+        """Delete a subscription.
+
+        Raises:
+            SubscriptionNotFound: it does not exist.
+            ResourceInUse: acks are pending, or its group has members.
+        """
         doomed = self.get(name)
         if doomed.ownership is not None:
             doomed.ownership.refuse_deletion()
@@ -170,11 +190,12 @@ class Subscriptions:
             self._delete_record(doomed.subscription_id)
 
     def end(self, name: str, end: End) -> None:
-        """CommandEndTxnOnSubscription.
+        """End a transaction, as CommandEndTxnOnSubscription asks.
 
         Raises:
-            Gone: it does not exist; the end is recorded.
-            InvalidTxnState, TxnIncomplete: as Subscription.end.
+            Gone: the subscription does not exist; the end is recorded.
+            InvalidTxnState: as Subscription.end.
+            TxnIncomplete: as Subscription.end.
         """
         subscription = self._existing.get(name)
         if subscription is not None:
@@ -184,7 +205,7 @@ class Subscriptions:
         raise Gone(f"{self._partition} has no subscription {name!r}")
 
     def _end_absent(self, name: str, end: End) -> None:
-        """Nothing is compared: what was acknowledged went with the subscription."""
+        """Record an end without checking counts: the acks are gone with the subscription."""
         if self._environment.watermarks.covers(end.txn_id) or not is_subscription_name(name):
             return
         absent = self._absent.get(name)
@@ -202,7 +223,7 @@ class Subscriptions:
         )
 
     def forget_covered(self) -> None:
-        """Drop from every index what watermarks cover."""
+        """Drop from every index the transactions that watermarks cover."""
         for subscription in self._existing.values():
             self._forget_covered(subscription.index, subscription.subscription_id)
         for name, absent in list(self._absent.items()):
@@ -212,7 +233,7 @@ class Subscriptions:
                 self._delete_record(absent.subscription_id)
 
     def delete_all(self) -> None:
-        """The partition goes, and every row of its subscriptions with it."""
+        """Delete every row of all subscriptions: the partition is being deleted."""
         for subscription in self._existing.values():
             self._remove_acknowledgements(subscription)
             self._delete_ends(subscription.index, subscription.subscription_id)
