@@ -22,95 +22,98 @@ class MemberAddress:
 class BrokerConfig:
     """Settings of a broker."""
 
-    # As in the cluster file.
+    # Name of this broker in the cluster file.
     name: str = "broker-0"
-    # What clients are told to connect to.
+    # The address to which clients are told to connect.
     address: str = "127.0.0.1:6650"
-    # What clients are told that reached this broker there, through a published port or a gateway;
-    # empty: there is no such way.
+    # The address that clients are told if they reached this broker at it, through a published port
+    # or a gateway; empty: none.
     external_address: str = ""
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )
-    # Of the cluster file, raised whenever the members change.
+    # Version of the cluster file, raised whenever the members change.
     membership_version: int = 1
-    # Of the membership; empty: peers are not checked.
+    # Hash of the list of members; empty: peers are not checked.
     cluster_hash: str = ""
 
-    # A larger batch is refused. Raising it lets one client hold up the others for longer.
+    # A larger batch is refused. Higher: a single client can delay the others for longer.
     batch_bytes_max: int = 5 * 1024 * 1024
-    # What a batch may become when it is opened, and how many messages it may have: headers that
-    # declare more are refused. Whoever opens one needs so much memory: Peek, KEY_SHARED with mixed
-    # keys, consumers.
+    # The largest size of a batch's body when it is opened, and its most messages: batches whose
+    # headers declare more are refused. Opening a batch takes this much memory: Peek, KEY_SHARED
+    # with mixed keys, consumers.
     batch_body_bytes_max: int = 8 * 1024 * 1024
     batch_messages_max: int = 1 << 18
-    # Beyond, CreateTopic gets QuotaExceeded; recovery reads them all.
+    # With more topics, CreateTopic gets QuotaExceeded; recovery reads all topics.
     topics_max: int = 10_000
-    # Of one topic.
+    # The most partitions of a topic.
     partitions_max: int = 1_024
-    # Of one partition; each is a cursor that recovery reads.
+    # The most subscriptions of a partition; each is a cursor that recovery reads.
     subscriptions_max: int = 1_000
-    # Of one subscription on one partition.
+    # The most consumers of a subscription on a partition.
     consumers_max: int = 1_000
     # Each group is a row that recovery reads, and a cursor on each of its partitions.
     groups_max: int = 10_000
-    # Of one group.
+    # The most members of a group.
     group_members_max: int = 1_000
-    # A member that is not heard of for so long is expelled, and others get its partitions: of who
-    # does not say when it joins, and what it may say. Short: a dead one is replaced soon. Long:
-    # a pause of its process is forgiven.
+    # A member without a heartbeat for this long is expelled, and others get its partitions: the
+    # default, and the range that a member may ask for when it joins. Shorter: a dead member is
+    # replaced sooner. Longer: a pause of its process is forgiven.
     group_session_timeout_ms_default: int = 10_000
     group_session_timeout_ms_min: int = 1_000
     group_session_timeout_ms_max: int = 30 * 60 * 1000
-    # How long a member may settle what it holds of a partition that another one is to get.
+    # How long a member may take to settle its messages of a partition that moves to another member.
     group_rebalance_timeout_ms_default: int = 60_000
     group_rebalance_timeout_ms_max: int = 30 * 60 * 1000
-    # Between heartbeats, at most; never above a third of the session timeout.
+    # The longest time between heartbeats; never above a third of the session timeout.
     group_heartbeat_interval_ms: int = 3_000
-    # Producers (or consumers) that write in one transaction at one participant.
+    # The most producers (or consumers) that write in a transaction at a participant.
     txn_writers_max: int = 10_000
-    # Transactions open at one participant.
+    # The most transactions that are open at a participant.
     open_txns_max: int = 100_000
-    # What open transactions may hold in the sidecars of this broker, and what one connection may
-    # have sent of that; what earlier connections of its machine left open counts too, and unary
-    # calls. Beyond, their sends get QuotaExceeded: it bounds what dead clients leave on the disk
-    # until their transactions expire.
+    # Bytes that open transactions may hold in the sidecars of this broker, and the part that a
+    # connection may have sent; open bytes of its machine's earlier connections and unary calls
+    # count, too. Beyond that, sends get QuotaExceeded: the limit bounds the disk space that dead
+    # clients use until their transactions expire.
     open_txn_bytes_max: int = 16 << 30
     session_open_txn_bytes_max: int = 4 << 30
-    # Memory for plain sends of this broker that wait until the transaction that they follow has
-    # ended. Beyond, such a send gets LogUnavailable, and its client sends it again: order holds.
+    # Memory for plain sends that wait until the transaction that they follow has ended. Beyond
+    # that, such a send gets LogUnavailable, and its client sends it again: order holds.
     parked_send_bytes_max: int = 64 << 20
-    # What of that one connection may take, with what earlier connections of its machine left there:
-    # the rest stays for others.
+    # The part of that memory that a connection may use, together with its machine's earlier
+    # connections: the rest stays for other clients.
     session_parked_send_bytes_max: int = 16 << 20
 
-    # Newest entries of each partition kept in memory, so that consumers at the tail cost no read.
+    # Newest entries of each partition that stay in memory, so that consumers at the tail cost no
+    # read.
     tail_bytes_max: int = 4 * 1024 * 1024
-    # Of all partitions together. Beyond, those that were written to least recently keep less.
+    # The same for all partitions together. Beyond that, the least recently written partitions keep
+    # less.
     tails_bytes_max: int = 256 * 1024 * 1024
-    # Read from the log at once for one subscription.
+    # Bytes that are read from the log at once for a subscription.
     dispatch_bytes_max: int = 1024 * 1024
-    # Read ahead for one Key_Shared subscription on one partition, while their keys have to wait for
-    # a consumer. Beyond, nothing new goes out until something of that is settled. Larger: a slow
-    # consumer holds up the others later, at up to some hundred bytes of memory each.
+    # Messages that are read ahead for a Key_Shared subscription on a partition, while their keys
+    # wait for a consumer. Beyond that, no new message goes out until some of them are settled.
+    # Higher: a slow consumer delays the others later. Each takes up to some hundred bytes of
+    # memory.
     key_shared_waiting_max: int = 20_000
 
     # Below this much free space, sends and new topics get DiskFull; ends, acks and deletes go on.
     free_space_floor_bytes: int = 256 * 1024 * 1024
-    # How often retention looks at every partition, and gauges are set. Shorter: limits are kept
-    # more closely, at a cost that grows with the number of partitions.
+    # How often retention checks every partition, and gauges are set. Shorter: limits are kept more
+    # closely, at a cost that grows with the number of partitions.
     retention_check_interval_ms: int = 5_000
-    # A transaction that is open here for longer counts as late: the coordinators' longest timeout,
-    # and five minutes on top, lest an end that is under way raises an alarm.
+    # A transaction that is open here for longer counts as late. The default is the coordinators'
+    # longest timeout and five minutes, so that an end which is under way raises no alarm.
     late_txn_ms: int = 20 * 60 * 1000
-    # Partitions of which the age of the longest open transaction is shown, the oldest ones first.
-    # More: more series for Prometheus to keep. 0: none.
+    # How many partitions show the age of their oldest open transaction, the oldest first. Higher:
+    # Prometheus keeps more series. 0: none.
     open_txn_gauges_max: int = 100
-    # Partitions whose lag is shown for a group, over all groups, those with the greatest lag first.
-    # More: more series for Prometheus to keep. 0: none.
+    # How many partitions show a group's lag, over all groups, the greatest lag first. Higher:
+    # Prometheus keeps more series. 0: none.
     group_lag_gauges_max: int = 10_000
     # A plain producer that is idle for longer is forgotten; it then starts again with a new id.
-    # Time that the broker has been running counts, and no other.
+    # Only the broker's run time counts.
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
 
     def __post_init__(self) -> None:

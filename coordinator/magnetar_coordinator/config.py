@@ -22,92 +22,96 @@ class CoordinatorConfig:
             and what would work.
     """
 
-    # As in the cluster file.
+    # Name of this coordinator in the cluster file.
     name: str = "coordinator-0"
     # Part of every TxnID; a store belongs to one TCID for ever.
     tcid: int = 0
-    # Of the broker that serves every partition, while there is one.
+    # Address of the broker that serves every partition, while the cluster has a single broker.
     broker_address: str = "127.0.0.1:6650"
-    # Of the broker that keeps the cluster's metadata; empty: the same one.
+    # Address of the broker that keeps the cluster's metadata; empty: broker_address.
     metadata_broker_address: str = ""
-    # Of the cluster file. A store that was stamped with another hash is refused unless the version
-    # is higher now.
+    # Version of the cluster file. A store that was stamped with another hash is refused unless the
+    # version is higher now.
     membership_version: int = 1
-    # Of the membership; empty: peers and the store are not checked.
+    # Hash of the list of members; empty: peers and the store are not checked.
     cluster_hash: str = ""
 
-    # What a client gets that asks for no timeout. Longer: patience with slow clients. Shorter: what
-    # a dead client wrote is discarded, and what it acknowledged delivered again, sooner.
+    # The timeout if a client asks for none. Longer: patience with slow clients. Shorter: writes of
+    # a dead client are discarded, and its acknowledged messages delivered again, sooner.
     txn_timeout_ms_default: int = 60_000
     # A longer timeout is refused: it bounds how long a dead client can hold acknowledgements.
     txn_timeout_ms_max: int = 15 * 60_000
-    # OPEN, COMMITTING and ABORTING together; about 2 KiB of memory each, and recovery reads them
-    # all. Beyond, NewTxn gets QuotaExceeded.
+    # The most transactions that are OPEN, COMMITTING or ABORTING; each takes about 2 KiB of memory,
+    # and recovery reads all of them. Beyond that, NewTxn gets QuotaExceeded.
     live_txns_max: int = 100_000
-    # OPEN at once and begun over one connection; beyond, its NewTxn gets QuotaExceeded. It keeps
-    # one client from taking what all of them share, also by connecting again and again: what its
-    # machine's earlier connections left open counts, and so does what its unary calls began.
+    # The most OPEN transactions that a connection has begun; beyond that, its NewTxn gets
+    # QuotaExceeded. The limit keeps a single client from using what all clients share, also by
+    # connecting again and again: open transactions of its machine's earlier connections and unary
+    # calls count, too.
     session_open_txns_max: int = 20_000
-    # Of one transaction: each is a message to a broker at the end.
+    # The most participants of a transaction: each needs an end command to a broker.
     participants_max: int = 10_000
 
     # Whether producers may take part in two-phase commit (KIP-939): their transactions never
-    # expire, so that one which is abandoned stays until an administrator ends it.
+    # expire, so an abandoned transaction stays until an administrator ends it.
     two_phase_commit_enabled: bool = False
-    # Then a transactional producer gets a new producer id. Kafka's epochs end here.
+    # After this epoch a transactional producer gets a new producer id. Kafka's epochs end here.
     producer_epoch_max: int = 32_767
     # A transactional id that is idle for longer is forgotten, unless something of it is open.
     identity_idle_ms_max: int = 7 * _DAY_MS
-    # Transactional ids known at once; about 500 bytes of memory each, and recovery reads them all.
+    # The most transactional ids; each takes about 500 bytes of memory, and recovery reads all of
+    # them.
     identities_max: int = 100_000
-    # Names of sequences, which are never forgotten by themselves.
+    # The most names of sequences. Names are never forgotten without a command.
     names_max: int = 100_000
-    # How long who takes a transactional id over waits until its last transaction has ended.
+    # How long a takeover of a transactional id waits until its last transaction has ended.
     takeover_wait_ms: int = 5_000
 
-    # How soon after its deadline a transaction expires, at a cost that does not grow with their
-    # number.
+    # How soon after its deadline a transaction expires. The cost does not depend on the number of
+    # transactions.
     expiry_check_interval_ms: int = 200
-    # Expired in one turn of the event loop; more of them wait for the next check.
+    # How many transactions expire in a turn of the event loop; others wait for the next check.
     expiries_per_check_max: int = 1_000
-    # How much run time a crash can take back; each interval costs one row while anything is live.
+    # How much run time a crash can take back; each interval costs a row while any transaction is
+    # live.
     run_time_persist_interval_ms: int = 1_000
     # A smaller step of the wall clock is not reported.
     clock_jump_ms_min: int = 1_000
 
-    # Outcomes answer repeated ends. Kept for this much run time ...
+    # Outcomes answer repeated ends. They are kept for this much run time ...
     outcome_retention_ms: int = 7 * _DAY_MS
     # ... and no more than this many, about 100 bytes of disk each. At 10,000 transactions a second
     # this is what limits: raise it for longer answers.
     outcomes_max: int = 1_000_000
-    # Rows that one removal reads and deletes: more would hold up the commits beside it.
+    # Rows that a removal reads and deletes: more rows would delay commits.
     outcome_removal_rows: int = 2_000
-    # Of the newest outcomes, in memory, so that a repeat costs no read; about 300 bytes each.
+    # The newest outcomes that stay in memory, so that a repeat costs no read; about 300 bytes each.
     recent_outcomes_max: int = 16_384
 
-    # TxnIDs that brokers are told of before they are issued: what lies beyond is refused there. At
-    # a start those that are left are passed over. Fewer: less that a made-up one can name. Too few
-    # for some seconds: a broker out of reach refuses the newest ones for as long.
+    # How many TxnIDs brokers are told of before they are issued: brokers refuse others. A start
+    # skips the unused ones. Lower: fewer valid TxnIDs for a client that invents them. If they do
+    # not last for some seconds, a broker out of reach refuses the newest TxnIDs for as long.
     txn_ids_ahead: int = 1_000_000
 
-    # Brokers hear of the low watermark this often, and are asked what they hold.
+    # How often brokers get the low watermark, and are asked for orphans.
     watermark_interval_ms: int = 1_000
-    # Older live transactions are listed as ranges; younger ones hold the watermark back. Lower: it
-    # follows sooner, with longer lists.
+    # Older live transactions are listed as ranges; younger transactions hold the watermark back.
+    # Lower: the watermark follows sooner, with longer lists.
     watermark_listed_age_ms_min: int = 60_000
-    # What a broker keeps for this coordinator; with more ranges the watermark stays.
+    # The most ranges that a broker keeps for this coordinator; with more ranges the watermark
+    # stays.
     watermark_ranges_max: int = 1_024
 
-    # An end that is not answered in this time is sent again; also the patience with a handshake.
-    # Shorter: lost answers cost less. Longer: a slow broker gets fewer repeats.
+    # An end command without an answer for this long is sent again; the limit also holds for a
+    # handshake. Shorter: lost answers cost less. Longer: a slow broker gets fewer repeats.
     answer_deadline_ms: int = 5_000
-    # Between repeats: doubled from the first to the second, with jitter.
+    # Time between repeats: doubled from the lower to the upper limit, with jitter.
     retry_delay_ms_min: int = 100
     retry_delay_ms_max: int = 10_000
-    # Longest pause between attempts to reach a broker: what a broker's return waits for at most,
-    # against the cost of refused connections while it is away.
+    # Longest pause between attempts to reach a broker. Shorter: a broker's return is noticed
+    # sooner. Longer: fewer refused connections while it is away.
     reconnect_delay_ms_max: int = 500
-    # Between repeats to a participant that refuses (TxnIncomplete, InvalidTxnState): an
+    # Time between repeats to a participant that refuses (TxnIncomplete, InvalidTxnState): an
     # administrator is needed, so there is no hurry.
     refused_retry_delay_ms: int = 10_000
 

@@ -24,19 +24,21 @@ class ListenConfig:
     Attributes:
         host: an address of this machine.
         port: 0 lets the operating system choose.
-        allow_remote: needed for any address but loopback: whoever reaches the port may use it.
+        allow_remote: needed for any address but loopback, since any client that reaches the port
+            may use it.
         metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
-        frame_bytes_max: a client that sends a larger frame is disconnected; clients are told.
-            Higher: larger batches. Lower: less memory at their mercy.
-        session_push_bytes_max: with more than this unread, a client is sent no more messages until
-            it has read half of it. Higher: more throughput on slow networks. Lower: less memory.
-        session_answer_bytes_max: with more than this of answers unread or under way, a client's
-            further commands are left in the network; one answer may exceed it. Unary calls of one
-            connection share as much. Higher: more reads at once. Lower: less memory.
-        session_queue_bytes_max: a client that leaves more than this unread is disconnected. Higher:
-            patience with slow networks. Lower: less memory at their mercy.
+        frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
+            limit. Higher: larger batches. Lower: clients can use less of the server's memory.
+        session_push_bytes_max: a client with more unread bytes gets no more messages until it has
+            read half of them. Higher: more throughput on slow networks. Lower: less memory.
+        session_answer_bytes_max: while a client has more bytes of answers unread or under way, its
+            further commands wait in the network; a single answer may exceed the limit. All unary
+            calls of a connection share it. Higher: more reads at once. Lower: less memory.
+        session_queue_bytes_max: a client that leaves more bytes unread is disconnected. Higher:
+            patience with slow networks. Lower: clients can use less of the server's memory.
         stop_grace_ms: how long a stopping server waits for calls that are under way.
-        tls_certificate_file, tls_key_file: PEM; both or neither. Without them all is plain text.
+        tls_certificate_file, tls_key_file: PEM files; both or neither. Without them all
+            conversations are plain text.
     """
 
     host: str = "127.0.0.1"
