@@ -67,13 +67,13 @@ class Change:
 
     Attributes:
         given: partitions with a new owner, or none.
-        told: members that must hear of it.
+        to_notify: members that must hear of it.
         gone: members that are no longer there.
         reassigned: there is a new target, and so a new generation.
     """
 
     given: dict[PartitionName, Owner | None] = field(default_factory=dict)
-    told: dict[str, None] = field(default_factory=dict)
+    to_notify: dict[str, None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     reassigned: bool = False
 
@@ -222,7 +222,7 @@ class Group:
         self.members[newcomer.member_id] = newcomer
         self._assign(interest, change, now_ms)
         # The answer to its join tells it already.
-        change.told.pop(newcomer.member_id, None)
+        change.to_notify.pop(newcomer.member_id, None)
         return change
 
     def heartbeat(
@@ -247,7 +247,7 @@ class Group:
             # The member releases as asked: the remaining partitions get a new deadline.
             member.asked_back_ms = None
             self._reconcile(change, now_ms)
-        change.told.pop(member.member_id, None)
+        change.to_notify.pop(member.member_id, None)
         return change
 
     def leave(self, name: MemberName, interest: Interest, now_ms: float) -> Change:
@@ -287,7 +287,7 @@ class Group:
             self._assign(interest, change, now_ms)
         for partition in self.owners.keys() - dict.fromkeys(interest.partitions):
             # The topic was deleted: there is nothing to release.
-            change.told[self.owners.pop(partition).member_id] = None
+            change.to_notify[self.owners.pop(partition).member_id] = None
         self._reconcile(change, now_ms)
         return change
 
@@ -398,13 +398,13 @@ class Group:
             if partition not in self.owners:
                 given = Owner(taker, self.generation)
                 self.owners[partition] = change.given[partition] = given
-                change.told[taker] = None
+                change.to_notify[taker] = None
         asked = {
             owner.member_id: None
             for partition, owner in self.owners.items()
             if self.target.get(partition) != owner.member_id
         }
-        change.told.update(asked)
+        change.to_notify.update(asked)
         for member in self.members.values():
             if member.member_id not in asked:
                 member.asked_back_ms = None

@@ -367,7 +367,7 @@ class Groups:
             owned = self._topics.find(partition)
             if owned is not None:
                 owned.subscriptions.claim(group.name, Ownership(group, partition))
-        for member_id in change.told:
+        for member_id in change.to_notify:
             session = self._sessions.get((group.name, member_id))
             if session is not None:
                 word = group_pb2.CommandGroupChange(group=group.name, member_id=member_id)

@@ -42,10 +42,10 @@ class LogReader:
         self._prefix = keys.partition(name.topic_id, name.partition)
 
     async def read(self, offset: int, *, bytes_max: int) -> list[StoredBatch]:
-        """Return batches in order from the batch that holds `offset`, until bytes_max.
+        """Return batches in order, beginning with the batch that holds `offset`.
 
-        At least one batch.
-
+        Args:
+            bytes_max: stop with the batch that reaches this size; a first batch is always returned.
 
         The result is empty at the durable end. Offsets that were given up are skipped; the result
         ends before unreadable batches.
@@ -166,10 +166,11 @@ class LogReader:
         return entries[0] if entries else None
 
     async def first_offset_at_time(self, append_time_ms: int) -> int:
-        """Return the offset of the first entry appended at or after a time; else the durable end.
+        """Return the offset of the first entry appended at or after a time.
 
-        The search bisects over offsets: append times ascend with them, except for jumps of the wall
-        clock. An unreadable entry counts as old as the entry after it.
+        Without such an entry, return the durable end. The search bisects over offsets: append times
+        ascend with them, except for jumps of the wall clock. An unreadable entry counts as old as
+        the entry after it.
         """
         low, high = self._log.first_offset, self._log.durable_end
         while low < high:

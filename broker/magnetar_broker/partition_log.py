@@ -94,9 +94,9 @@ class PartitionLog:
         self.durable_end = max(self.durable_end, durable_end)
 
     def tail_from(self, offset: int, *, entries_max: int) -> list[Entry]:
-        """Return durable entries from the entry that holds `offset`.
+        """Return durable entries, beginning with the entry that holds `offset`.
 
-        Empty if it is not in the tail.
+        The result is empty if that entry is not in the tail.
         """
         at = bisect_right(self._tail, offset, lo=self._tail_start, key=_entry_id) - 1
         if at < self._tail_start:

@@ -36,8 +36,8 @@ def read_bytes_max(command: wire.CommandRead) -> int:
 # Sizes of answers that are made only while the client takes them.
 ANSWER_SIZES: AnswerSizes = {
     "read": read_bytes_max,
-    # More than half of a client's budget: Peeks run one after the other, since each opens batches,
-    # and copies messages that may be large.
+    # More than half of a client's budget, so that Peeks run in turn: each opens batches, and copies
+    # messages that may be large.
     "peek": lambda _: 3 * PEEK_BYTES_MAX,
     **{
         name: lambda _: DESCRIPTION_BYTES

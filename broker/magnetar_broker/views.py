@@ -178,7 +178,7 @@ def _longest_open_ms(
 
 
 class Peeked:
-    """Messages for a Peek: a limited count and size, but at least one message."""
+    """Messages for a Peek, limited in count and size. A first message always fits."""
 
     def __init__(self, messages_max: int) -> None:
         self.messages: list[wire.Message] = []

@@ -23,7 +23,7 @@ class Watermark:
 
     Attributes:
         next_counter: smaller counters are issued, or never will be; None: not announced.
-        counter_bound: at no time was this counter or a higher one issued; None: not announced.
+        counter_bound: at no time was this counter or a higher counter issued; None: not announced.
     """
 
     incarnation: int = 0

@@ -1,4 +1,4 @@
-"""Commands of administrators about transactions: describe, accept a loss, abort a hanging one.
+"""Commands of administrators about transactions: describe, accept a loss, abort when hanging.
 
 Source: KIP-664; docs/design/0001-protocol.md, What nobody else would end.
 """

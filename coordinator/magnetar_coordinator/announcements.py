@@ -100,7 +100,7 @@ class Announcements:
         return judge(self._shard, txn_id, participant)
 
     def pass_over(self, txn_id: TxnID) -> None:
-        """Never issue a TxnID that a client invented, if brokers may take it for an issued one."""
+        """Never issue a TxnID that a client invented, if brokers may believe that it is issued."""
         shard = self._shard
         if shard.is_issued(txn_id) or not shard.is_own(txn_id):
             return

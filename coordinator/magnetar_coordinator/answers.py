@@ -1,4 +1,4 @@
-"""Responses of the coordinator, built in one place. Pure."""
+"""Responses of the coordinator, built in a single place. Pure."""
 
 from __future__ import annotations
 

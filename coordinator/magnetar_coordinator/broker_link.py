@@ -103,7 +103,7 @@ class BrokerLink:
         while True:
             try:
                 await self._converse()
-            except OSError as error:  # LinkClosed is one, a timeout too.
+            except OSError as error:  # LinkClosed and timeouts are OSErrors.
                 log.debug("no link to the broker at %s: %s", self.address, error)
             except Exception:
                 log.exception("the link to the broker at %s failed", self.address)

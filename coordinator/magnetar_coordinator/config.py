@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import TCID_MAX
 
-# Brokers take a TxnID that lies farther beyond a bound for an invented one.
+# Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
 _TXN_IDS_AHEAD_MAX = 1 << 24
 
 _DAY_MS = 24 * 60 * 60 * 1_000
@@ -24,7 +24,7 @@ class CoordinatorConfig:
 
     # Name of this coordinator in the cluster file.
     name: str = "coordinator-0"
-    # Part of every TxnID; a store belongs to one TCID for ever.
+    # Part of every TxnID. A store never changes its TCID.
     tcid: int = 0
     # Address of the broker that serves every partition, while the cluster has a single broker.
     broker_address: str = "127.0.0.1:6650"

@@ -247,9 +247,10 @@ class TransactionMetadataStore:
     async def outcomes_before(
         self, end: bytes | None, *, rows_max: int
     ) -> list[tuple[bytes, TxnEnded]]:
-        """Return written outcomes below a key (None.
+        """Return written outcomes below a key, the newest TxnIDs first.
 
-        From the last one), the newest TxnIDs first.
+        Args:
+            end: the key; None: begin with the last outcome.
         """
         start = self.first_outcome_key
         end = KEY_END if end is None else end

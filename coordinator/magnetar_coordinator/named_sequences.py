@@ -1,7 +1,7 @@
 """Named sequences: work that counts once, however often it is tried.
 
-A name remembers the last committed sequence, and at most one open transaction: that of a sequence
-which a client began with a run token. All clients with the same token share the transaction;
+A name remembers the last committed sequence, and an open transaction, if any, of a sequence which
+a client began with a run token. All clients with the same token share the transaction;
 another token is another run of the same work, and aborts the transaction of the earlier run. A
 fingerprint distinguishes other work under the same number from a repeat. Pure.
 Source: docs/design/0002-two-phase-commit.md, Named sequences.

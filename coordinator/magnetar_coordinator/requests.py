@@ -128,7 +128,7 @@ def named_sequence_of(wire: pb.NamedSequence) -> NamedSequence:
 
 
 def _check_fingerprint(text: str) -> None:
-    """Check a fingerprint; an empty one says that none is known.
+    """Check a fingerprint; empty: none is known.
 
     Raises:
         InvalidArgument: it is malformed.

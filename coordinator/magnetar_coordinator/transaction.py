@@ -1,7 +1,7 @@
-r"""One transaction as its coordinator sees it: its states, and the one table that moves them.
+r"""State of a transaction in its coordinator, and the table of transitions between states.
 
     OPEN --COMMIT_REQUESTED--> COMMITTING --PARTICIPANTS_ENDED--> COMMITTED
-      \\--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
+      \--ABORT_REQUESTED, EXPIRED--> ABORTING --PARTICIPANTS_ENDED--> ABORTED
 
 Only `shard.next_status` reads it, and only `TransactionTable.apply` stores what it says. Pure.
 Source: PIP-31, Transaction Coordinator, Concepts, TxnStatus.

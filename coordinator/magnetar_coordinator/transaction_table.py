@@ -78,7 +78,7 @@ class TransactionTable:
         return txn_id.tcid == self._tcid and txn_id.incarnation == self._incarnation
 
     def is_issued(self, txn_id: TxnID) -> bool:
-        """Return whether this coordinator issued a TxnID, in this incarnation or an earlier one."""
+        """Return whether this coordinator issued a TxnID, in this or an earlier incarnation."""
         if txn_id.tcid != self._tcid or txn_id.incarnation > self._incarnation:
             return False
         if txn_id.incarnation == self._incarnation:
@@ -214,7 +214,7 @@ class TransactionTable:
                 )
             transaction.participants.update(dict.fromkeys(record.participants))
         elif isinstance(record, StatusChanged):
-            # PIP-31, updateTxnStatus: fails unless the status is the expected one.
+            # PIP-31, updateTxnStatus: fails unless the status is as expected.
             if transaction.status is not record.expected:
                 raise BrokenInvariant(
                     f"{record.txn_id} is {transaction.status.name}, not {record.expected.name}"

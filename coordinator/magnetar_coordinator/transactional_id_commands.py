@@ -200,7 +200,7 @@ class TransactionalIdCommands:
 
         Raises:
             ProducerFenced: another instance has taken over.
-            InvalidTxnState: the ongoing transaction is another one.
+            InvalidTxnState: another transaction is ongoing.
             InvalidArgument: a transactional id owns the transaction, and the client names none.
         """
         runtime = self._runtime

@@ -39,8 +39,8 @@ class Upkeep:
 
     def resume(self) -> None:
         """Continue to end transactions. PIP-31, TC Transaction Expiration, steps 2 and 3."""
-        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
-        for transaction in list(self._runtime.shard.select(undecided)):
+        ending = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})
+        for transaction in list(self._runtime.shard.select(ending)):
             self._finisher.finish(transaction)
 
     def expire(self) -> None:

@@ -12,7 +12,7 @@ from magnetar_core.invariants import BrokenInvariant
 
 
 class AnswerBudget:
-    """Budget of one conversation. All unary calls of a connection share a budget.
+    """Budget of a conversation. All unary calls of a connection share a budget.
 
     Args:
         bytes_max: the server begins another answer while half of this is free, or while the answer

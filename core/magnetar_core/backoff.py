@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: doubled each time, with jitter. Pure."""
+"""Delay before the next attempt: doubled each time, with jitter. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ class Randomness(Protocol):
     """The part of random.Random that jitter needs."""
 
     def random(self) -> float:
-        """Return a number from 0 up to, and not with, 1."""
+        """Return a number of at least 0 and less than 1."""
         ...
 
 
 def delay_ms(failures: int, min_ms: float, max_ms: float, random: Randomness) -> float:
-    """Milliseconds to wait after some failures in a row: half to all of the doubled delay."""
+    """Return the milliseconds to wait after several failures in a row.
+
+    They lie between a half and all of the doubled delay.
+    """
     doubled_ms = min(min_ms * 2.0 ** min(failures, _DOUBLINGS_MAX), max_ms)
     return doubled_ms * (0.5 + random.random() / 2)
 
 
 class Backoff:
-    """Counts failures in a row. The first delay lies in half to all of the least one."""
+    """Counts failures in a row, and returns the delay after each."""
 
     __slots__ = ("_max_ms", "_min_ms", "_random", "failures")
 
@@ -33,11 +36,11 @@ class Backoff:
         self.failures = 0
 
     def reset(self) -> None:
-        """The next delay is the least one again."""
+        """Forget the failures: an attempt was successful."""
         self.failures = 0
 
     def next_ms(self) -> float:
-        """Note a failure; milliseconds to wait after it."""
+        """Note a failure, and return the milliseconds to wait after it."""
         wait_ms = delay_ms(self.failures, self._min_ms, self._max_ms, self._random)
         self.failures += 1
         return wait_ms

@@ -6,10 +6,10 @@
     checksum CRC-32C over header and stored bytes, 4
 
     body     flags 4, then for values, and for keys when present:
-             offsets, count + 1 times int32, and one run of bytes;
+             offsets, count + 1 times int32, and a run of bytes;
              then, when present, event times, count times int64; properties, as offsets and bytes.
 
-A message that is too large for one batch travels as parts: its batch, made as above, is cut into
+A message that is too large for a batch travels as parts: its batch, made as above, is cut into
 pieces, and each piece is the body of a batch of its own that says which part it is.
 
 Little-endian; offsets are laid out as Arrow lays out a binary array, so that a reader wraps them
@@ -71,7 +71,10 @@ class Codec(IntEnum):
 
 
 class Part(IntEnum):
-    """Which part of a message a batch carries. All but WHOLE have one message and count as one."""
+    """Which part of a message a batch carries.
+
+    WHOLE batches may have many messages, parts have 1.
+    """
 
     WHOLE = 0
     FIRST = 1

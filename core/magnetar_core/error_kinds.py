@@ -1,8 +1,7 @@
-"""Kinds of errors: what a caller does next, whichever error it is.
+"""Kinds of errors: the caller's next step, whichever error it is.
 
-A program that meets an error asks for its kind, and not which of many classes it is. A kind exists
-where callers react in another way than to any other kind; what exactly went wrong, the class and
-its message say.
+A program asks an error for its kind, instead of comparing many classes. There is a kind for each
+different reaction of callers; the class and its message say what exactly went wrong.
 Source: docs/design/0006-errors.md.
 """
 
@@ -14,7 +13,7 @@ from magnetar_core.wire import common_pb2 as pb
 
 
 class ErrorKind(Enum):
-    """What to do about an error. The value is the reaction, for people."""
+    """Reaction to an error. The value describes the reaction for people."""
 
     RETRY = "Ask again, unchanged, after a pause."
     LOOK_UP = "Ask again, unchanged, after looking up who has it now."
@@ -31,12 +30,12 @@ class ErrorKind(Enum):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether the same call, made again, can succeed, with nothing known to have happened."""
+        """Whether a repeated call may succeed, while the failed call had no known effect."""
         return self in (ErrorKind.RETRY, ErrorKind.LOOK_UP)
 
     @property
     def may_pass(self) -> bool:
-        """Whether it is about the way there and not the call: time or another server may help."""
+        """Whether the cause lies on the way to the server: time or another server may help."""
         return self.is_retriable or self is ErrorKind.ASK_OUTCOME
 
     def to_wire(self) -> pb.ServerError.Kind:
@@ -45,7 +44,10 @@ class ErrorKind(Enum):
 
 
 def kind_from_wire(kind: int) -> ErrorKind | None:
-    """The kind that a server names; None: it names none, or one that this version does not know."""
+    """Return the kind that a server names.
+
+    None: none, or a kind that this version does not know.
+    """
     if kind == pb.ServerError.KIND_UNSPECIFIED or kind not in pb.ServerError.Kind.values():
         return None
     return ErrorKind[pb.ServerError.Kind.Name(kind)]

@@ -1,7 +1,7 @@
-"""Errors: one name each, mapped once to the wire, to a gRPC status, and to a kind.
+"""Errors: each has a name, and is mapped once to the wire, to a gRPC status, and to a kind.
 
-Each says what happened, whether it took effect, and what to do next; its kind says the same to
-programs. They travel as a typed detail (`ServerError`), never as text to be parsed.
+Each error says what happened, whether it took effect, and what to do next; its kind says the same
+to programs. Errors travel as a typed detail (`ServerError`), never as text to be parsed.
 docs/errors.md is made from these.
 """
 
@@ -18,12 +18,12 @@ DAMAGED = "damaged"
 
 
 class MagnetarError(Exception):
-    """Anything that Magnetar reports to its caller.
+    """Any error that Magnetar reports to its caller.
 
     Attributes:
         happened, advice: what this error means, and what to do next, for people. Docstrings are
             made of them: servers that run without docstrings say the same.
-        kind: what a program does next.
+        kind: the caller's next step, for programs.
         details: facts for programs (offsets, limits, names), as text.
     """
 
@@ -51,6 +51,7 @@ class MagnetarError(Exception):
         return self.kind.is_retriable
 
     def to_wire(self) -> pb.ServerError:
+        """Convert to the wire's message."""
         return pb.ServerError(
             code=self.code,
             message=str(self),
@@ -128,7 +129,7 @@ class SequenceCommitted(TxnError):
 
     @property
     def fingerprint(self) -> str | None:
-        """Of what was committed, to be compared with what would be repeated; None: not kept."""
+        """Fingerprint of the committed content, to compare with a replay's; None: not kept."""
         return self.details.get("fingerprint")
 
 
@@ -255,7 +256,10 @@ class DataLoss(MagnetarError):
 
     @property
     def is_damaged(self) -> bool:
-        """It is there, and cannot be read; otherwise it is missing, or nobody knows."""
+        """Whether the data is there and cannot be read.
+
+        Otherwise it is missing, or nobody knows.
+        """
         return self.details.get("state") == DAMAGED
 
 
@@ -400,16 +404,12 @@ END_REFUSALS = (TxnIncomplete, InvalidTxnState)
 
 
 def code_name(code: int) -> str:
-    """A code for people; one of a later version is a number."""
+    """Return the name of a code for people; the number for a code of a later version."""
     return pb.ErrorCode.Name(code) if code in pb.ErrorCode.values() else f"error {code}"
 
 
 def from_wire(wire: pb.ServerError) -> MagnetarError:
-    """The error that a server sent.
-
-    A code that this version does not know is an InternalError with the kind that the server names,
-    also when it is passed on.
-    """
+    """Convert a server's error; InternalError for a code that this version does not know."""
     error = ERROR_OF_CODE.get(wire.code, InternalError)(wire.message)
     error.details = dict(wire.details)
     if isinstance(error, InternalError):

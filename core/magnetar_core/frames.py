@@ -28,7 +28,7 @@ FRAME_READ_WHOLE_BYTES_MAX = 2 << 20
 # The most commands in a frame that exceeds a writer's usual size: well-behaved clients send a
 # handful.
 FRAME_COMMANDS_MAX = 1 << 16
-# How many commands are handled in one turn of the event loop.
+# How many commands are handled in a turn of the event loop.
 COMMANDS_AT_ONCE = 64
 
 # The name of a message's field in the envelope. Keys are message classes.
@@ -51,9 +51,9 @@ class _Part(NamedTuple):
 
 
 async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
-    """Divide a frame into parts, and yield one part in each turn of the event loop.
+    """Divide a frame into parts, and yield a part in each turn of the event loop.
 
-    A process that handles hundreds of commands in one go makes everybody wait for the last command:
+    A process that handles hundreds of commands at once makes everybody wait for the last command:
     commits, replies, and the other side, which could work meanwhile.
     """
     commands = frame.commands
@@ -67,7 +67,7 @@ async def in_turns(frame: pb.Frame) -> AsyncIterator[Carried]:
 
 
 async def received(data: bytes) -> AsyncIterator[Carried]:
-    """Parse the bytes that a client sent, and yield one part in each turn of the event loop.
+    """Parse the bytes that a client sent, and yield a part in each turn of the event loop.
 
     A command that cannot be parsed is yielded without a body, so that it gets an answer and the
     other commands are not lost with it.

@@ -108,7 +108,7 @@ def _shortened(text: str) -> str:
 
 
 class GrpcServer:
-    """gRPC server of one service on one port.
+    """gRPC server of a service on a port.
 
     Args:
         service: "Broker" or "TransactionCoordinator".

@@ -1,7 +1,7 @@
-"""The transport of real processes: a conversation is one bidirectional gRPC stream.
+"""Transport between real processes: a conversation is a bidirectional gRPC stream.
 
-Each link has a channel of its own, so that a broken one is seen at once and the next attempt does
-not wait for gRPC's backoff: when to try again is the caller's policy. Retries, proxies and service
+Each link has a channel of its own, so that a broken link is noticed at once and the next attempt
+does not wait for gRPC's backoff: the caller decides when to try again. Retries, proxies and service
 configuration are off for the same reason.
 """
 

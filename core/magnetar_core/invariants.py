@@ -1,11 +1,11 @@
-"""What must never happen, and the error that says it has. Pure.
+"""Error of a broken invariant: something that must never happen. Pure.
 
-`check` methods, which tests and the simulation call, use `assert`. What must hold while a server
-serves does not: `python -O` leaves assertions out, and a server would go on with what is wrong.
+`check` methods, which tests and the simulation call, use `assert`. Conditions that must hold while
+a server serves do not: `python -O` leaves assertions out, and a server would go on with wrong data.
 """
 
 from __future__ import annotations
 
 
 class BrokenInvariant(AssertionError):
-    """Magnetar's own fault: something is as it can never be. What was asked for is not done."""
+    """A bug in Magnetar: an invariant does not hold. The command has no effect."""

@@ -1,7 +1,8 @@
-"""The version of the protocol, and the one check that servers and their clients make of it. Pure.
+"""Version of the protocol, and the check that servers and clients make of it. Pure.
 
-It rises when a peer of before could misunderstand what is said; new fields and commands alone do
-not raise it. Clients are brokers' and coordinators' clients alike, and coordinators are brokers'.
+The version rises when an older peer could misunderstand a message; new fields and commands alone do
+not raise it. The check is the same for clients of brokers and of coordinators, and for coordinators
+as clients of brokers.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ PROTOCOL_VERSION = 1
 
 
 def check_client(given: int, client_name: str, *, ours: int = PROTOCOL_VERSION) -> None:
-    """What a server makes of a client's Hello.
+    """Check the version in a client's Hello.
 
     Args:
-        given: what the client speaks; 0: it does not say.
-        ours: what this server speaks.
+        given: the client's version; 0: it names none.
+        ours: this server's version.
     Raises:
-        UnsupportedVersion: another version. No effect.
+        UnsupportedVersion: the versions differ. No effect.
     """
     if given == ours:
         return
@@ -36,10 +37,10 @@ def check_client(given: int, client_name: str, *, ours: int = PROTOCOL_VERSION) 
 
 
 def check_server(given: int, address: str, *, ours: int = PROTOCOL_VERSION) -> None:
-    """What a client makes of a server's answer, for servers that do not check.
+    """Check the version in a server's answer, for servers that do not check the client's version.
 
     Raises:
-        UnsupportedVersion: the server speaks another version. Nothing was asked of it yet.
+        UnsupportedVersion: the versions differ. The server got no other command yet.
     """
     if given == ours:
         return

@@ -1,7 +1,7 @@
-"""Which answer belongs to which command, for the type checker and at run time.
+"""Relation between commands and their answers, for the type checker and at run time.
 
-An `rpc` in service.proto names the answer of a command. The few commands that only the stream
-carries are answered by the message of their name with `Response` behind it.
+An `rpc` in service.proto names the answer of a command. The answer of the few commands that only
+the stream carries has the same name, followed by `Response`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Request(Message, Generic[ResponseT_co]):
 
 
 def _response_fields() -> dict[type[Message], str]:
-    """The field of the answer in the envelope, by the class of the command."""
+    """Return the name of the answer's field in the envelope, by the class of the command."""
     envelope = pb.Command()
     bodies = {
         field.name: type(getattr(envelope, field.name))
@@ -47,5 +47,5 @@ def _response_fields() -> dict[type[Message], str]:
     }
 
 
-# What an answer's field in the envelope is, by the command's class.
+# The name of an answer's field in the envelope. Keys are classes of commands.
 RESPONSE_FIELDS = _response_fields()

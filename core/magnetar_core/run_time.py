@@ -30,7 +30,7 @@ class RunTime:
         self._start_ms = max(self._start_ms, start_ms)
 
     def now_ms(self) -> int:
-        """Milliseconds of run time. Never goes back within one life."""
+        """Return the run time in milliseconds. It never goes back within a life."""
         return self._start_ms + int(self._clock.monotonic_ms() - self._began_monotonic_ms)
 
     def wall_jump_ms(self) -> int:

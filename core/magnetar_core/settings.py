@@ -140,7 +140,7 @@ def names_of(kind: type[Any]) -> list[str]:
 
 
 def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) -> list[str]:
-    """Return MAGNETAR_ variables that resemble a setting without being one, with suggestions."""
+    """Return MAGNETAR_ variables that resemble a setting but match none, with suggestions."""
     known = [PREFIX + name.upper() for kind in kinds for name in names_of(kind)]
     return [
         f"{variable} is no setting{_suggestion(variable, known)}"

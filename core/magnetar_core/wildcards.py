@@ -1,6 +1,6 @@
-"""A shell's wildcards in names: `*`, `?` and `[...]`, for a whole name, in its own case. Pure.
+"""Wildcards of a shell in names: `*`, `?` and `[...]`, for a whole name, case-sensitive. Pure.
 
-No regular expressions: somebody else's can keep a process busy for ever.
+Regular expressions are not allowed: a client's expression could keep the process busy for ever.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-# Patterns that are kept ready.
+# How many compiled patterns are kept.
 _PATTERNS_MAX = 1_000
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """A test for names; an empty pattern fits the empty name alone."""
+    """Return a function that tests names; an empty pattern matches the empty name alone."""
     match = _compiled(pattern).match
     return lambda name: match(name) is not None
 

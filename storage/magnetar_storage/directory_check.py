@@ -50,7 +50,7 @@ def check_directory(directory: str) -> Synced | None:
     """Compare a directory with its mark of synced data. Changes nothing.
 
     Returns:
-        The newest mark of a store that has one.
+        The newest mark; None for a store of an earlier version without marks.
     Raises:
         StoreDamaged: synced data is missing.
     """

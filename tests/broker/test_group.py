@@ -187,7 +187,7 @@ def test_a_topic_that_is_deleted_takes_its_partitions_along() -> None:
     beat(group, "a")
     change = group.topics_changed(interest("a", "b", partitions=()), 0)
     assert not group.owners
-    assert set(change.told) == {"a", "b"}
+    assert set(change.to_notify) == {"a", "b"}
     assert group.members["a"].asked_back_ms is None
     assert not group.topics_changed(interest("a", "b", partitions=()), 0).reassigned
 

@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         name="aborting-not-resumed",
         file=_UPKEEP,
-        old="        undecided = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})",
-        new="        undecided = frozenset({TxnStatus.COMMITTING})",
+        old="        ending = frozenset({TxnStatus.COMMITTING, TxnStatus.ABORTING})",
+        new="        ending = frozenset({TxnStatus.COMMITTING})",
         mistake="After a restart, aborts that were under way are not carried on.",
     ),
     Mutant(
