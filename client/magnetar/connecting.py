@@ -19,16 +19,20 @@ async def connect(
     random: Random | None = None,
     config: ClientConfig | None = None,
 ) -> Client:
-    """Connect to a cluster through one of its brokers, "host:port".
+    """Connect to a cluster by the address of a broker, "host:port".
 
-    The client belongs to the event loop that runs now.
+        async with await magnetar.connect("127.0.0.1:6650") as client:
+            ...
 
     Args:
-        transport: owned by the client from now on; gRPC unless given.
-        clock, random: the machine's unless given.
+        address: the address of any broker of the cluster.
+        transport: the transport, which the client closes; by default gRPC.
+        clock: the clock; by default the machine's.
+        random: the source of randomness; by default the machine's.
+        config: the settings; by default those of ClientConfig.
     Raises:
-        LogUnavailable: nobody answers there in time.
-        ClusterMismatch: it does not want this client.
+        LogUnavailable: nobody answers at the address in time.
+        ClusterMismatch: the broker refuses this client.
     """
     if transport is None:
         from magnetar_core.grpc_transport import GrpcTransport

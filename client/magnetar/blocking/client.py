@@ -22,11 +22,13 @@ from magnetar_core.batch import Codec
 
 
 class Client(Facade[AsyncClient]):
-    """Makes producers, consumers and transactions, and closes them. Made by `connect`.
+    """A connection to a cluster. `connect` makes it.
 
-    Attributes:
-        admin: topics, subscriptions, groups, transactions, transactional ids and names: what an
-            administrator does.
+    A client belongs to the event loop in which it was made. Close it, or use it as a context
+    manager.
+
+        with magnetar.connect("127.0.0.1:6650") as client:
+            producer = client.create_producer("orders")
     """
 
     @property
@@ -36,7 +38,7 @@ class Client(Facade[AsyncClient]):
 
     @property
     def config(self) -> ClientConfig:
-        """The settings that it was made with."""
+        """The client's settings."""
         return self.inner.config
 
     def create_producer(
@@ -208,16 +210,18 @@ class Client(Facade[AsyncClient]):
         )
 
     def begin_transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
-        """Open a transaction at any live coordinator.
+        """Begin a transaction at a coordinator that answers.
 
         Args:
-            timeout_s: seconds until the coordinator aborts it by itself.
-            lazy: begin it only when it has to be one: with a second partition, an acknowledgement,
-                or more than fits a batch. Until then it has no TxnID, and does not expire; without
-                any of these it ends as one plain batch, and no coordinator is asked.
+            timeout_s: after how many seconds the coordinator aborts the transaction by itself.
+            lazy: whether to begin it only when it has to be a transaction: with a second partition,
+                an acknowledgement, or more messages than fit a batch. Until then it has no TxnID
+                and does not expire. Otherwise it ends as a plain batch, and no coordinator is
+                asked.
         Raises:
             LogUnavailable: no coordinator answers. No effect.
-            InvalidArgument, QuotaExceeded: longer than the coordinator allows, or too many.
+            InvalidArgument: the timeout is longer than the coordinator allows. No effect.
+            QuotaExceeded: too many transactions are open. No effect.
         Source: PIP-31, Public APIs, TransactionBuilder#build.
         """
         return Transaction(
@@ -233,26 +237,28 @@ class Client(Facade[AsyncClient]):
         timeout_s: float = 60.0,
         fingerprint: str = "",
     ) -> Transaction:
-        """Join or open the transaction of a piece of work that is to count once.
+        """Join or begin the transaction of a piece of work that must count once.
 
-        Everybody who brings the same token gets the same transaction, whichever client it is; with
-        another token, what an earlier run left open is aborted first.
+        All clients that use the same token get the same transaction. If an earlier run, with
+        another token, has left a transaction open, that is aborted first.
 
-        Its commit() counts what this client did. Where several clients take part, each leaves with
+        commit() counts what this client did. If several clients take part, each leaves with
         Transaction.leave(), and one of them calls commit_parts().
 
         Args:
-            sequence: rises with each piece of work, as a batch's id or a checkpoint's.
-            run_token: of this attempt at it.
-            fingerprint: a text that is the same for the same content and for no other, as a digest
-                of what the work consumes: it tells a repeat from other work under the same number.
-                Whoever learns it later gives it to commit() or commit_parts().
+            name: the name of the sequence.
+            sequence: rises with each piece of work, like the id of a batch or a checkpoint.
+            run_token: identifies this attempt at the work.
+            timeout_s: after how many seconds the coordinator aborts the transaction by itself.
+            fingerprint: a text that is the same for the same content and for no other, such as a
+                digest of what the work consumes. It distinguishes a repeat from other work with the
+                same number. It may also be given to commit() or commit_parts().
         Raises:
-            SequenceCommitted: it has been done. No effect; skip it. It has the fingerprint that was
-                kept, for whoever did not give one.
-            SequenceDiffers: another content has been committed. No effect; do not skip it.
-            SequenceTooOld: so has a later one. No effect.
-            InvalidArgument: no name, token or fingerprint. No effect.
+            SequenceCommitted: the work is committed already. No effect; skip it. The error has the
+                stored fingerprint.
+            SequenceDiffers: work with another content is committed. No effect; do not skip it.
+            SequenceTooOld: later work is committed already. No effect.
+            InvalidArgument: name, token or fingerprint is not allowed. No effect.
         """
         return Transaction(
             self._loop,
@@ -270,16 +276,17 @@ class Client(Facade[AsyncClient]):
         wait_finished: bool = False,
         fingerprint: str = "",
     ) -> TransactionStatus:
-        """Commit what these clients have done in a transaction, and discard what others did.
+        """Commit what several clients have done in a transaction, and discard what others did.
 
         Args:
-            parts: what Transaction.leave() gave each of them.
-            wait_finished: return only when every participant has carried it out.
-            fingerprint: of a named sequence's content: see begin_named_transaction().
+            parts: the results of Transaction.leave() in each client.
+            wait_finished: whether to wait until every participant has carried out the commit.
+            fingerprint: for a named sequence, the fingerprint of its content; see
+                begin_named_transaction().
         Raises:
-            InvalidArgument: no parts, or of several transactions. No effect.
-            InvalidTxnState: it was aborted.
-            OutcomeUnknown: no answer in time; ask again.
+            InvalidArgument: there are no parts, or parts of several transactions. No effect.
+            InvalidTxnState: the transaction was aborted.
+            OutcomeUnknown: no answer came in time; call it again.
         """
         return self._loop.wait(
             self.inner.commit_parts(parts, wait_finished=wait_finished, fingerprint=fingerprint)
@@ -292,16 +299,17 @@ class Client(Facade[AsyncClient]):
         two_phase_commit: bool = False,
         timeout_s: float | None = None,
     ) -> TransactionalProducer:
-        """A producer with one transaction at a time; call its init() or init_transactions() first.
+        """Return a producer for transactions. First call its init() or init_transactions().
 
         Args:
-            transactional_id: its transactions outlive it, and whoever comes with the same id takes
-                its place. None: a group's consumer alone says what counts, and nobody is fenced
-                by name; any coordinator that is alive takes each transaction.
-            two_phase_commit: its transactions never expire; the coordinator has to allow it.
-            timeout_s: until the coordinator aborts one; not with two_phase_commit.
+            transactional_id: identifies the producer across restarts: an instance with the same id
+                takes the place of the instance before. With None, only a group's consumer decides
+                what counts, and any coordinator that answers takes each transaction.
+            two_phase_commit: whether its transactions never expire; the coordinator must allow it.
+            timeout_s: after how many seconds the coordinator aborts a transaction; not with
+                two_phase_commit.
         Raises:
-            InvalidArgument: two_phase_commit with a timeout, or without a transactional id.
+            InvalidArgument: two_phase_commit is used with a timeout, or without a transactional id.
         """
         return TransactionalProducer(
             self._loop,
@@ -313,7 +321,13 @@ class Client(Facade[AsyncClient]):
         )
 
     def transaction(self, timeout_s: float = 60.0, *, lazy: bool = False) -> TransactionScope:
-        """`with client.transaction() as txn`: commits on exit, aborts on an exception."""
+        """Begin a transaction with `with`; it commits on exit, and aborts on an exception.
+
+            with client.transaction(timeout_s=60) as txn:
+                producer.send(b"invoice", txn=txn)
+
+        The arguments and errors are those of begin_transaction() and Transaction.commit().
+        """
         return TransactionScope(
             self._loop, self._loop.call(lambda: self.inner.transaction(timeout_s, lazy=lazy))
         )
@@ -327,15 +341,19 @@ class Client(Facade[AsyncClient]):
         *,
         follow_period_s: float | None = None,
     ) -> Iterator[Message]:
-        """Committed messages from one offset to another, without a subscription.
+        """Yield committed messages of a range of offsets, without a subscription.
 
         Args:
-            end: the first offset that is not wanted; None reads to the end that the partition has
-                when the reader gets there.
-            follow_period_s: wait at the end for more, asking so often.
+            topic: the topic's name.
+            partition: the partition's number.
+            start: the first offset to read.
+            end: the offset at which to stop; None: the end of the partition when the reader gets
+                there.
+            follow_period_s: wait for further messages at the end, and ask for them this often, in
+                seconds.
         Raises:
             TopicNotFound: there is no such topic.
-            OutOfRange: retention removed what lies at `start`.
+            OutOfRange: retention has removed the message at `start`.
         """
         for columns in self.read_columns(
             topic, partition, start, end, follow_period_s=follow_period_s
@@ -353,7 +371,7 @@ class Client(Facade[AsyncClient]):
         messages_max: int = 10_000,
         bytes_max: int = 4 << 20,
     ) -> Iterator[MessageColumns]:
-        """As read, without an object per message: for bulk work."""
+        """Do the same as read, without an object for each message: for bulk work."""
         return self._loop.iterate(
             self.inner.read_columns(
                 topic,
@@ -369,10 +387,10 @@ class Client(Facade[AsyncClient]):
     def read_ahead(
         self, topic: str, partition: int, start: int, end: int, *, topic_id: int = 0
     ) -> Iterator[list[MessageColumns]]:
-        """A range of a partition in bulk: see magnetar.messaging.read_ahead.
+        """Yield the messages of a range in bulk; see magnetar.messaging.read_ahead.
 
         Args:
-            topic_id: of the topic that is meant; 0: whichever has the name now.
+            topic_id: the id of the topic; 0: any topic that has the name now.
         Raises:
             Gone: the topic of that name has another id.
         """
@@ -381,10 +399,10 @@ class Client(Facade[AsyncClient]):
         )
 
     def close(self) -> None:
-        """Flush producers, abort what is open, leave subscriptions, end all links.
+        """Flush producers, abort open transactions, leave subscriptions, and close all links.
 
-        Bounded by close_timeout_ms for each producer and consumer, and for all transactions
-        together; failures are logged.
+        This takes close_timeout_ms at most for each producer and consumer, and for all transactions
+        together. Failures are logged.
         """
         self._loop.close_after(self.inner.close())
 

@@ -133,7 +133,7 @@ class Transaction(Facade[AsyncTransaction]):
 
 
 class TransactionScope(Facade[AsyncTransactionScope]):
-    """`with client.transaction() as txn`: begins, and then commits or aborts."""
+    """Begins a transaction on entry. Commits on exit, and aborts on an exception."""
 
     def __enter__(self) -> Transaction:
         return Transaction(self._loop, self._loop.wait(self.inner.__aenter__()))

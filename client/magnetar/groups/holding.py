@@ -48,21 +48,21 @@ TRANSITIONS: Final[Mapping[tuple[Holding, HoldingEvent], Holding]] = {
 
 
 def next_holding(state: Holding, event: HoldingEvent) -> Holding:
-    """Where an event leads.
+    """Return the state after an event.
 
     Raises:
-        InvalidTxnState: nowhere from this state. No effect.
+        InvalidTxnState: the event cannot happen in this state. No effect.
     """
     return step(TRANSITIONS, state, event, "a partition of a member")
 
 
 @dataclass(slots=True)
 class Held:
-    """A partition that a member holds.
+    """A partition that a member has.
 
     Attributes:
         since: the generation in which the member got it.
-        done: of a REVOKED one: the application has asked for more, and so is done with what it had.
+        done: for a REVOKED partition, whether the application has finished with its messages.
     """
 
     since: int
@@ -70,4 +70,5 @@ class Held:
     done: bool = False
 
     def move(self, event: HoldingEvent) -> None:
+        """Change the state by an event."""
         self.state = next_holding(self.state, event)

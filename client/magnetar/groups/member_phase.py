@@ -58,9 +58,9 @@ TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
 
 
 def next_phase(phase: Phase, event: PhaseEvent) -> Phase:
-    """Where an event leads.
+    """Return the phase after an event.
 
     Raises:
-        InvalidTxnState: nowhere from this phase. No effect.
+        InvalidTxnState: the event cannot happen in this phase. No effect.
     """
     return step(TRANSITIONS, phase, event, "a member")

@@ -1,7 +1,7 @@
-"""What a member of a group does next, without doing it. Pure.
+"""Decides what a member of a group does next, without doing it. Pure.
 
-Here the answers to heartbeats become instructions for each partition, and time, receiving and
-settling become the next command. Whoever runs it sends the commands and follows the instructions.
+It turns answers to heartbeats into instructions for each partition, and time and the application's
+calls into the next command. The membership sends the commands and follows the instructions.
 Source: docs/design/0003-groups.md, Members and The client; KIP-848, Consumer Group Heartbeat.
 """
 
@@ -23,7 +23,7 @@ LOSS_BEAT_SPACING_MS = 100
 
 
 class Command(Enum):
-    """What is to be sent now."""
+    """The next command to send."""
 
     JOIN = auto()
     HEARTBEAT = auto()
@@ -32,7 +32,7 @@ class Command(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """It is ours since that generation: attach."""
+    """The partition is assigned since that generation: attach."""
 
     partition: PartitionName
     since: int
@@ -40,21 +40,21 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """It is asked back: take nothing more of it."""
+    """The group wants the partition back: take no more messages."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """It is not asked back any more: go on."""
+    """The group no longer wants the partition back: go on."""
 
     partition: PartitionName
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing holds it here any more: confirm acks, detach, then say `released`."""
+    """Nothing holds the partition here any more: confirm acks, detach, then call `released`."""
 
     partition: PartitionName
     since: int
@@ -62,7 +62,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """It is somebody else's: drop all that there is of it."""
+    """The partition belongs to another member: drop everything of it."""
 
     partition: PartitionName
     since: int
@@ -72,7 +72,7 @@ Instruction = Assigned | Revoked | Kept | Release | Lost
 
 
 class MemberState:
-    """One member. Times are milliseconds of any clock that does not jump."""
+    """The state of a member. Times are milliseconds of a clock that does not jump."""
 
     def __init__(self, *, max_poll_interval_ms: float, now_ms: float) -> None:
         self.phase = Phase.JOINING
@@ -92,7 +92,7 @@ class MemberState:
     # What it is asked.
 
     def next_command(self, now_ms: float) -> Command | None:
-        """What to send now; None until something happens, or wakes_at_ms comes."""
+        """Return what to send now; None until an event, or until wakes_at_ms."""
         if self.phase is Phase.JOINING:
             return Command.JOIN
         if self.phase is Phase.LEAVING:
@@ -110,17 +110,17 @@ class MemberState:
 
     @property
     def held(self) -> dict[PartitionName, int]:
-        """What it holds, and since which generation: what a heartbeat says."""
+        """The partitions it has, and since which generation, for the heartbeat."""
         return {partition: held.since for partition, held in self._held.items()}
 
     def holds(self, partition: PartitionName, since: int) -> bool:
-        """Whether it has this one, and keeps it."""
+        """Whether it has this partition, and keeps it."""
         held = self._held.get(partition)
         return held is not None and held.since == since and held.state is Holding.HELD
 
     @property
     def revoked(self) -> tuple[PartitionName, ...]:
-        """What it is asked for, and has not begun to release."""
+        """The partitions that the group wants back and that it has not begun to release."""
         return tuple(
             partition for partition, held in self._held.items() if held.state is Holding.REVOKED
         )
@@ -128,7 +128,7 @@ class MemberState:
     # What it hears from the group.
 
     def sent(self, now_ms: float) -> None:
-        """A command is on its way: what is announced from now on needs another one."""
+        """Note that a command is under way; later announcements need another command."""
         self._beat_sent_ms = now_ms
         self._beat_due_ms = now_ms + self._interval_ms
 
@@ -140,7 +140,7 @@ class MemberState:
         coming: int,
         now_ms: float,
     ) -> list[Instruction]:
-        """The group has taken it in. The first heartbeat follows at once."""
+        """Note that the group has accepted the member. The first heartbeat follows at once."""
         if self.phase is not Phase.JOINING:
             return []
         self._move(PhaseEvent.JOINED)
@@ -155,10 +155,10 @@ class MemberState:
         assigned: Mapping[PartitionName, int],
         coming: int,
     ) -> list[Instruction]:
-        """What it is assigned: owns, and keeps.
+        """Take the assignment from the answer to a heartbeat.
 
         Args:
-            assigned: with the generation since which each partition is its own.
+            assigned: the partitions, with the generation since which each belongs to this member.
         """
         if self.phase is not Phase.MEMBER:
             return []
@@ -189,45 +189,45 @@ class MemberState:
         return instructions
 
     def announced(self, now_ms: float) -> None:
-        """Something changed for it, or its link broke: a heartbeat tells what."""
+        """Note a change in the group, or a broken link: send a heartbeat."""
         self._beat_due_ms = now_ms
 
     def unknown(self) -> list[Instruction]:
-        """The group does not know it: it joins again, and owns what it is assigned then."""
+        """Note that the group does not know the member: join again."""
         self._move(PhaseEvent.UNKNOWN)
         return self._drop_all()
 
     def left(self) -> None:
-        """The group has heard that it leaves."""
+        """Note that the group has heard that the member leaves."""
         self._move(PhaseEvent.LEFT)
 
     def fenced(self) -> list[Instruction]:
-        """A newer member has its instance id: the end."""
+        """Note that a newer member has its instance id: this is the end."""
         self._move(PhaseEvent.FENCED)
         return self._drop_all()
 
     # What it hears from its own side.
 
     def come_back(self, now_ms: float) -> None:
-        """The application is there: one that had to leave joins again."""
+        """Note that the application is back: a member that had to leave joins again."""
         if self.phase in (Phase.LEAVING, Phase.AWAY):
             self._move(PhaseEvent.CAME_BACK)
             self._received_ms = now_ms
 
     def receive_begins(self, now_ms: float) -> None:
-        """The application wants more: it is done with the batch before."""
+        """Note that the application asks for more: it has finished the batch before."""
         self._receiving_count += 1
         self.come_back(now_ms)
         for held in self._held.values():
             held.done = held.state is Holding.REVOKED
 
     def receive_ends(self, now_ms: float) -> None:
-        """It got something, or gave up; from now on it is expected back."""
+        """Note that the application got messages, or stopped waiting."""
         self._receiving_count -= 1
         self._received_ms = now_ms
 
     def review(self, settling: Callable[[PartitionName], Settling]) -> list[Instruction]:
-        """Something may be settled: which of the revoked partitions can be released?"""
+        """Return which of the revoked partitions can be released now."""
         instructions: list[Instruction] = []
         for partition, held in self._held.items():
             if held.state is Holding.REVOKED:
@@ -238,14 +238,14 @@ class MemberState:
         return instructions
 
     def released(self, partition: PartitionName, since: int, now_ms: float) -> None:
-        """The instruction was followed; a heartbeat says so at once."""
+        """Note that a partition was released; a heartbeat tells the group at once."""
         held = self._held.get(partition)
         if held is not None and held.since == since and held.state is Holding.RELEASING:
             self._drop(partition, HoldingEvent.RELEASED)
             self._beat_due_ms = now_ms
 
     def lost(self, partition: PartitionName, since: int, now_ms: float) -> list[Instruction]:
-        """The partition's broker says that it is not ours; a heartbeat tells what is."""
+        """Note that the broker has given the partition to another member."""
         held = self._held.get(partition)
         if held is None or held.since != since:
             return []
@@ -255,7 +255,7 @@ class MemberState:
         return [Lost(partition, since)]
 
     def tick(self, now_ms: float) -> list[Instruction]:
-        """Time has passed. An application that does not come back leaves the group."""
+        """Note that time has passed. If the application does not come back, the member leaves."""
         if self.phase is not Phase.MEMBER or now_ms < self._poll_due_ms:
             return []
         self._move(PhaseEvent.OVERDUE)
@@ -282,7 +282,7 @@ class MemberState:
         self.phase = next_phase(self.phase, event)
 
     def check(self) -> None:
-        """Our bugs assert."""
+        """Check the invariants."""
         assert self._receiving_count >= 0
         assert self.phase is Phase.MEMBER or not self._held
         assert (self.generation > 0) == (self.phase is Phase.MEMBER)

@@ -1,7 +1,7 @@
 """Keeps a membership alive in the background: joins, sends heartbeats, leaves.
 
-What to do when, `member_state` decides; here are the commands and the waiting. A broker that is
-away costs time and nothing else: it knows its members again when it comes back.
+`member_state` decides what to do; this module sends the commands and waits. A broker that is away
+costs only time: it knows its members again when it comes back.
 Source: docs/design/0003-groups.md, Members.
 """
 
@@ -35,7 +35,7 @@ BEAT_TIMEOUT_MS_MIN = 1_000
 
 
 class GroupMembership:
-    """One member of one group."""
+    """The membership of a consumer in a group."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class GroupMembership:
         self._task = runtime.spawn(self._run(), f"member of {join.group}")
 
     def identity(self, since: int) -> common_pb2.GroupMember:
-        """As commands about a partition name it that was assigned in this generation."""
+        """Return how commands name the member for a partition assigned in a generation."""
         return common_pb2.GroupMember(
             member_id=self._join.member_id, instance_id=self._join.instance_id, generation=since
         )
 
     async def joined(self) -> int:
-        """Wait until it is a member; returns the generation.
+        """Wait until the consumer is a member, and return the generation.
 
         Raises:
-            MagnetarError: what ended the membership.
+            MagnetarError: the membership has ended.
         """
         self.member.come_back(self._runtime.now_ms())
         self.wake()
@@ -98,7 +98,7 @@ class GroupMembership:
             await self._joined.wait()
 
     async def started(self) -> None:
-        """Wait for the first time that it is a member.
+        """Wait until the consumer is a member for the first time.
 
         Raises:
             MagnetarError: the broker refuses, or nobody answers in time.
@@ -116,24 +116,24 @@ class GroupMembership:
             ) from None
 
     def receive_begins(self) -> None:
-        """The application wants more."""
+        """Note that the application asks for messages."""
         was_away = self.member.phase in (Phase.LEAVING, Phase.AWAY)
         self.member.receive_begins(self._runtime.now_ms())
         if was_away:
             self.wake()
 
     def receive_ends(self) -> None:
-        """It got something, or gave up."""
+        """Note that the application got messages, or stopped waiting."""
         self.member.receive_ends(self._runtime.now_ms())
         if self.member.wakes_at_ms < self._sleeps_until_ms:
             self.wake()
 
     def wake(self) -> None:
-        """Look again what is to be sent."""
+        """Check again which command to send."""
         self._wake.set()
 
     async def close(self, *, leave: bool) -> None:
-        """Stop; tell the group if it is to know."""
+        """Stop, and leave the group if told so."""
         self._task.cancel()
         self._connection.unregister_member(self._join.group, self._join.member_id)
         if leave and self.failure is None and self.member.phase is not Phase.AWAY:

@@ -1,8 +1,8 @@
-"""Acknowledgements of one subscription's partition on their way to the broker.
+"""Acknowledgements of a subscription's partition on their way to the broker.
 
-Plain ones may be repeated and reordered at will, so they are gathered freely. Those of a
-transaction are numbered commands, fixed once they are numbered.
-Source: docs/design/0001-protocol.md, Subscriptions; PIP-31, Modified Commands, CommandAck.
+Acks outside of transactions may be repeated and reordered, so they are collected freely. The acks
+of a transaction are numbered commands, which never change once they have a number. Source:
+docs/design/0001-protocol.md, Subscriptions; PIP-31, Modified Commands, CommandAck.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ CUMULATIVE = broker_pb2.CommandAck.CUMULATIVE
 
 
 def ranges_to_wire(ranges: Sequence[Range]) -> list[common_pb2.OffsetRange]:
+    """Return ranges as the protocol has them."""
     return [common_pb2.OffsetRange(first=first, last=last) for first, last in ranges]
 
 
 class PlainAcks:
-    """Gathers acks while one command is under way; the next one takes all that gathered."""
+    """Collects acks while a command is under way; the next command takes all of them."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class PlainAcks:
         self._failure: MagnetarError | None = None
 
     def add(self, ranges: Sequence[Range]) -> None:
-        """Acknowledge offsets soon; failures surface at flush()."""
+        """Acknowledge offsets soon; flush() raises if that fails."""
         self._pending.add_all(ranges)
         if self._linger_ms == 0:
             self._start()
@@ -91,7 +92,12 @@ class PlainAcks:
         await self._confirmation()
 
     async def acknowledge_up_to(self, offset: int, ranges: Sequence[Range]) -> None:
-        """Acknowledge everything up to an offset; `ranges` is what the client holds of it."""
+        """Acknowledge everything up to an offset.
+
+        Args:
+            offset: the last offset to acknowledge.
+            ranges: the offsets among them that the client has.
+        """
         self._up_to = max(offset, self._up_to or 0)
         self._up_to_ranges += ranges
         await self._confirmation()
@@ -100,7 +106,7 @@ class PlainAcks:
         """Wait for all confirmations.
 
         Raises:
-            MagnetarError: the first failure that nobody waited for.
+            MagnetarError: an ack failed that nobody waited for. This is the first such failure.
         """
         while self._pending or self._up_to is not None or self._task is not None:
             self._start()
@@ -181,7 +187,7 @@ class PlainAcks:
 
 
 class AckCommand(Item[broker_pb2.CommandAckResponse]):
-    """One numbered ack of a transaction."""
+    """A numbered ack command of a transaction."""
 
     __slots__ = ("command", "ranges", "receipt")
 
@@ -195,9 +201,10 @@ class AckCommand(Item[broker_pb2.CommandAckResponse]):
 
 
 class TransactionAcks:
-    """One transaction's acks by one consumer on one partition.
+    """The acks of a transaction by a consumer on a partition.
 
-    Acks of one turn of the event loop travel in one command. Nothing leaves until begin().
+    Acks of the same turn of the event loop travel in the same command. Nothing leaves until
+    begin().
     """
 
     def __init__(
@@ -251,11 +258,11 @@ class TransactionAcks:
     def begin(
         self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
     ) -> None:
-        """The transaction has its id: acks may leave.
+        """Send acks from now on, since the transaction has its id.
 
         Args:
-            producer_epoch: of the transactional producer whose transaction it is.
-            two_phase_commit: it never expires; a group may refuse that.
+            producer_epoch: the epoch of the transactional producer, if there is one.
+            two_phase_commit: whether the transaction never expires; a group may refuse that.
         """
         self._txn_id = txn_id
         self._producer_epoch = producer_epoch
@@ -264,11 +271,11 @@ class TransactionAcks:
 
     @property
     def txn_id(self) -> TxnID | None:
-        """None while a lazy transaction has none."""
+        """The id of the transaction; None while a lazy transaction has none."""
         return self._txn_id
 
     def add(self, ranges: Sequence[Range], *, cumulative: bool, ledger_id: int) -> Receipt:
-        """Acknowledge in the transaction; the receipt tells what the broker says of it.
+        """Acknowledge in the transaction. The receipt has the broker's answer.
 
         Raises:
             MagnetarError: the transaction failed before. No effect.
@@ -288,7 +295,7 @@ class TransactionAcks:
         return self._receipt
 
     def close_command(self) -> None:
-        """Number what is gathered and send it."""
+        """Number the collected acks and send them."""
         if self._scheduled is not None:
             self._scheduled.cancel()
             self._scheduled = None
@@ -325,11 +332,11 @@ class TransactionAcks:
         )
 
     async def drain(self) -> None:
-        """Wait until all that is numbered is confirmed or has failed."""
+        """Wait until all numbered acks are confirmed or have failed."""
         await self._in_flight.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Fail and drop what is buffered; answers that are under way are still counted."""
+        """Fail and drop buffered acks; answers that are under way still count."""
         if self.failure is None:
             self.failure = error
         self.close_command()
@@ -343,18 +350,21 @@ class TransactionAcks:
         self._in_flight.refuse_all(error)
 
     def retire(self) -> None:
-        """The transaction has ended."""
+        """Forget everything, since the transaction has ended."""
         self._in_flight.retire()
 
     # What the queue in flight asks for, and tells.
 
     def connection(self) -> Connection:
+        """The connection to the broker that has the partition."""
         return self._route.connection(self.name.partition)
 
     def moved(self) -> None:
+        """Look up the broker again, since the partition has moved."""
         self._route.refresh_soon()
 
     def build(self, item: AckCommand) -> broker_pb2.CommandAck:
+        """Return the command of a numbered ack."""
         assert self._txn_id is not None
         item.command.txn_id.CopyFrom(self._txn_id.to_wire())
         if self._producer_epoch is not None:
@@ -363,12 +373,14 @@ class TransactionAcks:
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:
+        """Note that the broker has confirmed a command."""
         self.confirmed_count += 1
         self._on_confirmed(item.ranges)
         if item.receipt is not None and not item.receipt.done():
             item.receipt.set_result(None)
 
     def refused(self, tail: list[AckCommand], error: MagnetarError) -> None:
+        """Note that the broker has refused a command, and with it those behind it."""
         is_first = self.failure is None
         if is_first:
             self.failure = error

@@ -1,4 +1,4 @@
-"""What transactions have acknowledged on one partition, and what has to come again if they abort.
+"""The acks of transactions on a partition, and the messages that come again if they abort.
 
 Source: docs/design/0001-protocol.md, Subscriptions.
 """
@@ -27,7 +27,7 @@ AFTER_NOTED_MAX = 100
 
 
 class AcksInTransactions:
-    """The acknowledgements of one consumer on one partition, for each transaction."""
+    """The acks of a consumer on a partition, for each transaction."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class AcksInTransactions:
 
     @property
     def after(self) -> Collection[TxnID]:
-        """Nothing is wanted before these have ended at the broker."""
+        """The transactions whose ends must reach the broker before the next attachment."""
         return self._after.keys()
 
     def add(
         self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool, ledger_id: int
     ) -> asyncio.Future[None]:
-        """Acknowledge as part of a transaction; the future tells what the broker says of it.
+        """Acknowledge in a transaction. The future has the broker's answer.
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
@@ -92,13 +92,13 @@ class AcksInTransactions:
         return acks.add(ranges, cumulative=cumulative, ledger_id=ledger_id)
 
     def doubt(self, numbers: Iterable[int]) -> None:
-        """Copies of what these transactions acknowledged came: they may have been aborted."""
+        """Note copies of messages that these transactions acknowledged: they may be aborted."""
         for number in numbers:
             if number in self._acks:
                 self._acks[number].on_doubted()
 
     def reset(self) -> None:
-        """What was delivered before is void, and comes again in order."""
+        """Note that earlier deliveries no longer count, and come again in order."""
         for number, acks in self._acks.items():
             # What is delivered after its end is no copy.
             self._unacked.forget_transaction(number)

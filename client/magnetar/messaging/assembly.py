@@ -1,7 +1,7 @@
-"""Puts messages together that were sent in parts.
+"""Joins the parts of messages that were sent in parts.
 
-The parts of a message lie side by side in a transaction, so they come one after the other. A part
-whose beginning does not come belongs to a message that a seek has cut: it cannot be read.
+The parts of a message lie side by side in a transaction, so they arrive in sequence. A part without
+its beginning belongs to a message that a seek has cut: it cannot be read.
 Source: PIP-31, Atomic Produce.
 """
 
@@ -18,7 +18,11 @@ from magnetar_core.errors import MessageTooLarge
 
 
 class Assembly:
-    """Of one partition. Args: bytes_max: of one message."""
+    """Joins the parts of messages of a partition.
+
+    Args:
+        bytes_max: the largest message, in bytes.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -27,16 +31,18 @@ class Assembly:
 
     @property
     def is_under_way(self) -> bool:
+        """Whether a message is incomplete."""
         return bool(self._parts)
 
     def add(self, batch: ReceivedBatch) -> tuple[AssembledBatch | None, list[ReceivedBatch]]:
-        """The next part has come.
+        """Add the next part.
 
         Returns:
-            The message, if it is whole now; and the parts that belong to none.
+            The message, if it is complete now, and the parts that belong to no message.
         Raises:
-            MessageTooLarge: more than bytes_max.
-            ChecksumMismatch, InvalidArgument: a part is damaged.
+            MessageTooLarge: the message exceeds bytes_max.
+            ChecksumMismatch: a part is damaged.
+            InvalidArgument: a part is damaged.
         """
         part = part_of(batch.data)
         cut: list[ReceivedBatch] = []
@@ -65,6 +71,6 @@ class Assembly:
         return whole, cut
 
     def clear(self) -> None:
-        """What has come so far comes again."""
+        """Drop the parts so far, since they come again."""
         self._parts = []
         self._byte_count = 0

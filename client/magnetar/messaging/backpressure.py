@@ -1,4 +1,4 @@
-"""How much a client's producers may hold unacknowledged, and who waits for room."""
+"""Limits how much a client's producers may have unacknowledged."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from magnetar_core.invariants import BrokenInvariant
 
 
 class PendingBudget:
-    """Bytes and messages in closed batches that are not acknowledged yet.
+    """Counts bytes and messages in complete batches that are not acknowledged.
 
-    Counted per batch, asked for per message: so it is exceeded by open batches at most.
+    Batches are counted and messages ask for room, so incomplete batches may exceed the limits.
     """
 
     __slots__ = ("_bytes", "_bytes_max", "_messages", "_messages_max", "_waiters", "full")
@@ -26,18 +26,22 @@ class PendingBudget:
 
     @property
     def pending_bytes(self) -> int:
+        """How many bytes are unacknowledged."""
         return self._bytes
 
     @property
     def pending_messages(self) -> int:
+        """How many messages are unacknowledged."""
         return self._messages
 
     def take(self, size: int, count: int) -> None:
+        """Count a batch."""
         self._bytes += size
         self._messages += count
         self.full = self._bytes >= self._bytes_max or self._messages >= self._messages_max
 
     def give_back(self, size: int, count: int) -> None:
+        """Stop counting a batch, and wake those that wait for room."""
         self._bytes -= size
         self._messages -= count
         if self._bytes < 0 or self._messages < 0:

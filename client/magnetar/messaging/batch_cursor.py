@@ -1,4 +1,4 @@
-"""How far the application has come in a batch that was received."""
+"""How far the application has come in a received batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.messaging.interval_set import IntervalSet, Range
 
 
 class BatchCursor:
-    """A received batch and what of it is still to be handed out, in offsets."""
+    """A received batch, and the offsets of it that the application has not received."""
 
     __slots__ = ("batch", "ranges")
 
@@ -19,7 +19,7 @@ class BatchCursor:
         self.ranges = ranges[::-1]
 
     def remove(self, ranges: Iterable[Range]) -> None:
-        """Hand these out no more."""
+        """Remove these offsets, so that the application does not receive them."""
         kept = IntervalSet(self.ranges)
         kept.remove_all(ranges)
         if isinstance(self.batch, AssembledBatch) and list(kept) != self.ranges:
@@ -32,7 +32,7 @@ class BatchCursor:
         return sum(last - first + 1 for first, last in self.ranges)
 
     def take(self, count_max: int) -> MessageColumns:
-        """The next messages that lie side by side; there must be some."""
+        """Return the next consecutive messages; there must be some."""
         if isinstance(self.batch, AssembledBatch):
             self.ranges.clear()
             return MessageColumns(self.batch, 0, 1)

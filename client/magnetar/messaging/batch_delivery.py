@@ -1,7 +1,7 @@
-"""Brings one producer's batches to the broker of one partition: numbered, in order, counted.
+"""Sends the batches of a producer to the broker of a partition: numbered, in order, counted.
 
-Sequences count messages from 0 without gaps, per (producer, partition) for plain sends and per
-(TxnID, producer, partition) for transactional ones, and are given when a batch is closed.
+Sequences count messages from 0 without gaps: for each producer and partition, or for each TxnID,
+producer and partition. A batch gets its sequence when it is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOLLOWED_MAX = 100
 
 
 class BatchDelivery:
-    """The batches of plain sends, or those of one transaction."""
+    """Sends plain batches, or the batches of a transaction."""
 
     __slots__ = (
         "_budget",
@@ -85,31 +85,32 @@ class BatchDelivery:
         )
 
     def begin(self, txn_id: TxnID, producer_epoch: int | None) -> None:
-        """Let batches leave: the transaction has its id."""
+        """Send batches from now on, since the transaction has its id."""
         self.txn_id = txn_id
         self._producer_epoch = producer_epoch
         self._in_flight.open()
 
     def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """Name this transaction in sends until one that does is acknowledged (order, k).
+        """Name this transaction in sends until the broker has acknowledged such a send (order, k).
 
         Args:
-            in_place_of: what it follows itself.
+            txn_id: the transaction.
+            in_place_of: the transactions that it follows itself.
         """
         self.follow_no_more((txn_id, *in_place_of))
         self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]
 
     def follow_no_more(self, txn_ids: Collection[TxnID]) -> None:
-        """Their ends are known to have reached the broker."""
+        """Stop naming transactions whose ends are known to have reached the broker."""
         self.follows = tuple(one for one in self.follows if one not in txn_ids)
 
     def send(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Give a batch its numbers, and send it after all that was sent before."""
+        """Number a batch, and send it behind all batches that were sent before."""
         self._number(batch)
         self._submit(batch, timeout_ms)
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat a batch under its own numbers, when nobody knows whether it arrived."""
+        """Repeat a batch with its numbers, when nobody knows whether it arrived."""
         batch.renew()
         batch.lane = self._lane
         self._submit(batch, timeout_ms)
@@ -125,11 +126,11 @@ class BatchDelivery:
         self._in_flight.submit(batch, timeout_ms=timeout_ms)
 
     def drain(self) -> Awaitable[None]:
-        """Wait until all that was sent is confirmed or has failed."""
+        """Wait until all batches are confirmed or have failed."""
         return self._in_flight.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Fail what was not written; answers that are under way are still counted."""
+        """Fail batches that were not written; answers that are under way still count."""
         self._in_flight.abandon(error)
 
     def give_up(self, error: MagnetarError) -> None:
@@ -137,7 +138,7 @@ class BatchDelivery:
         self._in_flight.refuse_all(error)
 
     def retire(self) -> None:
-        """The transaction has ended: let go of each other, so that reference counts free all."""
+        """Forget everything, since the transaction has ended; this breaks reference cycles."""
         if not len(self._in_flight):
             self._in_flight.retire()
             del self._on_refused
@@ -145,15 +146,15 @@ class BatchDelivery:
     # What the queue in flight asks for, and tells.
 
     def connection(self) -> Connection:
-        """To the broker that has the partition now."""
+        """The connection to the broker that has the partition now."""
         return self._route.connection(self._name.partition)
 
     def moved(self) -> None:
-        """The partition is elsewhere."""
+        """Look up the broker again, since the partition has moved."""
         self._route.refresh_soon()
 
     def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
-        """The command of a batch; called at each attempt."""
+        """Return the command of a batch; called at each attempt."""
         batch.follows = self.follows
         # A broker of an earlier version knows of one only.
         latest = batch.follows[-1] if batch.follows else None
@@ -171,7 +172,7 @@ class BatchDelivery:
         )
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
-        """The broker holds it."""
+        """Note that the broker has stored a batch."""
         self.confirmed_count += batch.count
         if self._plain is None:
             if batch.follows:
@@ -183,7 +184,7 @@ class BatchDelivery:
             batch.receipt.set_result(reply.message_id)
 
     def refused(self, tail: list[ClosedBatch], error: MagnetarError) -> None:
-        """A batch and all behind it left the queue because of this error."""
+        """Note that a batch and those behind it have failed."""
         if self._plain is None:
             # From here on another producer id counts from 0: the broker never saw the numbers that
             # are lost, and would wait for them.

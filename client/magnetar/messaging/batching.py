@@ -1,4 +1,4 @@
-"""Batches while they grow, and how many values at once are cut into batches. Pure."""
+"""Batches while they grow, and the division of many values into batches. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Properties = Mapping[str, str]
 
 
 class OpenBatch:
-    """Columns that grow. A column appears with the first message that needs it."""
+    """A batch of columns that grow. A column appears with the first message that needs it."""
 
     __slots__ = (
         "awaited",
@@ -45,10 +45,11 @@ class OpenBatch:
 
     @property
     def batches(self) -> Sequence[OpenBatch]:
+        """The batches to send: this batch."""
         return (self,)
 
     def of_key(self, key: bytes | None) -> OpenBatch:
-        """Where a message with this key goes."""
+        """Return the batch for a message with this key."""
         return self
 
     def add(
@@ -58,7 +59,7 @@ class OpenBatch:
         properties: Properties | None = None,
         event_time_ms: int | None = None,
     ) -> None:
-        """Append a message. Absent keys are stored as empty, absent event times as 0."""
+        """Append a message. A missing key is stored as empty, a missing event time as 0."""
         size = len(value) + MESSAGE_OVERHEAD_BYTES
         if key is not None:
             size += len(key)
@@ -85,7 +86,13 @@ class OpenBatch:
         self.size += size
 
     def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
-        """Append many. `size` is what they add, as `cut` counts it."""
+        """Append many messages.
+
+        Args:
+            values: the values.
+            keys: the keys, as many as values.
+            size: how many bytes they add, as `cut` counts them.
+        """
         if keys is not None:
             if self.keys is None:
                 self.keys = [b""] * self.count
@@ -101,6 +108,7 @@ class OpenBatch:
         self.size += size
 
     def encode(self, codec: Codec) -> bytes:
+        """Return the batch as it is sent."""
         return encode(
             self.values,
             self.keys,
@@ -111,9 +119,9 @@ class OpenBatch:
 
 
 class OpenBatchesByKey:
-    """A batch for each key, with the interface of one batch of them all.
+    """A batch for each key, with the interface of a single batch.
 
-    Messages without a key, and those with the empty one, share a batch.
+    Messages without a key, and those with an empty key, share a batch.
     """
 
     __slots__ = ("_by_key", "count", "size")
@@ -125,10 +133,11 @@ class OpenBatchesByKey:
 
     @property
     def batches(self) -> Sequence[OpenBatch]:
-        """In the order of their first messages."""
+        """The batches to send, in the order of their first messages."""
         return list(self._by_key.values())
 
     def of_key(self, key: bytes | None) -> OpenBatch:
+        """Return the batch for a message with this key."""
         batch = self._by_key.get(key or b"")
         if batch is None:
             batch = self._by_key[key or b""] = OpenBatch()
@@ -141,6 +150,7 @@ class OpenBatchesByKey:
         properties: Properties | None = None,
         event_time_ms: int | None = None,
     ) -> None:
+        """Append a message to the batch of its key."""
         batch = self.of_key(key)
         before = batch.size
         batch.add(value, key, properties, event_time_ms)
@@ -148,6 +158,7 @@ class OpenBatchesByKey:
         self.count += 1
 
     def extend(self, values: Sequence[bytes], keys: Sequence[bytes] | None, size: int) -> None:
+        """Append many messages to the batches of their keys."""
         if keys is None:
             self.of_key(None).extend(values, None, size)
         else:
@@ -158,7 +169,7 @@ class OpenBatchesByKey:
 
 
 def size_of(properties: Properties) -> int:
-    """Bytes that properties take as JSON, roughly."""
+    """Return how many bytes properties take as JSON, roughly."""
     return sum(len(name) + len(text) + 8 for name, text in properties.items())
 
 
@@ -171,9 +182,9 @@ def cut(
     batch_bytes_max: int,
     batch_messages_max: int,
 ) -> Iterator[tuple[int, int, int]]:
-    """Cut values into batches: (start, stop, size) of each.
+    """Divide values into batches, and return (start, stop, size) of each batch.
 
-    The first one fills the room that an open batch has left, and is empty when its first value
+    The first batch fills the room that an open batch has left. It is empty when the first value
     does not fit there.
     """
     sizes = map(MESSAGE_OVERHEAD_BYTES.__add__, map(len, values))
@@ -193,5 +204,5 @@ def cut(
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key: the same for ever, in every client."""
+    """Return the partition of a key. It is the same for ever, in every client."""
     return int(google_crc32c.value(key)) % partition_count

@@ -1,4 +1,4 @@
-"""Batches that have their messages, and whoever waits for them."""
+"""Batches that are complete, and the calls that wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Receipt = asyncio.Future[common_pb2.MessageIdData]
 
 
 class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
-    """An encoded batch with its sequence; it never changes, however often it is sent."""
+    """An encoded batch with its sequence. It never changes, however often it is sent."""
 
     __slots__ = (
         "awaited",
@@ -41,7 +41,7 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
 
 
 def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
-    """A future for what becomes of a batch."""
+    """Return a future for the broker's answer to a batch."""
     receipt: Receipt = loop.create_future()
     # Whoever waits may have gone when it fails; flush() tells then.
     receipt.add_done_callback(_retrieve)

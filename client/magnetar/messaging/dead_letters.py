@@ -1,6 +1,6 @@
-"""Messages that were given back too often move to a topic of their own, each exactly once.
+"""Moves messages that were given back too often to another topic, each exactly once.
 
-A move is a transaction: the copy there and the acknowledgement here count together, or neither.
+A move is a transaction, in which the copy and the acknowledgement count together or not at all.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ AckIn = Callable[[Transaction], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
-    """When a message is given up, and where it goes.
+    """When a message moves to the topic for dead letters, and which topic that is.
 
     Attributes:
-        redeliveries_max: a message is delivered once, and so many times again; then it moves. The
-            broker counts in memory: its restart begins anew.
-        topic: created with one partition when it is absent; "TOPIC-SUBSCRIPTION-DLQ" unless given.
+        redeliveries_max: how often a message is delivered again before it moves. The broker counts
+            in memory, so the count begins again when the broker restarts.
+        topic: the topic's name; by default "TOPIC-SUBSCRIPTION-DLQ". If it does not exist, it is
+            made with a single partition.
     """
 
     redeliveries_max: int
@@ -49,11 +50,12 @@ class DeadLetterPolicy:
         require(self.redeliveries_max < 255, "redeliveries_max must be below 255")
 
     def topic_for(self, topic: str, subscription: str) -> str:
+        """Return the name of the topic for dead letters of a subscription."""
         return self.topic or f"{topic}-{subscription}-DLQ"
 
 
 class DeadLetters:
-    """Moves one consumer's dead letters."""
+    """Moves the dead letters of a consumer."""
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class DeadLetters:
         self._moves: dict[asyncio.Task[None], None] = {}
 
     def concerns(self, columns: MessageColumns) -> bool:
-        """Whether these have been given back too often."""
+        """Whether these messages were given back too often."""
         return columns.redelivery_count > self._policy.redeliveries_max
 
     def move(
@@ -81,6 +83,7 @@ class DeadLetters:
         """Move messages in the background.
 
         Args:
+            columns: the messages.
             acknowledge: acknowledges them in a transaction.
             give_back: asks for their redelivery; called when the move failed.
         """

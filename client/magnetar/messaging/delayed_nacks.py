@@ -1,4 +1,4 @@
-"""Messages that were given back, until it is time to ask for them again."""
+"""Keeps messages that were given back until it is time to ask for them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NACK_TICK_MS = 20
 
 
 class DelayedNacks:
-    """Of one consumer's partition."""
+    """The nacks of a consumer on a partition."""
 
     def __init__(
         self,
@@ -41,7 +41,13 @@ class DelayedNacks:
     def add(
         self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
     ) -> None:
-        """Give messages back after a delay, if they are held; the configured one unless given."""
+        """Give messages back after a delay, if the application has them.
+
+        Args:
+            ranges: the offsets.
+            redelivery_count: how often they were delivered before.
+            delay_ms: the delay in milliseconds; None: as configured.
+        """
         given_back = self._unacked.nack_begins(ranges)
         if not given_back:
             return
@@ -58,7 +64,7 @@ class DelayedNacks:
         waiting.add_all(given_back)
 
     def clear(self) -> None:
-        """All that was delivered is void."""
+        """Forget all nacks, since earlier deliveries no longer count."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -1,4 +1,4 @@
-"""A set of offsets, kept as sorted ranges: small however many offsets lie side by side. Pure."""
+"""A set of offsets as sorted ranges, which is small if offsets are consecutive. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IntervalSet:
         return bool(self._firsts)
 
     def __len__(self) -> int:
-        """How many offsets."""
+        """Return how many offsets there are."""
         return sum(self._lasts) - sum(self._firsts) + len(self._firsts)
 
     def __iter__(self) -> Iterator[Range]:
@@ -37,6 +37,7 @@ class IntervalSet:
         return at >= 0 and offset <= self._lasts[at]
 
     def add(self, first: int, last: int) -> None:
+        """Add the offsets from `first` to `last`."""
         if first > last:
             raise BrokenInvariant(f"a range from {first} to {last}")
         firsts, lasts = self._firsts, self._lasts
@@ -53,6 +54,7 @@ class IntervalSet:
         lasts[begin:end] = [last]
 
     def remove(self, first: int, last: int) -> None:
+        """Remove the offsets from `first` to `last`."""
         firsts, lasts = self._firsts, self._lasts
         begin = bisect_left(lasts, first)
         end = bisect_right(firsts, last)
@@ -69,15 +71,17 @@ class IntervalSet:
         lasts[begin:end] = new_lasts
 
     def add_all(self, ranges: Iterable[Range]) -> None:
+        """Add ranges."""
         for first, last in ranges:
             self.add(first, last)
 
     def remove_all(self, ranges: Iterable[Range]) -> None:
+        """Remove ranges."""
         for first, last in ranges:
             self.remove(first, last)
 
     def within(self, first: int, last: int) -> list[Range]:
-        """The part of the set that lies in a range."""
+        """Return the part of the set that lies in a range."""
         begin = bisect_left(self._lasts, first)
         end = bisect_right(self._firsts, last)
         return [
@@ -85,5 +89,6 @@ class IntervalSet:
         ]
 
     def clear(self) -> None:
+        """Remove everything."""
         self._firsts.clear()
         self._lasts.clear()

@@ -1,4 +1,4 @@
-"""What values and keys must be, and how large a message may be. Pure."""
+"""Checks the types of values and keys, and the size of messages. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from magnetar_core.errors import InvalidArgument, MessageTooLarge
 
 
 def as_bytes(value: object, what: str) -> bytes:
-    """Accept bytes-like values.
+    """Convert a bytes-like value.
 
     Raises:
-        InvalidArgument: not bytes, bytearray or memoryview.
+        InvalidArgument: the value is not bytes, bytearray or memoryview.
     """
     if isinstance(value, bytes):
         return value
@@ -22,10 +22,10 @@ def as_bytes(value: object, what: str) -> bytes:
 def check_size(
     value: bytes, key: bytes | None, properties: Properties | None, *, message_bytes_max: int
 ) -> int:
-    """Count a message's bytes.
+    """Return the size of a message in bytes.
 
     Raises:
-        MessageTooLarge: more than message_bytes_max.
+        MessageTooLarge: the message exceeds message_bytes_max.
     """
     size = len(value) + len(key or b"") + (size_of(properties) if properties else 0)
     if size > message_bytes_max:

@@ -17,7 +17,7 @@ log = logging.getLogger("magnetar")
 
 
 class NackRequests:
-    """The nacks of one consumer on one partition."""
+    """The nacks of a consumer on a partition."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class NackRequests:
         self._attached = attached
 
     def ask(self, ranges: list[Range]) -> None:
-        """Nack, if attached: another attachment brings all that is unacknowledged by itself."""
+        """Send a nack, if the consumer is attached.
+
+        Otherwise the next attachment brings all unacknowledged messages by itself.
+        """
         session = self._attached()
         if session is None or not ranges:
             return

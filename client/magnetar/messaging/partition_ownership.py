@@ -1,7 +1,7 @@
-"""A group's partition, as its owner holds it. Pure.
+"""The ownership of a partition by a member of a group. Pure.
 
-What was received of a partition counts for the ownership in which it was received, and for no
-later one: a partition that is lost and assigned again is another ownership.
+Messages belong to the ownership in which they were received, and to no later ownership: a partition
+that is lost and assigned again has another ownership.
 Source: docs/design/0003-groups.md, Fencing.
 """
 
@@ -34,11 +34,13 @@ LOSSES = (
 
 
 class Settling(NamedTuple):
-    """What of a partition is in the application's hands.
+    """What the application still has of a partition.
 
     Attributes:
-        held: messages that it was given, and has neither acknowledged for good nor given back.
-        in_transactions: some are acknowledged in transactions whose outcome is not known.
+        held: whether it has messages that are neither acknowledged outside of transactions nor
+            given back.
+        in_transactions: whether messages are acknowledged in transactions whose outcome is not
+            known.
     """
 
     held: bool
@@ -50,9 +52,10 @@ class Ownership:
     """What a receiver knows of its group.
 
     Attributes:
-        member: whom its commands name, with the generation in which the partition was assigned.
-        on_lost: the broker says that the partition is somebody else's, or gone.
-        on_settled: something that the application was given of it is settled.
+        member: the member that its commands name, with the generation in which the partition was
+            assigned.
+        on_lost: called when the partition belongs to another member, or was deleted.
+        on_settled: called when a message that the application had is settled.
     """
 
     member: common_pb2.GroupMember

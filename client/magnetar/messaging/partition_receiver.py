@@ -1,5 +1,6 @@
-"""One consumer on one partition: attached to its broker again and again, fetching ahead.
+"""Receives the messages of a partition for a consumer, ahead of the application.
 
+It attaches to the broker again whenever the link breaks or the partition moves.
 Source: docs/design/0001-protocol.md, Subscriptions.
 """
 
@@ -42,7 +43,7 @@ log = logging.getLogger("magnetar")
 
 
 class PartitionReceiver:
-    """Subscribes, tops up permits, keeps what was received, and knows what the client holds."""
+    """Subscribes, gives permits, queues messages, and tracks what the application has."""
 
     def __init__(
         self,
@@ -133,12 +134,12 @@ class PartitionReceiver:
 
     @property
     def member(self) -> common_pb2.GroupMember | None:
-        """Of a group's partition: whom commands about it name."""
+        """With a group: the member that commands about the partition name."""
         return None if self._ownership is None else self._ownership.member
 
     @property
     def connection(self) -> Connection:
-        """To the broker that has the partition now."""
+        """The connection to the broker that has the partition now."""
         return self._route.connection(self.name.partition)
 
     async def started(self) -> None:
@@ -159,23 +160,30 @@ class PartitionReceiver:
             ) from None
 
     def check_ledger(self, ledger_id: int) -> None:
-        """Raises: OutOfRange for a message of another incarnation of the log."""
+        """Check that a message belongs to the present log.
+
+        Raises:
+            OutOfRange: the message is from before the log was restored.
+        """
         if ledger_id and self.ledger_id and ledger_id != self.ledger_id:
             raise OutOfRange(
                 f"{self.name} is in ledger {self.ledger_id}; the message is of {ledger_id}"
             )
 
     def ack_nowait(self, ranges: Sequence[Range]) -> None:
+        """Acknowledge without waiting; flush() of the acks raises if it fails."""
         self.queue.claim(ranges)
         self.unacked.ack_begins(ranges)
         self.acks.add(ranges)
 
     async def ack(self, ranges: Sequence[Range]) -> None:
+        """Acknowledge, and wait for the confirmation."""
         self.queue.claim(ranges)
         self.unacked.ack_begins(ranges)
         await self.acks.acknowledge(ranges)
 
     async def ack_up_to(self, offset: int) -> None:
+        """Acknowledge everything up to an offset, and wait for the confirmation."""
         self.queue.claim([(0, offset)])
         ranges = self.unacked.held_up_to(offset)
         self.unacked.ack_begins(ranges)
@@ -184,7 +192,7 @@ class PartitionReceiver:
     def ack_in_transaction(
         self, ranges: Sequence[Range], txn: Transaction, *, cumulative: bool = False
     ) -> asyncio.Future[None]:
-        """Acknowledge as part of a transaction; the future tells what the broker says of it.
+        """Acknowledge in a transaction. The future has the broker's answer.
 
         Raises:
             InvalidTxnState: the transaction has ended, or failed. No effect.
@@ -199,15 +207,21 @@ class PartitionReceiver:
     def nack(
         self, ranges: Iterable[Range], redelivery_count: int, delay_ms: float | None = None
     ) -> None:
-        """Give messages back after a delay, if they are held; the configured one unless given."""
+        """Give messages back after a delay, if the application has them.
+
+        Args:
+            ranges: the offsets.
+            redelivery_count: how often they were delivered before.
+            delay_ms: the delay in milliseconds; None: as configured.
+        """
         self._nacks.add(ranges, redelivery_count, delay_ms)
         self._tell_settled()
 
     def reset(self) -> None:
-        """What was delivered before is void; attach again.
+        """Attach again, since earlier deliveries no longer count.
 
-        A group's messages then come in order: what transactions acknowledged that are not decided
-        comes first, if it comes.
+        The messages of a group come in order: first those that transactions without an outcome have
+        acknowledged, if they come.
         """
         self.resets += 1
         if self._ownership is not None:
@@ -219,21 +233,21 @@ class PartitionReceiver:
 
     @property
     def settling(self) -> Settling:
-        """What of this partition is in the application's hands."""
+        """What the application still has of this partition."""
         return Settling(not self.unacked.is_settled, bool(self._acks_in_transactions))
 
     def stop(self) -> None:
-        """Take nothing more: what was not handed out goes to whoever comes next."""
+        """Take no more messages; queued messages go to the next owner."""
         self.stopped = True
         self.queue.clear()
 
     def resume(self) -> None:
-        """Go on after all: what was not handed out comes again."""
+        """Take messages again; those that were queued come again."""
         self.stopped = False
         self._detach()
 
     def lose(self, error: MagnetarError) -> None:
-        """The partition is not ours any more; acks that are under way will be refused."""
+        """Note that the partition is lost; acks that are under way will be refused."""
         session = self._attached
         self._stop(error)
         if session is not None:
@@ -241,9 +255,10 @@ class PartitionReceiver:
             session.request(self._close_command(), lambda _: None)
 
     async def close(self) -> MagnetarError | None:
-        """Confirm acks, leave the subscription. What is held goes to others.
+        """Confirm acks and leave the subscription. Other consumers get the messages that are left.
 
-        Returns: what an ack failed with that nobody waited for.
+        Returns:
+            The error of an ack that nobody waited for; None without.
         """
         self._closing = True
         failure: MagnetarError | None = None

@@ -1,6 +1,7 @@
-"""One producer's messages to one partition, gathered into batches: plain ones, or a transaction's.
+"""Sends the batches of a producer to a partition, outside of transactions or in a transaction.
 
-What becomes of a batch once it is closed, `batch_delivery` says.
+Sequences count messages from 0 without gaps: for each producer and partition, or for each TxnID,
+producer and partition. A batch gets its sequence when it is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PART_BYTES_MAX = 1 << 20
 
 
 class PartitionSender:
-    """Gathers messages into batches, and has them delivered in order."""
+    """Collects messages in batches and sends them to the broker in order."""
 
     __slots__ = (
         "_config",
@@ -107,10 +108,10 @@ class PartitionSender:
         return self._delivery.follows
 
     def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
-        """The transaction has its id: batches may leave.
+        """Send batches from now on, since the transaction has its id.
 
         Args:
-            producer_epoch: of the transactional producer whose transaction it is.
+            producer_epoch: the epoch of the transactional producer, if there is one.
         """
         self._delivery.begin(txn_id, producer_epoch)
         if self._open.count and self._linger is None:
@@ -118,14 +119,15 @@ class PartitionSender:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is gathered: the last message has completed its batch."""
+        """Whether no message waits, since the last message has completed its batch."""
         return self._open.count == 0
 
     def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """Plain sends name this transaction until one that does is acknowledged (order, k).
+        """Name this transaction in plain sends until the broker has acknowledged one (order, k).
 
         Args:
-            in_place_of: what it follows itself.
+            txn_id: the transaction.
+            in_place_of: the transactions that it follows itself.
         """
         self._delivery.follow(txn_id, in_place_of=in_place_of)
 
@@ -136,11 +138,11 @@ class PartitionSender:
         properties: Properties | None,
         event_time_ms: int | None,
     ) -> None:
-        """Append a message; nobody waits for it in particular.
+        """Append a message that nobody waits for.
 
         Raises:
-            MessageTooLarge: it has to be sent in parts, and this is no transaction's sender; or
-                it is more than message_bytes_max. No effect.
+            MessageTooLarge: the message has to be sent in parts, and this sender belongs to no
+                transaction; or it exceeds message_bytes_max. No effect.
             MagnetarError: the transaction failed before. No effect.
         """
         if type(value) is not bytes:
@@ -176,9 +178,10 @@ class PartitionSender:
         properties: Properties | None,
         event_time_ms: int | None,
     ) -> tuple[int, Receipt]:
-        """Append a message; returns its place in its batch, and the batch's receipt.
+        """Append a message, and return its place in the batch and the batch's receipt.
 
-        Raises: as `add`.
+        Raises:
+            MagnetarError: as `add`.
         """
         value = as_bytes(value, "a value")
         if self.needs_parts(value, key, properties):
@@ -206,7 +209,11 @@ class PartitionSender:
         return index, receipt
 
     def add_many(self, values: Sequence[bytes], keys: Sequence[bytes] | None) -> None:
-        """Append many; raises as `add`, then without effect."""
+        """Append many messages.
+
+        Raises:
+            MagnetarError: as `add`, without any effect.
+        """
         if self.failure is not None:
             raise copy_error(self.failure)
         config = self._config
@@ -236,11 +243,14 @@ class PartitionSender:
             self._linger_later()
 
     def add_encoded(self, payload: bytes, count: int, size: int) -> None:
-        """Send a batch that somebody else has encoded, right after all that was added before.
+        """Send an encoded batch, right behind all messages that were added before.
 
         Args:
-            size: what it counts in the budget.
-        Raises: as `add`.
+            payload: the encoded batch.
+            count: how many messages it has.
+            size: how many bytes it takes of the budget.
+        Raises:
+            MagnetarError: as `add`.
         """
         limit = self._whole_bytes_max + BATCH_OVERHEAD_BYTES
         if len(payload) > limit:
@@ -253,7 +263,7 @@ class PartitionSender:
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def close_batch(self) -> None:
-        """Send what is gathered, without waiting for more."""
+        """Send the collected messages, without waiting for more."""
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -281,7 +291,7 @@ class PartitionSender:
         self._delivery.send(batch, timeout_ms=self._runtime.config.send_timeout_ms)
 
     def take_open_batch(self) -> OpenBatch:
-        """What is gathered, to be sent in another way."""
+        """Take the collected messages away, to send them in another way."""
         taken, self._open = self._open, self._new_open()
         # Of several keys it had to begin, and has no way but the usual one.
         (batch,) = (one for one in taken.batches if one.count)
@@ -292,10 +302,10 @@ class PartitionSender:
         return OpenBatchesByKey() if by_key else OpenBatch()
 
     def send_alone(self, open_batch: OpenBatch, *, timeout_ms: float) -> ClosedBatch:
-        """Send these as one batch, after all that was added before. Its receipt tells the rest.
+        """Send these messages as a batch, behind all messages that were added before.
 
         Raises:
-            InvalidArgument: they cannot be encoded. No effect.
+            InvalidArgument: the messages cannot be encoded. No effect.
         """
         self.close_batch()
         receipt = self._new_receipt()
@@ -306,16 +316,16 @@ class PartitionSender:
         return batch
 
     def send_again(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
-        """Repeat what send_alone() sent, as what it was, when nobody knows whether it arrived."""
+        """Repeat the batch of send_alone(), when nobody knows whether it arrived."""
         batch.receipt = self._new_receipt()
         self._delivery.send_again(batch, timeout_ms=timeout_ms)
 
     def drain(self) -> Awaitable[None]:
-        """Wait until all that is closed is confirmed or has failed."""
+        """Wait until all complete batches are confirmed or have failed."""
         return self._delivery.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Fail and drop what is buffered; answers that are under way are still counted."""
+        """Fail and drop buffered messages; answers that are under way still count."""
         if self.failure is None:
             self.failure = error
         self.close_batch()
@@ -329,7 +339,7 @@ class PartitionSender:
         self._delivery.give_up(error)
 
     def retire(self) -> None:
-        """The transaction has ended."""
+        """Forget everything, since the transaction has ended."""
         self._delivery.retire()
 
     def _linger_later(self) -> None:
@@ -345,11 +355,11 @@ class PartitionSender:
             self._linger = loop.call_soon(self.close_batch)
 
     def needs_parts(self, value: bytes, key: bytes | None, properties: Properties | None) -> bool:
-        """Whether a message is too large for one batch.
+        """Return whether a message is too large for a batch.
 
         Raises:
-            InvalidArgument: for no bytes.
-            MessageTooLarge: more than message_bytes_max.
+            InvalidArgument: the value is not bytes.
+            MessageTooLarge: the message exceeds message_bytes_max.
         """
         if type(value) is not bytes:
             value = as_bytes(value, "a value")

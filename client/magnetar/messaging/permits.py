@@ -1,4 +1,4 @@
-"""How much a broker may send ahead: topped up when half of the queue has been used. Pure."""
+"""Permits that let a broker send ahead; renewed when half of the queue is used. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.message import ReceivedBatch
 
 
 class Permits:
-    """Of one attachment at a time, for messages and for bytes of their batches."""
+    """The permits of an attachment, as a number of messages and of bytes."""
 
     __slots__ = ("_byte_count", "_bytes_max", "_count", "_flow", "_messages_max")
 
@@ -27,19 +27,19 @@ class Permits:
         self._byte_count = 0
 
     def begin(self) -> None:
-        """A new attachment, whose queue is empty."""
+        """Begin with a new attachment, whose queue is empty."""
         self._count = 0
         self._byte_count = 0
         self._flow(self._messages_max, self._bytes_max)
 
     def use(self, count: int) -> None:
-        """Messages have left the queue."""
+        """Note that messages have left the queue."""
         self._count += count
         if self._count >= max(1, self._messages_max // 2):
             self._top_up()
 
     def use_bytes(self, batch: ReceivedBatch) -> None:
-        """A batch has left the queue."""
+        """Note that a batch has left the queue."""
         if not batch.permits:
             return
         self._byte_count += len(batch.data)

@@ -1,4 +1,4 @@
-"""Reads a range of a partition in bulk: the next reply is on its way while the last one is used."""
+"""Reads a range of a partition in bulk; it asks for the next reply while the last is used."""
 
 from __future__ import annotations
 
@@ -27,15 +27,21 @@ async def read_ahead(
     bytes_max: int = BYTES_MAX,
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT,
 ) -> AsyncGenerator[list[MessageColumns], None]:
-    """What lies from one offset to another, in order; what came in one reply together.
+    """Yield the messages of a range of offsets, in order, in the groups in which they came.
 
     Args:
-        end: the first offset that is not wanted; all before it must be there.
+        route: the topic.
+        partition: the partition's number.
+        start: the first offset to read.
+        end: the offset at which to stop; all messages before it must exist.
+        replies_max: how many replies to read ahead.
+        bytes_max: how many bytes to ask for at once.
+        message_bytes_max: the largest message to accept, in bytes.
     Raises:
-        OutOfRange: retention removed what lies at `start`, or behind it while it was read.
+        OutOfRange: retention has removed messages at or behind `start`.
         DataLoss: the partition ends before `end`.
-        Gone: the topic was deleted, or is another one now.
-        MessageTooLarge: one has more than message_bytes_max.
+        Gone: the topic was deleted, or was made anew.
+        MessageTooLarge: a message exceeds message_bytes_max.
     """
     if not 0 <= partition < route.partition_count:
         raise InvalidArgument(f"{route.topic} has no partition {partition}")

@@ -1,8 +1,8 @@
-"""What has come of one partition and waits for the application.
+"""The messages of a partition that have arrived and wait for the application.
 
-Batches lie here until they are handed out, parts of messages until the message is whole. Whatever
-leaves gives its permits back, so that the broker sends more.
-Source: docs/design/0001-protocol.md, Messages in parts, and Redelivery and the client.
+Parts wait until their message is complete. Messages that leave the queue give their permits back,
+so that the broker sends more. Source: docs/design/0001-protocol.md, Messages in parts, and
+Redelivery and the client.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ASSEMBLED_NOTED_MAX = 10_000
 
 
 class ReceiveQueue:
-    """Of one consumer's partition."""
+    """The queue of a consumer on a partition."""
 
     def __init__(
         self,
@@ -100,10 +100,11 @@ class ReceiveQueue:
         return cut
 
     def take(self, count_max: int) -> MessageColumns:
-        """Hand out messages that lie side by side; there must be some.
+        """Return consecutive messages; there must be some.
 
         Raises:
-            ChecksumMismatch, InvalidArgument: the batch is damaged; it is asked for again.
+            ChecksumMismatch: the batch is damaged; the broker is asked for it again.
+            InvalidArgument: the batch is damaged; the broker is asked for it again.
         """
         cursor = self.ready[0]
         try:
@@ -122,7 +123,7 @@ class ReceiveQueue:
         return taken
 
     def claim(self, ranges: Sequence[Range]) -> None:
-        """An earlier copy of them is being acknowledged: do not hand out another."""
+        """Drop queued messages, since the application acknowledges an earlier copy of them."""
         claimed = self._unacked.claim(ranges)
         if claimed:
             for cursor in self.ready:
@@ -134,11 +135,15 @@ class ReceiveQueue:
             self.ready = deque(cursor for cursor in self.ready if cursor.ranges)
 
     def last_offset_of(self, offset: int) -> int:
-        """Of the message that begins there."""
+        """Return the last offset of the message that begins at this offset."""
         return self._assembled.get(offset, offset)
 
     def check_given(self, offset: int) -> None:
-        """Raises: InvalidArgument, when not all below it was given, or it cuts a message."""
+        """Check that the application has received all messages below an offset.
+
+        Raises:
+            InvalidArgument: it has not, or the offset is inside a message.
+        """
         if self.given_end is None or offset > self.given_end:
             raise InvalidArgument(
                 f"{offset} is beyond what was received of {self._name}, which ends at"

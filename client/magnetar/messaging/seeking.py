@@ -1,4 +1,4 @@
-"""Where a cursor is to go, as a command. Pure."""
+"""Builds the command that moves a cursor. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def seek_command(
     """Build the command.
 
     Args:
-        member: of a group's partition: its owner.
+        member: the owner of the partition, if a group has assigned it.
     Raises:
-        InvalidArgument: not exactly one target is given.
+        InvalidArgument: no target is given, or several.
     """
     targets = (offset, message_id, append_time_ms, position)
     if sum(target is not None for target in targets) != 1:

@@ -1,8 +1,9 @@
-"""Which of a partition's messages this client holds, so that no copy of one counts twice. Pure.
+"""Tracks which messages of a partition the client has, so that no copy counts twice. Pure.
 
-After a reconnect the broker delivers again whatever it does not know to be acknowledged, while the
-application may still hold the first copy. Every offset is in at most one of: queued (arrived, not
-handed out), held (handed out), acknowledged in a transaction that is undecided.
+After a reconnect, the broker delivers again all messages that it does not know to be acknowledged,
+while the application may still have the first copy. Every offset is in at most one of these sets:
+queued (arrived and not received by the application), held (received), and acknowledged in a
+transaction without an outcome.
 Source: docs/design/0001-protocol.md, Redelivery and the client.
 """
 
@@ -14,7 +15,7 @@ from magnetar.messaging.interval_set import IntervalSet, Range
 
 
 class UnackedTracker:
-    """The offsets of one subscription's partition, as this client holds them."""
+    """The offsets of a subscription's partition that this client has."""
 
     def __init__(self) -> None:
         self.queued = IntervalSet()
@@ -35,7 +36,7 @@ class UnackedTracker:
         self._doubted: dict[int, None] = {}
 
     def arrive(self, ranges: Iterable[Range]) -> list[Range]:
-        """Messages came in; returns those that are new. Copies are noted as dropped."""
+        """Add messages that arrived and return the new offsets. Copies are dropped."""
         new = IntervalSet(ranges)
         for transaction, confirmed in self._confirmed.items():
             if any(confirmed.within(first, last) for first, last in new):
@@ -52,16 +53,17 @@ class UnackedTracker:
         return list(new)
 
     def hand_out(self, first: int, last: int) -> None:
-        """The application gets them."""
+        """Note that the application has received these messages."""
         self.queued.remove(first, last)
         self.held.add(first, last)
         self.given.add(first, last)
 
     def claim(self, ranges: Iterable[Range]) -> list[Range]:
-        """The application acknowledges an earlier copy of what is queued: it is not handed out.
+        """Take queued messages, since the application acknowledges an earlier copy of them.
 
-        So a transaction may be tried again with the messages that the last attempt was given.
-        Returns: what was queued; it is held now.
+        So a transaction can be tried again with the messages of the last attempt.
+        Returns:
+            The offsets that were queued; they are held now.
         """
         claimed: list[Range] = []
         for first, last in ranges:
@@ -71,7 +73,7 @@ class UnackedTracker:
         return claimed
 
     def held_up_to(self, offset: int) -> list[Range]:
-        """What the application holds up to an offset, without what is being acknowledged."""
+        """Return what the application has up to an offset, without acks under way."""
         free = IntervalSet(self.held.within(0, offset))
         free.remove_all(self.acking)
         return list(free)
@@ -93,12 +95,12 @@ class UnackedTracker:
         return list(free)
 
     def acked_in(self, transaction: int) -> IntervalSet:
-        """What the application acknowledged in a transaction that is undecided."""
+        """Return what the application has acknowledged in an undecided transaction."""
         return IntervalSet(self._acked.get(transaction, ()))
 
     @property
     def is_settled(self) -> bool:
-        """Whether the application has acknowledged for good, or given back, all it was given."""
+        """Whether all received messages are acknowledged for good, or given back."""
         if len(self.given) > len(self.nacking):
             return False
         free = IntervalSet(self.given)
@@ -106,41 +108,45 @@ class UnackedTracker:
         return not free
 
     def ack_begins(self, ranges: Sequence[Range]) -> None:
-        """A plain ack is on its way: until it is confirmed, a copy may still come."""
+        """Note a plain ack; until it is confirmed, a copy may still arrive."""
         self.acking.add_all(ranges)
         self.nacking.remove_all(ranges)
 
     def ack_confirmed(self, ranges: Sequence[Range]) -> None:
+        """Note that the broker has confirmed a plain ack."""
         for known in (self.acking, self.held, self.dropped, self.given):
             known.remove_all(ranges)
 
     def ack_failed(self, ranges: Sequence[Range]) -> None:
+        """Note that a plain ack has failed: the application has the messages again."""
         self.acking.remove_all(ranges)
 
     def ack_in_transaction(self, transaction: int, ranges: Sequence[Range]) -> None:
-        """The application acknowledged them in a transaction."""
+        """Note that the application has acknowledged in a transaction."""
         self.held.remove_all(ranges)
         self.nacking.remove_all(ranges)
         self._acked.setdefault(transaction, IntervalSet()).add_all(ranges)
 
     def ack_in_transaction_confirmed(self, transaction: int, ranges: Sequence[Range]) -> None:
+        """Note that the broker has confirmed such an ack."""
         if transaction in self._acked:
             self._confirmed.setdefault(transaction, IntervalSet()).add_all(ranges)
 
     def take_doubted(self) -> list[int]:
-        """Transactions that may have been ended elsewhere, since this was asked last.
+        """Return the transactions that may have ended elsewhere, since the last call.
 
-        What the broker has confirmed it delivers again only when the transaction is aborted, or
-        the cursor has moved.
+        The broker delivers a message of a confirmed ack again only if the transaction was aborted,
+        or the cursor has moved.
         """
         doubted, self._doubted = self._doubted, {}
         return [one for one in doubted if one in self._acked]
 
     def end_transaction(self, transaction: int, *, committed: bool) -> list[Range]:
-        """A transaction has ended; returns what must be asked for again with a nack.
+        """Note the end of a transaction, and return the offsets to ask for again with a nack.
 
-        That is, unless it committed: what it acknowledged and of which a copy was dropped, and
-        what the broker never heard to be acknowledged and so does not deliver again by itself.
+        There are none after a commit. After an abort these are the acknowledged messages of which a
+        copy was dropped, and those whose ack the broker never got and which it does not deliver
+        again by itself.
         """
         acked = self._acked.pop(transaction, None)
         confirmed = self._confirmed.pop(transaction, None) or IntervalSet()
@@ -161,12 +167,12 @@ class UnackedTracker:
         return list(wanted)
 
     def forget_transaction(self, transaction: int) -> None:
-        """Whatever comes of what it acknowledged is new."""
+        """Treat all messages that the transaction acknowledged as new."""
         self._acked.pop(transaction, None)
         self._confirmed.pop(transaction, None)
 
     def nack_begins(self, ranges: Iterable[Range]) -> list[Range]:
-        """The application gives them back, later; returns those that it holds, and so can."""
+        """Note a nack, and return the offsets that the application has and can give back."""
         given_back = IntervalSet()
         for first, last in ranges:
             given_back.add_all(self.held.within(first, last))
@@ -177,9 +183,10 @@ class UnackedTracker:
         return list(given_back)
 
     def nack_due(self, ranges: Iterable[Range]) -> list[Range]:
-        """Time is up: those that the application has not acknowledged in the meantime leave.
+        """Return the offsets of a nack whose time has come, without those acknowledged meanwhile.
 
-        A copy that it was given after that is another delivery, and not given back by this.
+        A copy that the application received after the nack is another delivery, and is not given
+        back.
         """
         given_back: list[Range] = []
         for first, last in ranges:
@@ -189,11 +196,11 @@ class UnackedTracker:
         return given_back
 
     def detach(self) -> None:
-        """The link broke: what was not handed out comes again."""
+        """Drop queued messages, since the link broke and they come again."""
         self.queued.clear()
 
     def reset(self) -> None:
-        """The cursor moved or the log was restored: earlier deliveries are void."""
+        """Forget everything, since the cursor moved or the log was restored."""
         self.queued.clear()
         self.held.clear()
         self.given.clear()

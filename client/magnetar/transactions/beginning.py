@@ -1,4 +1,4 @@
-"""How a transaction gets its TxnID: at once, or when a lazy one has to begin."""
+"""How a transaction gets its TxnID: at once, or when a lazy transaction has to begin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 
 class Begun(NamedTuple):
-    """What NewTxn has brought."""
+    """The coordinator's answer to NewTxn."""
 
     txn_id: TxnID
     # 0: it never expires.
@@ -29,10 +29,10 @@ Begin = Callable[[Collection[PartitionName], Collection[SubscriptionName]], Awai
 
 
 class Beginning:
-    """The beginning of one transaction.
+    """The beginning of a transaction.
 
     Attributes:
-        begun: what the coordinator answered, once it has.
+        begun: the coordinator's answer; None before.
     """
 
     def __init__(
@@ -60,29 +60,30 @@ class Beginning:
 
     @property
     def was_asked_for(self) -> bool:
-        """Whether a coordinator knows of it, or may know of it soon."""
+        """Whether a coordinator knows the transaction, or may know it soon."""
         return self.begun is not None or self._task is not None
 
     async def now(self) -> None:
-        """Ask a coordinator for it now.
+        """Ask a coordinator for the transaction now.
 
-        Raises: what NewTxn is refused with.
+        Raises:
+            MagnetarError: the coordinator refused it.
         """
         self._note(await self._begin_with((), ()), (), ())
 
     def soon(self) -> None:
-        """A lazy one has to begin, with all that takes part at the end of the loop's turn."""
+        """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
         if self.begun is None and self._task is None:
             self._task = self._runtime.spawn(self._begin_lazily(), "begin a transaction")
 
     async def ensure(self) -> None:
-        """Have it begin unless it has; wait until it has begun, or failed."""
+        """Begin the transaction if needed; wait until it has begun, or failed."""
         if self.begun is None:
             self.soon()
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until a lazy one that has to begin has begun, or failed."""
+        """Wait until a lazy transaction that has to begin has begun, or failed."""
         if self._task is not None:
             await asyncio.shield(self._task)
 

@@ -1,8 +1,8 @@
-"""Which coordinator takes a transaction that any of them may take.
+"""Chooses the coordinator of a transaction that any coordinator may take.
 
-Those that answer take turns. One that does not is passed over from then on: a question of its own
-stays with it, and it has its turns again when that is answered. So a coordinator that is dead, or
-hangs, costs one transaction a moment, and the next ones nothing.
+Coordinators that answer take turns. A coordinator that does not answer is left out. A question to
+it stays open, and it takes turns again when it answers. So a coordinator that is dead or hangs
+delays a single transaction for a moment, and the next transactions not at all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Question = asyncio.Task[transaction_pb2.CommandNewTxnResponse]
 
 
 class CoordinatorChoice:
-    """Belongs to one client."""
+    """The choice of coordinators for a client."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -38,16 +38,18 @@ class CoordinatorChoice:
     async def new_txn(
         self, command: transaction_pb2.CommandNewTxn
     ) -> tuple[transaction_pb2.CommandNewTxnResponse, Connection]:
-        """Begin a transaction at whichever coordinator answers first.
+        """Begin a transaction at the first coordinator that answers.
 
-        The next one is asked when there is nobody at the address, or no answer within
-        coordinator_patience_ms. What a slow one began after all is aborted.
+        The next coordinator is asked when nobody listens at the address, or when there is no answer
+        within coordinator_patience_ms. A transaction that a slow coordinator begins after all is
+        aborted.
 
         Returns:
-            The answer, and who gave it.
+            The answer, and the connection to the coordinator that gave it.
         Raises:
-            LogUnavailable, OutcomeUnknown: none answers in time. No effect that would last.
-            MagnetarError: what the one that answered says.
+            LogUnavailable: no coordinator answers in time. No lasting effect.
+            OutcomeUnknown: no coordinator answers in time. No lasting effect.
+            MagnetarError: the coordinator that answered refuses.
         """
         every = await self._cluster.coordinators()
         if len(every) == 1:

@@ -1,4 +1,4 @@
-"""CommandEndTxn, as a client asks its coordinator for an end."""
+"""Asks a coordinator for the end of a transaction, by CommandEndTxn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 
 
 class EndRequests:
-    """Asks for the end of one transaction."""
+    """Asks for the end of a transaction."""
 
     def __init__(
         self,
@@ -36,8 +36,9 @@ class EndRequests:
         """Ask for the commit that the command describes; see Transaction.commit().
 
         Args:
-            command: the same each time that this asks.
-        Raises: what the coordinator refuses it with.
+            command: the same for each call.
+        Raises:
+            MagnetarError: the coordinator refuses.
         """
         command.wait_finished = wait_finished
         command.fingerprint = fingerprint
@@ -47,7 +48,11 @@ class EndRequests:
         return self._status(reply, TransactionStatus.COMMITTING)
 
     async def abort(self) -> TransactionStatus:
-        """Ask for the abort. Raises: what the coordinator refuses it with."""
+        """Ask for the abort.
+
+        Raises:
+            MagnetarError: the coordinator refuses.
+        """
         identity = self._begun.identity
         command = transaction_pb2.CommandEndTxn(
             txn_id=self._begun.txn_id.to_wire(),

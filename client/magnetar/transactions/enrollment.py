@@ -1,10 +1,9 @@
-"""What a transaction's coordinator knows of its participants.
+"""Tells the coordinator of a transaction about its participants.
 
-Additions of one turn of the event loop travel in one command. Sends and acks do not wait for the
-answer, only the end does: a participant that the coordinator never hears of is one that the
-watermark finds, and aborts.
-Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
-docs/design/0001-protocol.md, One transaction.
+Participants of the same turn of the event loop travel in the same command. Sends and acks do not
+wait for the answer, only the end does: the watermark finds and aborts a participant that the
+coordinator never hears of. Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and
+Consumer#acknowledge; docs/design/0001-protocol.md, One transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from magnetar_core.wire import transaction_pb2
 
 
 class Enrollment:
-    """Adds participants to one transaction, each once."""
+    """Adds the participants of a transaction, each once."""
 
     __slots__ = (
         "_coordinator",
@@ -72,21 +71,21 @@ class Enrollment:
         self._waiter: asyncio.Future[None] | None = None
 
     def partition(self, name: PartitionName) -> None:
-        """Add a partition that is about to be written to."""
+        """Add a partition to which messages will be sent."""
         if name not in self.partitions:
             self.partitions[name] = None
             self._new_partitions.append(name)
             self._flush_soon()
 
     def subscription(self, name: SubscriptionName) -> None:
-        """Add a subscription on which something is about to be acknowledged."""
+        """Add a subscription on which messages will be acknowledged."""
         if name not in self.subscriptions:
             self.subscriptions[name] = None
             self._new_subscriptions.append(name)
             self._flush_soon()
 
     async def answered(self) -> None:
-        """Wait until the coordinator knows all of them, or `on_failed` was told why not."""
+        """Wait until the coordinator knows all participants, or `on_failed` was called."""
         if self._scheduled is not None:
             self._scheduled.cancel()
             self._flush()
@@ -96,7 +95,7 @@ class Enrollment:
             await asyncio.shield(self._waiter)
 
     def seal(self) -> None:
-        """The transaction has ended: whatever the answers are, they change nothing."""
+        """Ignore further answers, since the transaction has ended."""
         if self._sealed:
             return
         self._sealed = True

@@ -1,7 +1,7 @@
-"""Asks the coordinator how a transaction ended, when this client was not told.
+"""Asks the coordinator how a transaction ended when this client does not know.
 
-That happens in three ways: its time is up, nobody answered the end that was asked for, or a broker
-says something that makes an end by somebody else likely.
+There are three cases: the transaction's time is up, nobody answered the request for its end, or a
+broker's answer suggests that somebody else has ended it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESOLVE_PERIOD_MS = 1_000
 
 
 class OutcomeInquiry:
-    """Inquires about one transaction, until somebody knows how it ended."""
+    """Asks about a transaction until its outcome is known."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class OutcomeInquiry:
         self._runtime.deadlines.forget(self._expiry)
 
     def end(self) -> None:
-        """The outcome is known: ask no more."""
+        """Stop asking, since the outcome is known."""
         self._is_over = True
         self.forget_expiry()
 
     def doubt(self) -> None:
-        """Ask at once, and then once a period at most, as long as doubts come."""
+        """Ask at once, and then once per period at most, as long as doubts arise."""
         if self._is_over:
             return
         self._doubted = True
@@ -90,7 +90,7 @@ class OutcomeInquiry:
             self._finding_out = False
 
     def resolve_soon(self) -> None:
-        """Ask once a period until there is an outcome.
+        """Ask once per period until there is an outcome.
 
         Messages that the transaction acknowledged must not stay undecided.
         """

@@ -1,7 +1,7 @@
-"""Everything that a client writes and acknowledges in one transaction.
+"""Everything that a client sends and acknowledges in a transaction.
 
-A participant is known twice: by its sender or acks, which bring commands to its broker, and by the
-enrollment, which names it to the coordinator. Before the transaction has its TxnID neither moves.
+A participant has two parts: its sender or acks, which send commands to its broker, and its
+enrollment, which names it to the coordinator. Nothing is sent before the transaction has its TxnID.
 """
 
 from __future__ import annotations
@@ -87,21 +87,28 @@ class Participants:
 
     @property
     def partitions(self) -> Collection[PartitionName]:
+        """The partitions to which the transaction sends."""
         return dict.fromkeys(sender.name for sender in self.senders)
 
     @property
     def subscriptions(self) -> Collection[SubscriptionName]:
+        """The subscriptions on which the transaction acknowledges."""
         return dict.fromkeys(acks.name for acks in self.acks)
 
     def add_sender(self, sender: Sender, forget: Callable[[], object]) -> None:
-        """A producer writes to another partition. `forget` is called by release()."""
+        """Add a partition to which a producer sends.
+
+        Args:
+            sender: sends the transaction's messages to the partition.
+            forget: called by release().
+        """
         self.senders.append(sender)
         self._forget_senders.append(forget)
         if self._enrollment is not None:
             self._begin_sender(sender)
 
     def add_acks(self, acks: Acks) -> None:
-        """A consumer acknowledges on another partition."""
+        """Add a partition on which a consumer acknowledges."""
         self.acks.append(acks)
         if self._enrollment is not None:
             self._begin_acks(acks)
@@ -117,13 +124,14 @@ class Participants:
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
     ) -> None:
-        """The transaction has its id: commands may leave.
+        """Send commands from now on, since the transaction has its id.
 
         Args:
-            on_failed: the coordinator does not take one of them.
-            identity: of the transactional producer whose transaction it is.
-            two_phase_commit: it never expires.
-            partitions, subscriptions: those that it knows already.
+            on_failed: called when the coordinator does not take a participant.
+            identity: the producer id and epoch, for the transaction of a transactional producer.
+            two_phase_commit: whether the transaction never expires.
+            partitions: the partitions that the coordinator knows already.
+            subscriptions: the subscriptions that the coordinator knows already.
         """
         self._txn_id = txn_id
         self._identity = identity
@@ -158,12 +166,12 @@ class Participants:
         return None if self._identity is None else self._identity.producer_epoch
 
     async def enrolled(self) -> None:
-        """Wait until the coordinator knows all of them, or on_failed was told why not."""
+        """Wait until the coordinator knows all participants, or on_failed was called."""
         if self._enrollment is not None:
             await self._enrollment.answered()
 
     async def drain(self) -> None:
-        """Wait until all that has left is confirmed or has failed, and all are enrolled."""
+        """Wait until everything sent is confirmed or has failed, and all are enrolled."""
         for sender in self.senders:
             await sender.drain()
         for acks in self.acks:
@@ -171,10 +179,10 @@ class Participants:
         await self.enrolled()
 
     async def flush(self) -> None:
-        """Send what is gathered, and drain.
+        """Send everything that is collected, and drain.
 
-        The producers' plain sends to the same partitions were sent before the commit, so they come
-        before its markers.
+        Plain sends of the same producers to the same partitions were sent before the commit, so
+        they come before its markers.
         """
         for sender in self.senders:
             sender.close_batch()
@@ -188,7 +196,7 @@ class Participants:
                 await sender.plain.drain()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way are still counted."""
+        """Drop what is buffered; answers that are under way still count."""
         for sender in self.senders:
             sender.abandon(error)
         for acks in self.acks:
@@ -202,7 +210,7 @@ class Participants:
             acks.give_up(error)
 
     def commit_command(self) -> transaction_pb2.CommandEndTxn:
-        """COMMIT, with what is confirmed at each of them (rule g)."""
+        """Return the command COMMIT, with the confirmed counts (rule g)."""
         assert self._txn_id is not None
         assert self._enrollment is not None
         command = transaction_pb2.CommandEndTxn(
@@ -228,7 +236,7 @@ class Participants:
         return command
 
     def part(self, txn_id: TxnID) -> TransactionPart:
-        """What was confirmed here."""
+        """Return what was confirmed to this client."""
         return TransactionPart(
             txn_id,
             tuple((one.name, one.producer_id, one.confirmed_count) for one in self.senders),
@@ -236,9 +244,9 @@ class Participants:
         )
 
     def lead_plain_sends(self) -> None:
-        """The producers' plain sends come after this transaction's messages (order, k).
+        """Put the producers' later plain sends behind this transaction's messages (order, k).
 
-        Only once: when an outcome is learned late, what came after it leads by then.
+        It has an effect only once: if the outcome is learned late, later transactions lead by then.
         """
         if self._leads:
             return
@@ -249,7 +257,7 @@ class Participants:
                 sender.plain.follow(self._txn_id, in_place_of=sender.follows)
 
     def release(self, *, committed: bool) -> None:
-        """The transaction has ended: tell producers and consumers, and let go of them."""
+        """Tell producers and consumers that the transaction has ended, and forget them."""
         if self._enrollment is not None:
             self._enrollment.seal()
         if self._txn_id is not None:

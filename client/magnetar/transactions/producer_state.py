@@ -1,7 +1,7 @@
-"""The states of a transactional producer: what moves them, and what may be called in each. Pure.
+"""The states of a transactional producer, and the calls allowed in each state. Pure.
 
-Only `next_state` reads the table of transitions, and only `TransactionalProducer._move` stores what
-it says. The drawing is docs/protocol/states.md.
+Only `next_state` reads the table of transitions, and only `TransactionalProducer._move` stores the
+result. The drawing is docs/protocol/states.md.
 Source: KIP-939, KafkaProducer API Changes; KIP-447; docs/design/0002-two-phase-commit.md.
 """
 
@@ -17,7 +17,7 @@ from magnetar_core.transitions import step
 
 @unique
 class ProducerState(Enum):
-    """Where a transactional producer is, with what may be called, for people."""
+    """The state of a transactional producer, with the calls that are allowed."""
 
     NEW = "init, init_transactions"
     READY = "begin, init"
@@ -32,7 +32,7 @@ _State = ProducerState
 
 @unique
 class ProducerEvent(Enum):
-    """What moves a transactional producer."""
+    """An event that changes the state of a transactional producer."""
 
     RESTARTED = "init_transactions begins, and has given up what was open"
     INITIALISED = "the transactional id is taken over, or there is none"
@@ -94,12 +94,14 @@ CALLS: Final[Mapping[str, frozenset[ProducerState]]] = {
 
 
 def require_call(state: ProducerState, call: str, name: str) -> None:
-    """Whether a method may be called now.
+    """Check that a method may be called now.
 
     Args:
-        name: of the producer, for people.
+        state: the producer's state.
+        call: the name of the method.
+        name: the producer's name in messages for people.
     Raises:
-        InvalidTxnState: not in this state.
+        InvalidTxnState: the method may not be called in this state.
     """
     if state not in CALLS[call]:
         raise InvalidTxnState(
@@ -108,9 +110,9 @@ def require_call(state: ProducerState, call: str, name: str) -> None:
 
 
 def next_state(state: ProducerState, event: ProducerEvent, name: str) -> ProducerState:
-    """Where an event leads.
+    """Return the state after an event.
 
     Raises:
-        InvalidTxnState: nowhere from this state. No effect.
+        InvalidTxnState: the event cannot happen in this state. No effect.
     """
     return step(TRANSITIONS, state, event, name)

@@ -1,4 +1,4 @@
-"""`async with client.transaction() as txn`: begins a transaction, and then commits or aborts it."""
+"""The context manager that begins a transaction, and commits or aborts it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from magnetar.transactions.transaction import Transaction
 
 
 class TransactionScope:
-    """`async with client.transaction() as txn`: begins, and then commits or aborts."""
+    """Begins a transaction on entry. Commits on exit, and aborts on an exception."""
 
     def __init__(self, begin: Callable[[], Awaitable[Transaction]]) -> None:
         self._begin = begin

@@ -1,6 +1,6 @@
-"""The states of a transaction at its client, and the one table that moves them. Pure.
+"""The states of a transaction at its client, and the table of their transitions. Pure.
 
-Only `next_phase` reads the table, and only `Transaction._move` stores what it says. The drawing is
+Only `next_phase` reads the table, and only `Transaction._move` stores the result. The drawing is
 docs/protocol/states.md.
 Source: docs/design/0001-protocol.md, One transaction; PIP-31, TxnStatus.
 """
@@ -17,7 +17,7 @@ from magnetar_core.transitions import step
 
 @unique
 class Phase(Enum):
-    """Where a transaction is, with what that means."""
+    """The state of a transaction at its client, with its meaning."""
 
     OPEN = "takes sends and acknowledgements"
     FLUSHING = "takes nothing more; what it has is being confirmed"
@@ -34,7 +34,7 @@ class Phase(Enum):
 
 @unique
 class Event(Enum):
-    """What moves a transaction."""
+    """An event that changes the state of a transaction."""
 
     FLUSH_BEGUN = "prepare, commit or leave begins to flush"
     FLUSH_CANCELLED = "the call was cancelled before anything was decided"
@@ -136,11 +136,13 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
 
 
 def next_phase(phase: Phase, event: Event, name: str) -> Phase:
-    """Where an event leads.
+    """Return the phase after an event.
 
     Args:
-        name: of the transaction, for people.
+        phase: the phase before.
+        event: the event.
+        name: the transaction's name in messages for people.
     Raises:
-        InvalidTxnState: nowhere from this phase. No effect.
+        InvalidTxnState: the event cannot happen in this phase. No effect.
     """
     return step(TRANSITIONS, phase, event, name)

@@ -1,6 +1,7 @@
-"""The commit of a lazy transaction that never had to begin: one plain batch.
+"""The commit of a lazy transaction that never had to begin: a single plain batch.
 
-It is stored whole or not at all. Its outcome is told by repeating the same sequence.
+The broker stores it completely or not at all. To learn the outcome, the client repeats the same
+sequence.
 Source: PIP-31, Future Work, Single Partition Transaction; docs/protocol/rules.md, l.
 """
 
@@ -13,7 +14,7 @@ from magnetar_core.errors import MagnetarError, OutcomeUnknown
 
 
 class WholeBatchCommit:
-    """Sends what a transaction has written, and again for as long as its outcome is unknown."""
+    """Sends a transaction's messages, and repeats that while the outcome is unknown."""
 
     def __init__(self) -> None:
         self._batch: WholeBatch | None = None
@@ -30,13 +31,13 @@ class WholeBatchCommit:
     async def send(
         self, sender: Sender, plain: PlainSender, *, name: str, timeout_ms: float
     ) -> None:
-        """Bring what the sender has gathered to the broker, and wait until it is stored.
+        """Send the messages that the sender has collected, and wait until they are stored.
 
         Args:
-            name: of the transaction, for people.
+            name: the transaction's name in messages for people.
         Raises:
-            OutcomeUnknown: it may be stored. Sending again is harmless.
-            MagnetarError: it is refused. Nothing is stored.
+            OutcomeUnknown: the batch may be stored. Sending again is harmless.
+            MagnetarError: the broker refused the batch. Nothing is stored.
         """
         try:
             if self._batch is None:

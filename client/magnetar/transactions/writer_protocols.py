@@ -1,6 +1,6 @@
-"""What a transaction needs of producers that send in it, and consumers that acknowledge.
+"""What a transaction needs of producers that send in it, and of consumers that acknowledge in it.
 
-Both know transactions; a transaction knows of them only what stands here.
+Producers and consumers know transactions. A transaction knows of them only these protocols.
 """
 
 from __future__ import annotations
@@ -14,17 +14,24 @@ from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 
 
 class WholeBatch(Protocol):
-    """All that a lazy transaction has written, as one plain batch."""
+    """All messages of a lazy transaction, as a plain batch."""
 
     finished: bool
     attempts: int
 
     @property
-    def receipt(self) -> asyncio.Future[Any] | None: ...
+    def receipt(self) -> asyncio.Future[Any] | None:
+        """The future that has the broker's answer."""
+        ...
 
 
 class Writer(Protocol):
-    """Brings the commands of one transaction to one partition or subscription."""
+    """Sends the commands of a transaction to a partition or subscription.
+
+    Attributes:
+        confirmed_count: how many messages or ack commands are confirmed; the commit has this
+            number.
+    """
 
     @property
     def confirmed_count(self) -> int:
@@ -32,11 +39,11 @@ class Writer(Protocol):
         ...
 
     def drain(self) -> Awaitable[None]:
-        """Wait until all that has left is confirmed or has failed."""
+        """Wait until everything sent is confirmed or has failed."""
         ...
 
     def abandon(self, error: MagnetarError) -> None:
-        """Drop what is buffered; answers that are under way are still counted."""
+        """Drop what is buffered; answers that are under way still count."""
         ...
 
     def give_up(self, error: MagnetarError) -> None:
@@ -44,69 +51,89 @@ class Writer(Protocol):
         ...
 
     def retire(self) -> None:
-        """The transaction has ended."""
+        """Forget everything, since the transaction has ended."""
         ...
 
 
 class PlainSender(Protocol):
-    """A producer's plain sends to the same partition."""
+    """A producer's sends to the same partition outside of transactions."""
 
     @property
-    def follows(self) -> tuple[TxnID, ...]: ...
-
-    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """What is sent from now on comes after a transaction's messages (order, k)."""
+    def follows(self) -> tuple[TxnID, ...]:
+        """The transactions whose messages come before."""
         ...
 
-    def close_batch(self) -> None: ...
+    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
+        """Put later messages behind a transaction's messages (order, k)."""
+        ...
 
-    def drain(self) -> Awaitable[None]: ...
+    def close_batch(self) -> None:
+        """Send the collected messages."""
+        ...
+
+    def drain(self) -> Awaitable[None]:
+        """Wait until everything sent is confirmed or has failed."""
+        ...
 
     def send_alone(self, open_batch: Any, *, timeout_ms: float) -> WholeBatch:
-        """Send what take_open_batch() gave."""
+        """Send the messages that take_open_batch() returned."""
         ...
 
     def send_again(self, batch: Any, *, timeout_ms: float) -> None:
-        """Send what send_alone() gave."""
+        """Repeat the batch of send_alone()."""
         ...
 
 
 class Sender(Writer, Protocol):
-    """One producer's messages to one partition.
+    """Sends a producer's messages of a transaction to a partition.
 
     Attributes:
         plain: the same producer's sends to this partition outside of transactions.
-        follows: the transaction whose messages come before.
+        follows: the transactions whose messages come before.
     """
 
     name: PartitionName
 
     @property
-    def producer_id(self) -> int: ...
-
-    @property
-    def plain(self) -> PlainSender | None: ...
-
-    @property
-    def follows(self) -> tuple[TxnID, ...]: ...
-
-    @property
-    def failure(self) -> MagnetarError | None: ...
-
-    @property
-    def is_empty(self) -> bool: ...
-
-    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
-        """The transaction has its id: batches may leave."""
+    def producer_id(self) -> int:
+        """The producer's id."""
         ...
 
-    def close_batch(self) -> None: ...
+    @property
+    def plain(self) -> PlainSender | None:
+        """The same producer's sends to this partition outside of transactions."""
+        ...
 
-    def take_open_batch(self) -> Any: ...
+    @property
+    def follows(self) -> tuple[TxnID, ...]:
+        """The transactions whose messages come before."""
+        ...
+
+    @property
+    def failure(self) -> MagnetarError | None:
+        """The first error of a send; None without."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits."""
+        ...
+
+    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+        """Send batches from now on, since the transaction has its id."""
+        ...
+
+    def close_batch(self) -> None:
+        """Send the collected messages."""
+        ...
+
+    def take_open_batch(self) -> Any:
+        """Take the collected messages away, to send them in another way."""
+        ...
 
 
 class Acks(Writer, Protocol):
-    """One consumer's acknowledgements of one subscription's partition."""
+    """A consumer's acknowledgements on a subscription's partition, in a transaction."""
 
     name: SubscriptionName
     consumer_id: int
@@ -114,11 +141,13 @@ class Acks(Writer, Protocol):
     def begin(
         self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
     ) -> None:
-        """The transaction has its id: acks may leave."""
+        """Send acks from now on, since the transaction has its id."""
         ...
 
-    def close_command(self) -> None: ...
+    def close_command(self) -> None:
+        """Number the collected acks and send them."""
+        ...
 
     def on_ended(self, committed: bool) -> None:
-        """How the transaction ended."""
+        """Note how the transaction ended."""
         ...
