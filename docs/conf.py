@@ -55,6 +55,14 @@ def mark_programs(
     lines[:] = made
 
 
+def leave_out_the_wire(
+    app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
+) -> bool | None:
+    """Conversions from and to messages of the protocol are not for users."""
+    return True if name in ("from_wire", "to_wire") else None
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-skip-member", leave_out_the_wire)
     app.connect("autodoc-process-docstring", mark_programs, priority=100)
     app.connect("source-read", add_contents)

@@ -1,4 +1,4 @@
-"""What an administrator is told of groups."""
+"""Descriptions of groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from magnetar_core.wire import group_pb2
 
 
 class GroupState(IntEnum):
-    """EMPTY: no members, its cursors stay. REBALANCING: partitions are on their way."""
+    """The state of a group.
+
+    EMPTY: it has no members; its cursors stay. STABLE: all partitions are assigned. REBALANCING:
+    partitions are moving to other members.
+    """
 
     EMPTY = 0
     STABLE = 1
@@ -20,10 +24,13 @@ class GroupState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """
+    """A group in a list of groups.
+
     Attributes:
         generation: raised with each new assignment.
-        lag: messages not acknowledged, over all partitions.
+        members: how many members it has.
+        partitions: how many partitions it has.
+        lag: how many messages are not acknowledged, over all partitions.
     """
 
     group: str
@@ -47,13 +54,14 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """
+    """A member of a group.
+
     Attributes:
-        instance_id: of a static member; empty otherwise.
-        topic_pattern: with a shell's wildcards; empty: none.
-        silent_ms: since its last sign of life.
-        partitions: how many it owns.
-        lag: messages not acknowledged there.
+        instance_id: the instance id of a static member; empty for a dynamic member.
+        topic_pattern: a pattern with wildcards as in a shell; empty: none.
+        silent_ms: how long ago the broker has heard from it, in milliseconds.
+        partitions: how many partitions it owns.
+        lag: how many messages of these partitions are not acknowledged.
     """
 
     member_id: str
@@ -85,14 +93,16 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """
+    """A partition of a group.
+
     Attributes:
         member_id: its owner; empty: nobody.
-        generation: in which the owner got it.
-        next_member_id: who gets it once the owner has released it; empty: it stays.
-        mark_delete_offset: everything below it is acknowledged.
-        lag: messages not acknowledged, those pending in transactions included.
-        awaited_txns: of earlier generations, for which the owner waits; the first 100.
+        generation: the generation in which the owner got it.
+        next_member_id: the next owner, when this owner has released it; empty: it does not move.
+        mark_delete_offset: all messages below it are acknowledged.
+        lag: how many messages are not acknowledged, including those pending in transactions.
+        awaited_txns: the transactions of earlier generations for which the owner waits; the first
+            100.
     """
 
     topic: str
@@ -124,6 +134,13 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
+    """A group with its members and partitions.
+
+    Attributes:
+        summary: the group's state and sizes.
+        allow_two_phase_commit: whether members may acknowledge in prepared transactions.
+    """
+
     summary: GroupSummary
     allow_two_phase_commit: bool
     members: tuple[GroupMember, ...]

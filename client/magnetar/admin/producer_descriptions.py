@@ -1,4 +1,4 @@
-"""What an administrator is told of producers, transactional ids and names."""
+"""Descriptions of producers, transactional ids and named sequences."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from magnetar_core.wire import broker_pb2, transaction_pb2
 
 @dataclass(frozen=True, slots=True)
 class TransactionalIdDescription:
-    """A transactional id as KIP-939 has it; -1 is none.
+    """A transactional id, as KIP-939 describes it. -1 means none.
 
     Attributes:
-        timeout_ms: -1 with two-phase commit.
-        txn_id: the latest transaction.
+        timeout_ms: the timeout of its transactions, in milliseconds; -1 with two-phase commit.
+        txn_id: its latest transaction.
     """
 
     transactional_id: str
@@ -49,14 +49,14 @@ class TransactionalIdDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """Who writes to a partition, or acknowledges at one of its subscriptions.
+    """A producer that writes to a partition, or a consumer with open acks on a subscription.
 
     Attributes:
-        subscription: empty for the partition itself.
-        producer_id: of acknowledgements, the consumer's.
-        producer_epoch: of the transactional producer; -1 without one.
-        txn_id: what is open; None for plain messages.
-        start_offset: the partition's end when that began there.
+        subscription: the subscription; empty for a producer.
+        producer_id: the producer's id; for acks, the consumer's id.
+        producer_epoch: the epoch of the transactional producer; -1 without.
+        txn_id: its open transaction; None for sends outside of transactions.
+        start_offset: the end of the partition when the transaction began there.
     """
 
     partition: PartitionName
@@ -71,12 +71,13 @@ class ProducerDescription:
 
     @property
     def participant(self) -> PartitionName | SubscriptionName:
+        """The partition or subscription where the transaction is open."""
         if not self.subscription:
             return self.partition
         return SubscriptionName(*self.partition, self.subscription)
 
     def open_ms(self, now_ms: int) -> int:
-        """For how long it has been open."""
+        """Return for how many milliseconds the transaction is open."""
         return max(0, now_ms - self.start_time_ms)
 
     @classmethod
@@ -98,7 +99,7 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """What is open at a participant only, and why it is taken for that."""
+    """A transaction that is open at a participant only, and the reason to think so."""
 
     producer: ProducerDescription
     reason: str
@@ -106,10 +107,10 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class NameDescription:
-    """A name of sequences: the last committed one, and what is open.
+    """A named sequence: the last committed number, and the open transaction.
 
     Attributes:
-        committed_fingerprint: of the content that was committed; None: none was kept.
+        committed_fingerprint: the fingerprint of the committed content; None: none was stored.
     """
 
     name: str

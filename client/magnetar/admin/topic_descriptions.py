@@ -1,4 +1,4 @@
-"""What an administrator is told of topics, their partitions and subscriptions."""
+"""Descriptions of topics, their partitions and subscriptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from magnetar_core.wire import topic_pb2
 
 @dataclass(frozen=True, slots=True)
 class UncommittedMessage:
-    """What an open transaction has written. It has no MessageId yet, and may never get one."""
+    """A message of an open transaction. It has no MessageId yet, and may never get one.
+
+    Attributes:
+        event_time_ms: the producer's time, in milliseconds since the Unix epoch; None without.
+    """
 
     txn_id: TxnID
     value: bytes
@@ -22,6 +26,14 @@ class UncommittedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
+    """A topic in a list of topics.
+
+    Attributes:
+        topic: the topic's name.
+        topic_id: the topic's id; a topic that is made anew has another id.
+        partitions: how many partitions it has.
+    """
+
     topic: str
     topic_id: int
     partitions: int
@@ -29,12 +41,16 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDescription:
-    """A subscription on one partition.
+    """A subscription on a partition.
 
     Attributes:
-        mark_delete_offset: everything below it is acknowledged.
-        backlog: messages not acknowledged, those pending in transactions included.
-        pending_txns: the first 1,000 of them.
+        mark_delete_offset: all messages below it are acknowledged.
+        backlog: how many messages are not acknowledged, including those pending in transactions.
+        pending_ack_count: how many messages are acknowledged in open transactions.
+        pending_txns: the transactions with pending acks; the first 1,000.
+        consumers: the names of the consumers.
+        unacked_count: how many delivered messages are not acknowledged.
+        pending_txn_count: how many transactions have pending acks.
     """
 
     subscription: str
@@ -52,7 +68,13 @@ class PartitionDescription:
     """A partition.
 
     Attributes:
-        open_txns: the first 1,000 of them.
+        broker_name: the broker that has it.
+        ledger_id: raised when the partition is restored, since its offsets are others then.
+        first_offset: the first stored offset.
+        end_offset: the first offset that is not readable yet.
+        has_txnlog: whether its sidecar has messages.
+        open_txns: the open transactions; the first 1,000.
+        open_txn_count: how many transactions are open.
     """
 
     partition: int
@@ -68,6 +90,17 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
+    """A topic with its partitions and subscriptions.
+
+    Attributes:
+        topic: the topic's name.
+        topic_id: the topic's id; a topic that is made anew has another id.
+        retention_ms: how long messages are kept, in milliseconds; 0: for ever.
+        retention_bytes: how much is kept in each partition, in bytes; 0: without limit.
+        retain_unconsumed: whether retention keeps messages that are not acknowledged.
+        partitions: the partitions.
+    """
+
     topic: str
     topic_id: int
     retention_ms: int
@@ -92,10 +125,11 @@ class PartitionOffsets:
     """Where a partition begins and ends.
 
     Attributes:
-        ledger_id: raised when the partition was restored; its offsets are others then.
-        end_offset: the first one that is not readable yet.
-        time_offset: of the first message that is not older than the time asked for; end_offset
-            when there is none; None when none was asked for.
+        ledger_id: raised when the partition is restored, since its offsets are others then.
+        first_offset: the first stored offset.
+        end_offset: the first offset that is not readable yet.
+        time_offset: the offset of the first message stored at the given time or later; end_offset
+            if there is none; None if no time was given.
     """
 
     partition: int
@@ -107,6 +141,13 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
+    """Where the partitions of a topic begin and end.
+
+    Attributes:
+        topic_id: the topic's id.
+        partitions: the partitions.
+    """
+
     topic_id: int
     partitions: tuple[PartitionOffsets, ...]
 

@@ -1,4 +1,4 @@
-"""What an administrator is told of transactions."""
+"""Descriptions of transactions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ class StoredTransaction:
     """A transaction with messages in a partition's sidecar.
 
     Attributes:
-        is_open: otherwise it has ended there, and its commit marker is in the partition's log.
-        start_offset, start_time_ms, producer_epoch: of an open one, as in ProducerDescription.
+        is_open: whether it is open there; otherwise its commit marker is in the partition's log.
+        start_offset: for an open transaction, as in ProducerDescription.
+        start_time_ms: for an open transaction, as in ProducerDescription.
+        producer_epoch: for an open transaction, as in ProducerDescription.
     """
 
     txn_id: TxnID
@@ -30,12 +32,12 @@ class StoredTransaction:
 
 @dataclass(frozen=True, slots=True)
 class StoredTransactions:
-    """A page of them, in the order of their TxnIDs.
+    """A page of stored transactions, in the order of their TxnIDs.
 
     Attributes:
-        next_txn_id: with which to ask for the next page; None: this is the last one. A page may be
-            empty, and not the last.
-        end_offset: the log's end: the markers of those that are not open lie before it.
+        next_txn_id: where the next page begins; None: this is the last page. A page may be empty
+            and not the last.
+        end_offset: the log's end; the markers of transactions that are not open lie before it.
     """
 
     partition: PartitionName
@@ -69,9 +71,9 @@ class UnfinishedParticipant:
     """A participant that has not ended the transaction yet.
 
     Attributes:
-        subscription: None: the participant is the partition.
-        last_error: what it answered last, as text for people; empty: nothing yet.
-        error: the same for programs; None: nothing yet.
+        subscription: the subscription; None: the participant is the partition.
+        last_error: its last error, as text for people; empty: there is none.
+        error: its last error for programs; None: there is none.
     """
 
     partition: PartitionName
@@ -81,7 +83,7 @@ class UnfinishedParticipant:
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses, so that an administrator has to decide; otherwise it is under way."""
+        """Whether it refuses, so that an administrator has to decide."""
         return isinstance(self.error, END_REFUSALS)
 
     @classmethod
@@ -106,14 +108,17 @@ def _error_of(wire: transaction_pb2.UnfinishedParticipant) -> MagnetarError | No
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transaction as its coordinator sees it.
+    """A transaction, as its coordinator describes it.
 
     Attributes:
-        timeout_ms: 0: it never expires.
-        identity: of the transactional producer that began it, with the pair of then.
-        age_ms: run time of the coordinator since the transaction was opened, or since it had ended
-            everywhere, if it has; downtime excluded.
-        opened_at_ms, ended_at_ms: milliseconds since the Unix epoch; 0: unknown, or not yet.
+        timeout_ms: its timeout in milliseconds; 0: it never expires.
+        identity: the transactional producer that began it, with the producer id and epoch of that
+            time.
+        age_ms: for how many milliseconds of the coordinator's run time it has been open, or ended
+            at all participants; downtime is excluded.
+        opened_at_ms: when it was opened, in milliseconds since the Unix epoch; 0: unknown.
+        ended_at_ms: when it had ended at all participants, in milliseconds since the Unix epoch; 0:
+            it has not.
     """
 
     txn_id: TxnID

@@ -92,6 +92,14 @@ class LoopThread:
             self.close()
 
     def check(self, otherwise: Callable[[], None] = lambda: None) -> None:
+        """Check that the client can be used.
+
+        Args:
+            otherwise: called before an error is raised.
+        Raises:
+            UsedAfterFork: the process has forked since the client was made.
+            ClientClosed: the client is closed.
+        """
         if os.getpid() != self._pid:
             otherwise()
             raise UsedAfterFork(
@@ -103,6 +111,7 @@ class LoopThread:
             raise ClientClosed("the client is closed")
 
     def close(self) -> None:
+        """Stop the event loop and its thread."""
         self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

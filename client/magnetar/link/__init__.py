@@ -1,1 +1,1 @@
-"""Links to servers: who is where, requests and replies, what is sent again after a break."""
+"""Links to servers: addresses, requests and replies, and repetition after a broken link."""

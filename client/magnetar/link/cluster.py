@@ -1,4 +1,4 @@
-"""Who is who: connections by address, the coordinators, the brokers of a topic's partitions."""
+"""Finds servers: connections by address, the coordinators, the brokers of partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ COORDINATOR = "TransactionCoordinator"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A server of the cluster; `tcid` is None for a broker."""
+    """A server of the cluster.
+
+    Attributes:
+        tcid: the number of a coordinator; None for a broker.
+    """
 
     name: str
     address: str
@@ -35,6 +39,13 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
+    """The members of a cluster.
+
+    Attributes:
+        cluster_id: identifies the cluster; empty if the servers have no id.
+        membership_version: raised when the members change.
+    """
+
     cluster_id: str
     membership_version: int
     cluster_hash: str
@@ -53,6 +64,7 @@ class Cluster:
         self._coordinators: tuple[Member, ...] = ()
 
     def connection(self, address: str, service: str) -> Connection:
+        """Return the connection to a service at an address."""
         found = self._connections.get((address, service))
         if found is None:
             found = Connection(address, service, self.runtime)
@@ -60,7 +72,7 @@ class Cluster:
         return found
 
     async def info(self) -> ClusterInfo:
-        """Ask who belongs to the cluster, and remember the coordinators."""
+        """Ask for the members of the cluster, and remember the coordinators."""
         reply = await self.bootstrap.request(
             topic_pb2.CommandGetClusterInfo(reached_at=self.bootstrap.address)
         )
@@ -77,15 +89,15 @@ class Cluster:
         )
 
     async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
-        """Connections to all coordinators, or to the one of that TCID.
+        """Return connections to all coordinators, or to the coordinator with this TCID.
 
         Raises:
-            LogUnavailable: the cluster has none.
+            LogUnavailable: the cluster has no coordinator.
         """
         return tuple((await self.coordinators_by_tcid(tcid)).values())
 
     async def coordinators_by_tcid(self, tcid: int | None = None) -> dict[int, Connection]:
-        """As coordinators(), by TCID."""
+        """Return the same as coordinators(), by TCID."""
         if not self._coordinators:
             await self.info()
         if not self._coordinators:
@@ -96,9 +108,10 @@ class Cluster:
         return {one.tcid or 0: self.connection(one.address, COORDINATOR) for one in chosen}
 
     async def coordinator_for(self, name: str) -> Connection:
-        """The coordinator of a transactional id, or of a name of sequences.
+        """Return the connection to the coordinator of a transactional id or a named sequence.
 
-        Every client finds the same one, as long as the members are the same: rendezvous hashing.
+        Every client finds the same coordinator, as long as the members are the same: rendezvous
+            hashing.
         """
         await self.coordinators()
         chosen = max(
@@ -107,10 +120,10 @@ class Cluster:
         return self.connection(chosen.address, COORDINATOR)
 
     async def coordinator_of(self, txn_id: TxnID) -> Connection:
-        """The coordinator that issued a TxnID.
+        """Return the connection to the coordinator that issued a TxnID.
 
         Raises:
-            TxnNotFound: no coordinator bears this TCID.
+            TxnNotFound: no coordinator has this TCID.
         """
         for attempt in range(2):
             for one in self._coordinators:
@@ -121,16 +134,16 @@ class Cluster:
         raise TxnNotFound(f"no coordinator of this cluster has the id {txn_id.tcid}")
 
     async def route(self, topic: str) -> TopicRoute:
-        """Look a topic up.
+        """Look up a topic.
 
         Raises:
-            TopicNotFound: there is none of this name.
+            TopicNotFound: there is no such topic.
         """
         reply = await self._lookup(topic)
         return TopicRoute(self, topic, reply.topic_id, tuple(reply.broker_addresses))
 
     async def ensure_topic(self, topic: str) -> None:
-        """Create a topic of one partition without limits, unless there is one of this name."""
+        """Create a topic with a single partition, unless it exists."""
         try:
             await self.bootstrap.request(
                 topic_pb2.CommandCreateTopic(
@@ -146,12 +159,13 @@ class Cluster:
         )
 
     def close(self) -> None:
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
 
 
 class TopicRoute:
-    """One incarnation of a topic, and where its partitions are served."""
+    """A topic, and the brokers that have its partitions."""
 
     def __init__(
         self, cluster: Cluster, topic: str, topic_id: int, addresses: tuple[str, ...]
@@ -164,21 +178,24 @@ class TopicRoute:
         self._refreshing: asyncio.Task[None] | None = None
 
     def partition_name(self, partition: int) -> PartitionName:
+        """Return the name of a partition."""
         return PartitionName(self.topic, partition, self.topic_id)
 
     def subscription_name(self, partition: int, subscription: str) -> SubscriptionName:
+        """Return the name of a subscription's partition."""
         return SubscriptionName(self.topic, partition, self.topic_id, subscription)
 
     def connection(self, partition: int) -> Connection:
+        """Return the connection to the broker of a partition."""
         address = self._addresses[partition]
         return self._cluster.connection(address, BROKER) if address else self._cluster.bootstrap
 
     async def session(self, partition: int) -> LinkSession:
-        """A live link to a partition's broker."""
+        """Return a live link to the broker of a partition."""
         return await self.connection(partition).session()
 
     def refresh_soon(self) -> None:
-        """Look the topic up again in the background: a partition has moved."""
+        """Look the topic up again in the background, since a partition has moved."""
         if self._refreshing is None:
             runtime = self._cluster.runtime
             self._refreshing = runtime.spawn(self._refresh(), f"look up {self.topic}")

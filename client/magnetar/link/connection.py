@@ -1,4 +1,4 @@
-"""A lasting connection to one server: a link when one is needed, another when that one breaks."""
+"""A lasting connection to a server, which opens another link when a link breaks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOKEN_BODIES = frozenset(
 
 
 class Connection:
-    """Requests to one service at one address, repeated over as many links as it takes."""
+    """Requests to a service at an address, repeated over as many links as needed."""
 
     def __init__(self, address: str, service: str, runtime: Runtime) -> None:
         self.address = address
@@ -53,33 +53,36 @@ class Connection:
         self._watchers: dict[int, Callable[[], None]] = {}
 
     def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
-        """Route what servers push to this consumer."""
+        """Call `on_push` with what the server pushes to this consumer."""
         self._addressees[consumer_id, partition] = on_push
 
     def unregister(self, consumer_id: int, partition: int) -> None:
+        """Stop calling it."""
         self._addressees.pop((consumer_id, partition), None)
 
     def register_member(self, group: str, member_id: str, on_push: OnPush) -> None:
-        """Route what servers push to this member of a group."""
+        """Call `on_push` with what the server pushes to this member of a group."""
         self._addressees[group, member_id] = on_push
 
     def unregister_member(self, group: str, member_id: str) -> None:
+        """Stop calling it."""
         self._addressees.pop((group, member_id), None)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the client."""
         return self._runtime.loop
 
     @property
     def live_session(self) -> LinkSession | None:
-        """The present link, if there is one."""
+        """The present link; None without."""
         session = self._session
         return None if session is None or session.closed else session
 
     def when_connected(self, on_session: OnSession) -> int:
-        """Call back with a session, or with what makes one impossible. At once if there is one.
+        """Call back with a session, or with the error that makes a session impossible.
 
-        Returns a number for `forget`.
+        If there is a session, this happens at once. Returns a number for `forget`.
         """
         self._waiter_count += 1
         number = self._waiter_count
@@ -96,11 +99,15 @@ class Connection:
         return number
 
     def forget(self, number: int) -> None:
-        """The caller of `when_connected` does not wait any more."""
+        """Cancel a call of `when_connected`."""
         self._waiters.pop(number, None)
 
     def when_unreachable(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever an attempt to connect fails. Returns what ends that."""
+        """Call back whenever an attempt to connect fails.
+
+        Returns:
+            A function that ends that.
+        """
         self._waiter_count += 1
         number = self._waiter_count
         self._watchers[number] = callback
@@ -111,10 +118,10 @@ class Connection:
         return unwatch
 
     async def session(self) -> LinkSession:
-        """A live session. Waits as long as it takes.
+        """Return a live session. This waits as long as it takes.
 
         Raises:
-            MagnetarError: the server will not have us, or the client is closed.
+            MagnetarError: the server refuses this client, or the client is closed.
         """
         future: asyncio.Future[LinkSession] = asyncio.get_running_loop().create_future()
 
@@ -142,12 +149,14 @@ class Connection:
         """Ask until there is an answer. Every command may be repeated.
 
         Args:
-            timeout_ms: until giving up; the configured operation timeout unless given.
-            patient: the server may park this request for long.
+            body: the command.
+            timeout_ms: how long to ask, in milliseconds; by default `operation_timeout_ms`.
+            patient: whether the server may keep this request for a long time.
         Raises:
-            OutcomeUnknown: it was sent, and no answer came in time. It may have happened.
-            LogUnavailable: it was never sent. No effect.
-            MagnetarError: what the server answered, when asking again cannot help or time is up.
+            OutcomeUnknown: the command was sent, and no answer came in time. It may have had its
+                effect.
+            LogUnavailable: the command was never sent. No effect.
+            MagnetarError: the server refused, and asking again cannot help or the time is up.
         """
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
@@ -221,9 +230,9 @@ class Connection:
         )
 
     def request_soon(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:
-        """As request, for who does not wait: calls back with the reply or the MagnetarError.
+        """Do the same as request without waiting: call back with the reply or the MagnetarError.
 
-        While all goes well, without a task.
+        Normally this takes no task.
         """
         session = self.live_session
         if session is None:
@@ -259,7 +268,7 @@ class Connection:
         self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.address}")
 
     def close(self) -> None:
-        """Close the link; whoever waits hears ClientClosed."""
+        """Close the link; everybody who waits gets ClientClosed."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()

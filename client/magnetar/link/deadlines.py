@@ -1,7 +1,7 @@
-"""What is to be done unless something else comes first, which it nearly always does.
+"""Timeouts, which nearly always are cancelled before they expire.
 
-Every request and every transaction has such a moment. A timer of the event loop for each would
-cost about as much as the request; one timer, for the earliest of them, serves all.
+Every request and every transaction has a timeout. A timer of the event loop for each would cost
+about as much as the request, so a single timer, for the earliest timeout, serves all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORGOTTEN_MAX = 256
 
 
 class Deadlines:
-    """Calls back at moments, in order, unless they are called off."""
+    """Calls functions at moments, in order, unless they are cancelled."""
 
     __slots__ = ("_callbacks", "_count", "_heap", "_loop", "_timer", "_timer_at_s")
 
@@ -32,7 +32,7 @@ class Deadlines:
         self._timer_at_s = 0.0
 
     def call_later(self, delay_ms: float, callback: Callable[[], object]) -> int:
-        """Have something called in so long. Returns a number for `forget`."""
+        """Call a function after a delay in milliseconds. Returns a number for `forget`."""
         at_s = self._loop.time() + delay_ms / 1000
         self._count += 1
         number = self._count
@@ -43,7 +43,7 @@ class Deadlines:
         return number
 
     def forget(self, number: int) -> None:
-        """Call it off; harmless when it has been called."""
+        """Cancel a call; harmless if it has happened."""
         if self._callbacks.pop(number, None) is None:
             return
         if len(self._heap) > 2 * len(self._callbacks) + FORGOTTEN_MAX:
@@ -51,7 +51,7 @@ class Deadlines:
             heapify(self._heap)
 
     def close(self) -> None:
-        """Call everything off."""
+        """Cancel all calls."""
         self._callbacks.clear()
         self._heap.clear()
         if self._timer is not None:

@@ -1,8 +1,8 @@
-"""Commands that must reach one partition in order, several under way at once.
+"""Commands that must reach a partition in order, with several under way at once.
 
-Batches and transactional acks are numbered, and their server refuses a number before its
-predecessor. So whatever interrupts the order (a broken link, a refusal that passes), everything
-from the first unconfirmed item on is sent again, in order; the server recognises repeats.
+Batches and the acks of transactions are numbered, and their server refuses a number before its
+predecessor. So when a broken link or a temporary refusal interrupts the order, everything from the
+first unconfirmed item on is sent again, in order. The server recognises repeats.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FRAME_OVERHEAD_BYTES = 1024
 
 
 class Item(Generic[ResponseT]):
-    """Something on its way. Subclasses say what."""
+    """A command on its way. Subclasses say what is in it."""
 
     __slots__ = (
         "attempts",
@@ -60,7 +60,7 @@ class Item(Generic[ResponseT]):
         self.deadline_ms = 0.0
 
     def renew(self) -> None:
-        """It left the queue, and is to be submitted again."""
+        """Reset an item that left the queue, and is to be submitted again."""
         self.finished = False
         self.in_flight = False
         self.reply = None
@@ -70,31 +70,31 @@ ItemT = TypeVar("ItemT", bound=Item[Any])
 
 
 class Owner(Protocol[ItemT, ResponseT]):
-    """Whose items they are."""
+    """The owner of items."""
 
     def connection(self) -> Connection:
-        """To the server that has the partition now."""
+        """Return the connection to the server that has the partition now."""
         ...
 
     def build(self, item: ItemT) -> Request[ResponseT]:
-        """The command of an item; called at each attempt."""
+        """Return the command of an item; called at each attempt."""
         ...
 
     def confirmed(self, item: ItemT, reply: ResponseT) -> None:
-        """Called in order, once per item."""
+        """Note that an item is confirmed; called in order, once per item."""
         ...
 
     def refused(self, tail: list[ItemT], error: MagnetarError) -> None:
-        """An item and all behind it left the queue because of this error."""
+        """Note that an item and all items behind it left the queue because of this error."""
         ...
 
     def moved(self) -> None:
-        """The partition is elsewhere; the next connection() should say where."""
+        """Note that the partition has moved; the next connection() should find it."""
         ...
 
 
 class InFlightCommands(Generic[ItemT, ResponseT]):
-    """An ordered queue of unconfirmed items; a prefix of it is written on the present link."""
+    """An ordered queue of unconfirmed items; its beginning is written on the present link."""
 
     __slots__ = (
         "_abandoned",
@@ -122,8 +122,10 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         in_flight_max: int,
         open_gate: bool = True,
     ) -> None:
-        """Args:
-        open_gate: whether items may leave from the start.
+        """An empty queue.
+
+        Args:
+            open_gate: whether items may leave from the start.
         """
         self._runtime = runtime
         self._owner = owner
@@ -146,7 +148,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         return len(self._items)
 
     def submit(self, item: ItemT, *, timeout_ms: float) -> None:
-        """Append an item; it leaves as soon as those before it allow."""
+        """Append an item, which leaves as soon as the items before it allow."""
         if self._abandoned:
             raise BrokenInvariant("nothing is sent once all was given up")
         self._ordinal += 1
@@ -157,7 +159,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._pump()
 
     def resubmit(self, items: list[ItemT]) -> None:
-        """Put back what `refused` was just called with, under a later lane."""
+        """Put back the items that `refused` was just called with, under a later lane."""
         for item in items:
             item.renew()
             item.attempts = 0
@@ -169,7 +171,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._pump()
 
     def abandon(self, error: MagnetarError) -> None:
-        """Refuse what was not written; wait only for answers that are under way on this link.
+        """Refuse items that were not written; wait only for answers under way on this link.
 
         Source: PIP-31, Transaction#abort, step 1.
         """
@@ -183,22 +185,22 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             self._refuse_from(at, error)
 
     def refuse_all(self, error: MagnetarError) -> None:
-        """Give everything up now."""
+        """Refuse everything now."""
         self._abandoned = True
         if self._items:
             self._refuse_from(0, error)
 
     def retire(self) -> None:
-        """Nothing more comes: let go of the owner, so that reference counts free both.
+        """Forget the owner, since nothing more comes, so that reference counts free both.
 
-        Thousands of transactions a second would otherwise keep the garbage collector busy.
+        Otherwise thousands of transactions a second would keep the garbage collector busy.
         """
         if not self._items:
             self._abandoned = True
             del self._owner
 
     async def drain(self) -> None:
-        """Wait until what is in the queue now has left it, confirmed or refused."""
+        """Wait until the present items are confirmed or refused."""
         if self._items:
             future: asyncio.Future[None] = self._runtime.loop.create_future()
             self._drain_waiters.append((self._items[-1].ordinal, future))
@@ -373,7 +375,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
 
 
 def copy_error(error: MagnetarError) -> MagnetarError:
-    """The same error for another future: an exception raised twice mixes its tracebacks."""
+    """Copy an error for another future: an exception raised twice mixes its tracebacks."""
     copy = type(error)(str(error))
     copy.details = error.details
     copy.__cause__ = error.__cause__

@@ -1,4 +1,4 @@
-"""What every part of a client shares: the injected world, the settings, background tasks."""
+"""What every part of a client shares: clock, randomness, settings, background tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID_BITS = 63
 
 
 class Runtime:
-    """The world as a client sees it. Nothing else in the SDK reaches for time or randomness."""
+    """The world of a client. Nothing else in the SDK uses time or randomness."""
 
     def __init__(
         self, transport: Transport, clock: Clock, random: Random, config: ClientConfig
@@ -41,23 +41,25 @@ class Runtime:
         self._number = 0
 
     def new_id(self) -> int:
-        """A random id of a producer or consumer; never 0."""
+        """Return a random id for a producer or consumer; never 0."""
         return self.random.getrandbits(ID_BITS) or 1
 
     def next_number(self) -> int:
-        """A number that nothing else in this client has."""
+        """Return a number that is unique in this client."""
         self._number += 1
         return self._number
 
     def backoff(self) -> Backoff:
+        """Return the pauses between repeats, as configured."""
         config = self.config
         return Backoff(config.backoff_ms_min, config.backoff_ms_max, self.random)
 
     def now_ms(self) -> float:
+        """Return the milliseconds of a clock that does not jump."""
         return self.clock.monotonic_ms()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run something in the background, to be cancelled with the client at the latest."""
+        """Run a coroutine in the background; it is cancelled when the client closes."""
         task = self.loop.create_task(work, name=name)
         self._task_count += 1
         number = self._task_count
@@ -72,6 +74,7 @@ class Runtime:
         return task
 
     async def cancel_all(self) -> None:
+        """Cancel all background tasks."""
         current = asyncio.current_task()
         tasks = [task for task in self._tasks.values() if task is not current]
         for task in tasks:

@@ -1,7 +1,7 @@
-"""One link, from its handshake to its end: requests and their replies, pushes, the watchdog.
+"""A link from its handshake to its end: requests and their replies, pushes, the watchdog.
 
-A session never comes back: when the link breaks, everything under way hears LinkClosed once, and
-whatever still arrives from it is ignored.
+A session never comes back: when the link breaks, everything under way gets LinkClosed once, and
+frames that still arrive are ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Waiting(NamedTuple):
 
 
 class LinkSession:
-    """The client's end of one conversation."""
+    """The client's end of a link."""
 
     def __init__(
         self, address: str, runtime: Runtime, on_push: Callable[[LinkSession, Push], None]
@@ -74,12 +74,12 @@ class LinkSession:
         self._watchdog: asyncio.TimerHandle | None = None
 
     async def handshake(self, link: Link) -> None:
-        """Introduce ourselves.
+        """Begin the link with Hello.
 
         Raises:
             LinkClosed: the link broke.
             ClusterMismatch: the server belongs to another cluster.
-            UnsupportedVersion: it speaks another version of the protocol.
+            UnsupportedVersion: the server has another version of the protocol.
         """
         self._link = link
         if self.closed:
@@ -99,7 +99,7 @@ class LinkSession:
     def request(
         self, body: Request[ResponseT], on_reply: OnReply[ResponseT], *, patient: bool = False
     ) -> None:
-        """Write a request. `on_reply` is called exactly once, never from in here."""
+        """Write a request. `on_reply` is called exactly once, and never in this call."""
         if self.closed or self._writer is None:
             error = LinkClosed(f"the link to {self.address} is closed")
             asyncio.get_running_loop().call_soon(on_reply, error)
@@ -117,9 +117,9 @@ class LinkSession:
         """Write a request and wait for its reply.
 
         Raises:
-            TimeoutError: no reply within timeout_ms, if that is given.
-            LinkClosed: the link broke first; the request may or may not have arrived.
-            MagnetarError: what the server answered.
+            TimeoutError: no reply came within timeout_ms, if that is given.
+            LinkClosed: the link broke first; the request may have arrived.
+            MagnetarError: the server refused the request.
         """
         future: asyncio.Future[ResponseT] = self._runtime.loop.create_future()
         on_reply: Callable[[ResponseT | Exception], None] = partial(_settle, future)
@@ -134,19 +134,19 @@ class LinkSession:
             deadlines.forget(number)
 
     def post(self, body: Message) -> None:
-        """Write something that has no reply."""
+        """Write a command that has no reply."""
         if not self.closed and self._writer is not None:
             self._writer.send(body)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Have something called when the session ends; at once if it has."""
+        """Call a function when the session ends; at once if it has ended."""
         if self.closed:
             callback()
         else:
             self._close_callbacks.append(callback)
 
     def on_frame(self, frame: Carried) -> None:
-        """The transport brings a frame."""
+        """Handle a frame from the transport."""
         if self.closed:
             return
         self._heard_at_ms = self._runtime.now_ms()
@@ -158,11 +158,11 @@ class LinkSession:
                 self._replied(one.request_id, name, one)
 
     def on_link_closed(self) -> None:
-        """The transport says that the link is over."""
+        """Handle the end of the link, which the transport has noticed."""
         self.close(f"the link to {self.address} broke")
 
     def close(self, reason: str) -> None:
-        """End the session now: everything under way hears LinkClosed."""
+        """End the session now: everything under way gets LinkClosed."""
         if self.closed:
             return
         self.closed = True
