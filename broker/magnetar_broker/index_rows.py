@@ -23,7 +23,7 @@ _OUTCOME = {status: outcome for outcome, status in _STATUS.items()}
 def followed_by(
     message: broker_wire.CommandSend | records.TransactionWriterRow,
 ) -> tuple[TxnID, ...]:
-    """What a send, or a writer's row, names as what it follows."""
+    """Return the transactions that a send, or a writer's row, follows."""
     if not message.HasField("follows_txn_id"):
         return ()
     return tuple(
@@ -32,6 +32,7 @@ def followed_by(
 
 
 def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> None:
+    """Write the row of an open transaction."""
     row = records.TransactionIndexRow(
         status=common.OPEN,
         start_time_ms=transaction.start_time_ms,
@@ -44,6 +45,7 @@ def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> Non
 
 
 def put_writer(batch: WriteBatch, key: bytes, writer: Writer) -> None:
+    """Write the row of a writer."""
     row = records.TransactionWriterRow(
         writer_id=writer.writer_id,
         next_index=writer.next_index,
@@ -61,10 +63,10 @@ def put_ended(
     *,
     marker_entry_id: int | None,
 ) -> None:
-    """The transaction's status, in place of the writers' rows.
+    """Write the transaction's outcome, and delete its writers' rows.
 
     Args:
-        ended: None: nothing of it is remembered.
+        ended: None: nothing is remembered.
     """
     for writer in transaction.writers.values() if transaction is not None else ():
         batch.delete(keys.TXNINDEX, keys.txnindex_writer(key, writer.ordinal))
@@ -83,10 +85,10 @@ def put_ended(
 
 
 def restore(index: TransactionIndex, txn_id: TxnID, ordinal: int | None, value: bytes) -> None:
-    """Take one row back; a transaction's own row comes before its writers'."""
+    """Restore a row; a transaction's own row comes before its writers' rows."""
     if ordinal is not None:
         writer = records.TransactionWriterRow.FromString(value)
-        # Earlier brokers noted also who named itself.
+        # Earlier brokers also noted transactions that named themselves.
         follows = tuple(one for one in followed_by(writer) if one != txn_id)
         index.open[txn_id].writers[writer.writer_id] = Writer(
             ordinal, writer.writer_id, writer.next_index, follows

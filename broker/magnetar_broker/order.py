@@ -1,15 +1,15 @@
-"""Order of a producer across transactions: who follows whom here, and who waits for that (rule k).
+r"""Order of a producer's transactions on a partition: who follows whom, and who waits (rule k).
 
-A transaction is *settled* here when it has ended and all that it followed is settled. Who follows
-it waits for that, and not for its end alone: an aborted one shows nothing, but what it followed may
-still come, and comes before. One that has ended and is not settled *passes on* what it followed.
+A transaction is *settled* here when it has ended and all transactions that it followed are settled.
+Its followers wait until it is settled, not only ended: an aborted transaction shows no messages,
+but the transactions that it followed may still show theirs, which come before. A transaction that
+has ended and is not settled *passes on* the transactions that it followed.
 
     open --end--> passes on --what it followed is settled--> settled
-      \\______________________end______________________________/
+      \______________________end______________________________/
 
-What waited is called from a queue, one after the other and some thousand in a turn of the event
-loop: so a chain of any length ends without calls inside calls, and others have their turn.
-Pure.
+Waiting calls are made from a queue, one after the other and some thousand in a turn of the event
+loop: so a chain of any length ends without nested calls, and other tasks have their turn. Pure.
 Source: docs/design/0001-protocol.md, Order (k).
 """
 
@@ -33,27 +33,28 @@ CALLS_IN_A_TURN_MAX = 1_000
 
 
 class Order:
-    """Says who follows whom in one partition, and calls those who waited.
+    """Knows which transaction follows which on a partition, and calls those that waited.
 
     Args:
-        index: which transactions are open here, and which have ended.
+        index: the transactions that are open here, and those that have ended.
         in_another_turn: makes a call in a later turn of the event loop.
     """
 
     def __init__(self, index: TransactionIndex, in_another_turn: Callable[[Call], None]) -> None:
         self._index = index
         self._in_another_turn = in_another_turn
-        # By who passes it on: what it followed that is not settled. Insertion order, as below.
+        # For each transaction that passes on: the unsettled transactions that it followed.
+        # Insertion order, as below.
         self._passing: dict[TxnID, dict[TxnID, None]] = {}
-        # By what they followed: who passes it on.
+        # For each followed transaction: the transactions that pass it on.
         self._heirs: dict[TxnID, list[TxnID]] = {}
-        # By the transaction that they wait for.
+        # Waiting calls, by the transaction that they wait for.
         self._parked: dict[TxnID, list[Call]] = {}
         self._ready: deque[Call] = deque()
         self._calling = False
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         assert not self._passing.keys() & self._index.open.keys()
         for txn_id, followed in self._passing.items():
             assert txn_id in self._index.ended
@@ -61,7 +62,7 @@ class Order:
             for one in followed:
                 assert self.is_unsettled(one)
                 assert txn_id in self._heirs[one]
-        # Nobody would ever call them.
+        # Otherwise nobody would ever make these calls.
         assert all(self.is_unsettled(txn_id) for txn_id in self._parked)
 
     def is_unsettled(self, txn_id: TxnID) -> bool:
@@ -69,20 +70,22 @@ class Order:
 
     @property
     def passing(self) -> KeysView[TxnID]:
-        """Those that have ended here and pass on what they followed."""
+        """The transactions that have ended here and pass on."""
         return self._passing.keys()
 
     def to_follow(self, txn_id: TxnID, writer_id: int, named: Iterable[TxnID]) -> tuple[TxnID, ...]:
-        """What a writer's first message in a transaction makes that follow, of those it names.
+        """Return the transactions that a writer's first message makes its transaction follow.
 
+        Args:
+            named: the transactions that the message names.
         Raises:
-            InvalidArgument: one of these itself waits for `txn_id`: neither would ever end.
+            InvalidArgument: one of them itself waits for `txn_id`: neither would ever end.
         """
         follows = tuple(
             dict.fromkeys(one for one in named if one != txn_id and self.is_unsettled(one))
         )
         transaction = self._index.open.get(txn_id)
-        # Nobody follows a transaction that is new here.
+        # No transaction follows a transaction that is new here.
         if transaction is None or writer_id in transaction.writers:
             return follows
         if self._wait_for(follows, txn_id):
@@ -93,7 +96,7 @@ class Order:
         return follows
 
     def _wait_for(self, txn_ids: Iterable[TxnID], other: TxnID) -> bool:
-        """Whether any follows the other, directly or by way of others."""
+        """Return whether any transaction follows the other, directly or through others."""
         seen: dict[TxnID, None] = dict.fromkeys(txn_ids)
         to_visit = list(seen)
         while to_visit:
@@ -112,7 +115,10 @@ class Order:
         return itertools.chain.from_iterable(one.follows for one in transaction.writers.values())
 
     def awaited(self, plan: EndPlan) -> TxnID | None:
-        """One that a commit's marker has to wait for: each writer that counts follows its own."""
+        """Return a transaction that a commit's marker must wait for.
+
+        A writer that counts follows it.
+        """
         for one in plan.writers:
             for followed in one.writer.follows if one.kept else ():
                 if self.is_unsettled(followed):
@@ -120,20 +126,23 @@ class Order:
         return None
 
     def park(self, txn_id: TxnID, call: Call) -> None:
-        """Make the call when the transaction is settled; it is not yet. It must not raise."""
+        """Make the call when the transaction is settled.
+
+        It is not settled yet; the call must not raise.
+        """
         if not self.is_unsettled(txn_id):
             raise BrokenInvariant(f"{txn_id} is settled: nobody would make the call")
         self._parked.setdefault(txn_id, []).append(call)
 
     def ended(self, end: End, transaction: OpenTransaction | None) -> tuple[TxnID, ...]:
-        """A transaction ends here. Calls nobody: that is run()'s part.
+        """Note that a transaction ends here. Makes no calls: run() does.
 
         Returns:
-            What it passes on: its row says so, for a broker that restarts.
+            The transactions that it passes on: its row keeps them for a restart.
         """
         writers = transaction.writers.values() if transaction is not None else ()
         if end.is_unissued:
-            # Who made it up has passed nothing on.
+            # An invented TxnID passes nothing on.
             writers = ()
         followed = dict.fromkeys(
             itertools.chain.from_iterable(writer.follows for writer in writers)
@@ -146,7 +155,7 @@ class Order:
         return unsettled
 
     def restore(self) -> None:
-        """Take back what ended transactions pass on, when all rows of the index were read."""
+        """Restore what ended transactions pass on, after all rows of the index were read."""
         for txn_id, ended in self._index.ended.items():
             if ended.follows:
                 self._passing[txn_id] = {}
@@ -167,7 +176,7 @@ class Order:
             self._heirs.setdefault(one, []).append(txn_id)
 
     def _settle(self, txn_id: TxnID) -> None:
-        """Neither open nor passing on any more: whoever waited may go on."""
+        """Queue the calls that waited for a transaction: it is settled."""
         settled = deque([txn_id])
         while settled:
             one = settled.popleft()
@@ -180,7 +189,7 @@ class Order:
                     settled.append(heir)
 
     def run(self) -> None:
-        """Make the calls of those who may go on, in the order in which they may."""
+        """Make the queued calls, in order."""
         if self._calling:
             return
         self._calling = True
@@ -190,7 +199,7 @@ class Order:
             try:
                 self._ready.popleft()()
             except Exception:
-                # A bug; those behind it shall not wait for ever.
+                # This is a bug; later calls must not wait for ever.
                 log.exception("a command that had waited for a transaction failed")
         if self._ready:
             self._in_another_turn(self._go_on)

@@ -1,7 +1,7 @@
-"""One partition: its log, its sidecar transaction buffer, its producers and subscriptions.
+"""Partition: its log, its sidecar transaction buffer, its producers and subscriptions.
 
-Every method decides and applies at once; what it returns may leave only when the group commit's
-position at that moment is durable.
+Every method decides and applies at once; its result may leave only when the group commit's position
+at that moment is durable.
 Source: PIP-31, Broker - Transaction Buffer; docs/architecture.md.
 """
 
@@ -35,14 +35,17 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch, end_of_prefix
 
-# Beyond this, a range takes the place of single deletes.
+# With more rows than this, a range deletion is used instead of single deletions.
 DELETES_BY_KEY_MAX = 4_096
-# Batches of one writer that a marker notes, so that retention deletes them by their keys.
+# How many batches of a writer a marker notes, so that retention deletes them by their keys.
 BATCH_STARTS_NOTED_MAX = 64
 
 
 class Accepted:
-    """Where a batch went. `message_id` is None for a repeat whose place is no longer known."""
+    """Position of an accepted batch.
+
+    `message_id` is None for a repeat whose position is forgotten.
+    """
 
     __slots__ = ("duplicate", "message_id")
 
@@ -52,7 +55,7 @@ class Accepted:
 
 
 class Partition:
-    """Everything that one partition keeps."""
+    """State of a partition."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Partition:
 
     @property
     def ledger_id(self) -> int:
+        """The ledger id of the log."""
         return self.log.ledger_id
 
     # Sends
@@ -97,8 +101,9 @@ class Partition:
         """Append a plain batch.
 
         Raises:
-            SequenceGap, InvalidArgument: as check_sequence.
-            DiskFull: the disk's reserve is reached; a repeat is recognised all the same.
+            SequenceGap: as check_sequence.
+            InvalidArgument: as check_sequence.
+            DiskFull: the disk's reserve is reached; a repeat is still recognised.
         """
         if self.producers.check(producer_id, sequence_id, count):
             entry_id = self.producers.entry_of(producer_id, sequence_id)
@@ -134,13 +139,14 @@ class Partition:
         """Store a batch of an open transaction in the sidecar txnlog.
 
         Args:
-            session: on which it came; None: a unary call.
-            origin: the machine that it came from.
-            producer_epoch: of the transactional producer; NO_EPOCH without one.
+            session: the conversation that sent it; None: a unary call.
+            origin: the client's machine.
+            producer_epoch: epoch of the transactional producer; NO_EPOCH without one.
         Raises:
-            InvalidTxnState, SequenceGap, QuotaExceeded: as TransactionIndex.check_write.
+            InvalidTxnState: as TransactionIndex.check_write.
+            SequenceGap: as TransactionIndex.check_write.
             InvalidArgument: as Order.to_follow.
-            QuotaExceeded: too many transactions, or too much in them.
+            QuotaExceeded: too many transactions, writers, or bytes in open transactions.
             DiskFull: as send.
         """
         config = self._environment.config
@@ -186,10 +192,13 @@ class Partition:
     # Ends
 
     def end(self, asked: AskedEnd) -> None:
-        """CommandEndTxnOnPartition: calls done() when applied, perhaps later (rule k).
+        """End a transaction, as CommandEndTxnOnPartition asks; calls done() when applied.
+
+        A commit may wait for other transactions first (rule k).
 
         Raises:
-            InvalidTxnState, TxnIncomplete: as TransactionIndex.plan_end.
+            InvalidTxnState: as TransactionIndex.plan_end.
+            TxnIncomplete: as TransactionIndex.plan_end.
         """
         end = asked.end
         plan = self.index.plan_end(end)
@@ -201,7 +210,7 @@ class Partition:
             if self.waiting_ends.add(asked):
                 self.order.park(awaited, partial(self._end_again, end.txn_id))
             return
-        # All of it in one batch: no window between the marker and COMMITTED.
+        # A single batch: there is no moment between the marker and COMMITTED.
         rows = self._environment.commits.batch
         marker = self._marker(end, plan) if plan.total else None
         if marker is not None:
@@ -222,7 +231,7 @@ class Partition:
         self.order.run()
 
     def _end_again(self, txn_id: TxnID) -> None:
-        """What a commit waited for is settled; it may follow others too."""
+        """Try a waiting commit again: a transaction that it waited for is settled."""
         for asked in self.waiting_ends.take(txn_id):
             try:
                 self.end(asked)
@@ -230,7 +239,7 @@ class Partition:
                 asked.failed(error)
 
     def _marker(self, end: End, plan: EndPlan) -> MarkerEntry:
-        """The log's next entry: the messages that a commit keeps."""
+        """Build the log's next entry: the marker of the messages that a commit keeps."""
         kept = [one for one in plan.writers if one.kept]
         return MarkerEntry(
             self.log.end_offset,
@@ -259,7 +268,11 @@ class Partition:
     # Retention and deletion
 
     def refuse_deletion(self) -> None:
-        """Raises ResourceInUse while transactions are open or acks pend."""
+        """Check that the partition may be deleted.
+
+        Raises:
+            ResourceInUse: transactions are open, or acks are pending.
+        """
         if self.index.open:
             raise ResourceInUse(
                 f"{len(self.index.open)} transactions are open on {self.name}: end them first",
@@ -269,7 +282,7 @@ class Partition:
             subscription.refuse_deletion()
 
     def delete(self) -> None:
-        """Remove every row."""
+        """Delete every row."""
         self.deleted = True
         self.log.forget_tail()
         batch = self._environment.commits.batch
@@ -298,9 +311,9 @@ class Partition:
         self._environment.defer_rows(self)
 
     def trim_skipped(self, first_offset: int) -> None:
-        """Remove what was given up from the front of the log, up to an offset.
+        """Remove a range that was given up from the front of the log, up to an offset.
 
-        The messages of a marker that cannot be read stay in the sidecar: nobody knows which.
+        The messages of an unreadable marker stay in the sidecar: nobody knows which they are.
         """
         batch = self._environment.commits.batch
         place = self.name.topic_id, self.name.partition
@@ -315,14 +328,17 @@ class Partition:
         self._environment.defer_rows(self)
 
     def skip_damaged(self, ranges: list[Range]) -> None:
-        """Have everybody go on behind what cannot be read."""
+        """Let readers and consumers continue after unreadable ranges."""
         self.log.skip(ranges)
         self._environment.defer_rows(self)
         for subscription in self.subscriptions:
             subscription.delivery.wake()
 
     def _delete_messages(self, batch: WriteBatch, marker: MarkerEntry) -> None:
-        """By their keys where the marker notes them: each range would slow down every read."""
+        """Delete a transaction's messages, by their keys if the marker notes them.
+
+        A range deletion would slow down every read.
+        """
         if all(writer.batch_starts for writer in marker.writers):
             for writer in marker.writers:
                 for start in writer.batch_starts:
@@ -334,23 +350,23 @@ class Partition:
 
     @property
     def lowest_needed_offset(self) -> int:
-        """Everything below is acknowledged by every subscription."""
+        """Return the offset below which every subscription has acknowledged all messages."""
         floors = [one.cursor.floor for one in self.subscriptions]
         return min(floors, default=self.log.durable_end)
 
     def forget_covered(self) -> None:
-        """Drop from the index what watermarks cover."""
+        """Drop from the index the transactions that watermarks cover."""
         batch = self._environment.commits.batch
         for txn_id in self.index.forget_covered(self.order.passing):
             batch.delete(keys.TXNINDEX, self._index_key(txn_id))
         self.subscriptions.forget_covered()
 
     def write_new_rows(self) -> None:
-        """The rows of a partition that was just created."""
+        """Write the rows of a partition that was just created."""
         self._environment.defer_rows(self)
 
     def write_deferred_rows(self, batch: WriteBatch) -> None:
-        """Rows that change with every batch, written once a group."""
+        """Write rows that change with every batch, once per group."""
         row = records.PartitionRow(
             first_offset=self.log.first_offset,
             end_offset=self.log.end_offset,
@@ -377,6 +393,7 @@ class Partition:
         self.producers.dirty.clear()
 
     def forget_idle_producers(self, before_run_time_ms: int) -> None:
+        """Forget producers whose last batch is older than a run time."""
         batch = self._environment.commits.batch
         for producer_id in self.producers.idle_since(before_run_time_ms):
             self.producers.forget(producer_id)

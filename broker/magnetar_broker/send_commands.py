@@ -1,4 +1,4 @@
-"""CommandSend and CommandPublish: batches into the partition log or the sidecar txnlog."""
+"""Commands that send: CommandSend and CommandPublish store batches in the log or the txnlog."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from magnetar_core.errors import InvalidArgument, LogUnavailable, MessageTooLarg
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 
-# Of memory, besides the batch.
+# Memory of a parked send, besides the batch.
 PARKED_OVERHEAD_BYTES = 1_024
-# Transactions that one send comes after.
+# How many transactions a send may follow.
 FOLLOWED_MAX = 100
 
 
 class SendCommands:
-    """Source: PIP-31, Broker Request Processing, CommandSend."""
+    """Handlers of commands that send. Source: PIP-31, Broker Request Processing, CommandSend."""
 
     def __init__(
         self, environment: Environment, topics: Topics, replies: Replies, random: Random
@@ -35,12 +35,12 @@ class SendCommands:
         self._replies = replies
         self._random = random
         self._parked_bytes = 0
-        # By whom they were sent.
+        # Accounts of the clients that sent them.
         self._parkers = Accounts()
         self.handlers: Mapping[str, Handler] = {"send": self._send, "publish": self._publish}
 
     def _send(self, command: wire.CommandSend, reply: Reply) -> None:
-        """CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
+        """Handle CommandSend. Source: PIP-31, Broker Request Processing, CommandSend."""
         partition = self._topics.named(command.partition)
         follows = followed_by(command)
         if len(follows) > FOLLOWED_MAX:
@@ -97,7 +97,7 @@ class SendCommands:
     def _park(
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
     ) -> None:
-        """Rule k: this plain send comes after that transaction, whose end is under way."""
+        """Park a plain send that follows a transaction whose end is under way (rule k)."""
         size = PARKED_OVERHEAD_BYTES + len(command.batch)
         account = self._parkers.of(reply.session, reply.origin)
         config = self._environment.config
@@ -114,7 +114,7 @@ class SendCommands:
                 )
         self._parked_bytes += size
         account.add(size)
-        # The message as it came would keep all of its frame.
+        # The received message would keep its whole frame in memory.
         parked = wire.CommandSend()
         parked.CopyFrom(command)
 

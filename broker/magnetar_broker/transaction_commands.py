@@ -21,7 +21,7 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
-# Looked for at every participant.
+# How many transactions a question names; each is looked up at every participant.
 ENDS_ASKED_MAX = 10_000
 # Of them, so many are taken on at once, and so many times one is looked for at a participant: about
 # a millisecond, in which nobody else is served.
@@ -30,7 +30,7 @@ LOOKED_UP_IN_A_TURN = 5_000
 
 
 class TransactionCommands:
-    """Source: PIP-31, Broker Request Processing."""
+    """Handlers of coordinators' commands. Source: PIP-31, Broker Request Processing."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TransactionCommands:
     def _end_txn_on_partition(
         self, command: txn_wire.CommandEndTxnOnPartition, reply: Reply
     ) -> None:
-        """Source: PIP-31, Broker Request Processing, CommandEndTxnOnPartition."""
+        """Handle CommandEndTxnOnPartition. Source: PIP-31, Broker Request Processing."""
         partition = self._topics.named(command.partition)
         end = self._end_of(command)
 
@@ -77,7 +77,10 @@ class TransactionCommands:
     def _end_txn_on_subscription(
         self, command: txn_wire.CommandEndTxnOnSubscription, reply: Reply
     ) -> None:
-        """Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State."""
+        """Handle CommandEndTxnOnSubscription.
+
+        Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
+        """
         name = command.subscription
         self._topics.named(name).subscriptions.end(name.subscription, self._end_of(command))
         response = txn_wire.CommandEndTxnOnSubscriptionResponse(txn_id=command.txn_id)
@@ -86,16 +89,22 @@ class TransactionCommands:
     def _end_of(
         self, command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
     ) -> End:
-        """Raises: TxnNotFound, LogUnavailable: nobody can have been given the TxnID, or not yet.
+        """Parse an end.
 
-        Were its end kept, whoever is given it later would be refused.
+        Raises:
+            TxnNotFound: no coordinator has issued the TxnID. A stored end would refuse its later
+                owner.
+            LogUnavailable: its coordinator has not announced the TxnID yet.
         """
         end = _end_of(command)
         self._environment.issued.check(end.txn_id)
         return end
 
     def _low_watermark(self, command: txn_wire.CommandLowWatermark, reply: Reply) -> None:
-        """Rule c: the watermark is stored in the batch that forgets what it covers."""
+        """Handle CommandLowWatermark.
+
+        Rule c: the watermark is stored in the batch that deletes the rows that it covers.
+        """
         if command.tcid > TCID_MAX or command.incarnation > INCARNATION_MAX:
             raise InvalidArgument(
                 f"there is no coordinator {command.tcid} of incarnation {command.incarnation}"
@@ -129,7 +138,7 @@ class TransactionCommands:
                 incarnation=advanced.incarnation,
                 low_watermark=advanced.low_watermark,
                 live=[txn_wire.TxnRange(first=first, last=last) for first, last in advanced.live],
-                # What a recovery reads besides, although it is covered.
+                # Covered transactions that a recovery has to read as well.
                 orphans=sorted(self._orphan_resolver.covered(command.tcid) | passing),
                 next_counter=advanced.next_counter,
                 counter_bound=advanced.counter_bound,
@@ -140,7 +149,7 @@ class TransactionCommands:
         self._replies.answer(reply, answer)
 
     def _txns_issued(self, command: txn_wire.CommandTxnsIssued, reply: Reply) -> None:
-        """Nothing is stored: the next low watermark says it again."""
+        """Handle CommandTxnsIssued. Nothing is stored: the next low watermark repeats it."""
         watermarks = self._environment.watermarks
         known = watermarks.find(command.tcid)
         if known is not None and known.incarnation == command.incarnation:
@@ -148,7 +157,10 @@ class TransactionCommands:
             self._environment.issued.hear(command.tcid)
 
     def _describe_ends(self, command: txn_wire.CommandDescribeEnds, reply: Reply) -> None:
-        """Rule n: what a coordinator that has lost something asks before it ends anything."""
+        """Handle CommandDescribeEnds: a coordinator sends it after a loss, before it ends anything.
+
+        Source: docs/protocol/rules.md, rule n.
+        """
         if len(command.txn_ids) > ENDS_ASKED_MAX:
             raise InvalidArgument(f"{ENDS_ASKED_MAX} transactions are described at once, at most")
         self._replies.answer_later(reply, self._described_ends(command))
@@ -156,7 +168,7 @@ class TransactionCommands:
     async def _described_ends(
         self, command: txn_wire.CommandDescribeEnds
     ) -> txn_wire.CommandDescribeEndsResponse:
-        """Others have their turns while many are looked for, at many participants."""
+        """Look many transactions up at many participants, while other tasks have their turns."""
         response = txn_wire.CommandDescribeEndsResponse()
         indexes = [
             index
@@ -212,7 +224,7 @@ def _end_of(
 
 
 def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:
-    """Counters of what has ended, is covered, and passes on what it followed (rule k)."""
+    """Return counters of ended, covered transactions that pass on what they followed (rule k)."""
     return {
         txn_id.counter
         for partition in topics.partitions()

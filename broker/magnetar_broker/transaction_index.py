@@ -1,12 +1,12 @@
-"""Which transactions are open, or have ended, at one participant: a partition or a subscription.
+r"""Transaction index of a participant, a partition or a subscription: open and ended transactions.
 
-Both keep the same books. A writer is a producer with its messages, or a consumer with its ack
-commands; either numbers what it writes from 0 without gaps, so that a count says which of it is
-meant. All rules about what an end may do are here, and nothing of what it does to messages or acks.
+Both kinds keep the same books. A writer is a producer with its messages, or a consumer with its ack
+commands; either numbers its writes from 0 without gaps, so that a count says which writes are
+meant. All rules about what an end may do are here; its effect on messages or acks is elsewhere.
 Pure.
 
     (unknown) --write--> OPEN --end--> COMMITTED or ABORTED --covered--> (forgotten)
-        \\_________________end__________________/
+        \_________________end__________________/
 
 Source: PIP-31, Broker - Transaction Buffer, Transaction Index; docs/protocol/rules.md, rules c to
 h.
@@ -29,7 +29,7 @@ NO_MEMBER = MemberName("")
 
 
 class Outcome(Enum):
-    """How a transaction ended."""
+    """Outcome of a transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -37,19 +37,19 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Writer:
-    """One producer's or consumer's part of an open transaction."""
+    """A producer's or consumer's part of an open transaction."""
 
     ordinal: int
     writer_id: int
     next_index: int = 0
-    # What its producer had ended before, and is not settled here (rule k).
+    # Transactions that its producer had ended before, and that are not settled here (rule k).
     follows: tuple[TxnID, ...] = ()
-    # Index of the first message of each batch: the keys of its rows.
+    # Index of the first message of each batch, which is in its row's key.
     batch_starts: list[int] = field(default_factory=list)
-    # Whether these are all: recovery could not read the others.
+    # False if recovery could not read some of them.
     are_starts_known: bool = True
     stored_bytes: int = 0
-    # Who is charged for them.
+    # The account that counts their bytes.
     account: Account = field(default_factory=Account)
 
 
@@ -59,11 +59,12 @@ class OpenTransaction:
 
     txn_id: TxnID
     start_time_ms: int
-    # The partition's end at its first write here: with it an administrator says which one is meant.
+    # The partition's end at its first write here, by which an administrator identifies the
+    # transaction.
     start_offset: int = 0
-    # Of its transactional producer; -1: of none.
+    # Epoch of its transactional producer; -1: none.
     producer_epoch: int = NO_EPOCH
-    # On a group's partition: who acknowledged first.
+    # On a group's partition: the member that acknowledged first.
     member: MemberName = NO_MEMBER
     writers: dict[int, Writer] = field(default_factory=dict)
 
@@ -74,7 +75,7 @@ class EndedTransaction:
 
     outcome: Outcome
     selection_digest: bytes = b""
-    # What it followed that was not settled when it ended (rule k).
+    # Transactions that it followed and that were not settled when it ended (rule k).
     follows: tuple[TxnID, ...] = ()
 
 
@@ -86,16 +87,19 @@ class End:
     outcome: Outcome
     # Confirmed writes by writer id; None: not checked.
     counts: Mapping[int, int] | None = None
-    # The writers that count; None: all.
+    # The writers whose writes count; None: all.
     selection: frozenset[int] | None = None
     loss_accepted: bool = False
-    # An administrator's: the start offset and producer epoch that it must have here.
+    # For an administrator's abort: the start offset and producer epoch that the transaction must
+    # have here.
     hanging: tuple[int, int] | None = None
-    # Nobody has issued the TxnID: nothing of it is remembered, lest its later owner is refused.
+    # Nobody has issued the TxnID: nothing is remembered, since otherwise its later owner would be
+    # refused.
     is_unissued: bool = False
 
     @property
     def selection_digest(self) -> bytes:
+        """The digest of the selection."""
         return digest_of_selection(self.selection)
 
 
@@ -117,17 +121,19 @@ class EndPlan:
 
     @property
     def total(self) -> int:
+        """How many writes are kept."""
         return sum(kept.kept for kept in self.writers)
 
 
 class TransactionIndex:
-    """One participant's transactions.
+    """Transactions of a participant.
 
     Args:
         covers: whether the coordinator's watermark covers a TxnID.
-        is_superseded: whether a TxnID is of an incarnation that its coordinator has left behind.
-        check_issued: raises TxnNotFound or LogUnavailable unless somebody may have been given it.
-        on_opened, on_closed: told of what begins to write here, and of its end.
+        is_superseded: whether a TxnID belongs to an abandoned incarnation of its coordinator.
+        check_issued: raises TxnNotFound or LogUnavailable unless the TxnID is issued.
+        on_opened: called when a transaction begins to write here.
+        on_closed: called when it ends here.
     """
 
     def __init__(
@@ -148,7 +154,7 @@ class TransactionIndex:
         self.ended: dict[TxnID, EndedTransaction] = {}
 
     def check(self) -> None:
-        """Our bugs assert; clients' mistakes raise."""
+        """Check the invariants."""
         assert not self.open.keys() & self.ended.keys()
         for transaction in self.open.values():
             ordinals = [writer.ordinal for writer in transaction.writers.values()]
@@ -157,15 +163,18 @@ class TransactionIndex:
     def check_write(
         self, txn_id: TxnID, writer_id: int, sequence_id: int, count: int, *, writers_max: int
     ) -> bool:
-        """Whether a write is a repeat.
+        """Return whether a write is a repeat.
 
         Raises:
             InvalidTxnState: the transaction has ended, here or for its coordinator.
-            TxnNotFound, LogUnavailable: nobody can have been given it, or not yet.
-            SequenceGap, InvalidArgument: as check_sequence.
-            QuotaExceeded: too many writers in one transaction.
+            TxnNotFound: no coordinator has issued the TxnID.
+            LogUnavailable: its coordinator has not announced the TxnID yet.
+            SequenceGap: as check_sequence.
+            InvalidArgument: as check_sequence.
+            QuotaExceeded: too many writers in a transaction.
         """
-        # Also what is still open here takes nothing more once its coordinator has ended it.
+        # A transaction that is still open here takes no more writes once its coordinator has ended
+        # it.
         if txn_id in self.ended or self._covers(txn_id):
             raise InvalidTxnState(f"transaction {txn_id} has ended: begin another one")
         if self._is_superseded(txn_id):
@@ -195,7 +204,7 @@ class TransactionIndex:
         producer_epoch: int = NO_EPOCH,
         member: MemberName = NO_MEMBER,
     ) -> tuple[Writer, bool]:
-        """Count a write that check_write let pass.
+        """Count a write that check_write has accepted.
 
         Returns:
             The writer, and whether the transaction is new here.
@@ -214,17 +223,17 @@ class TransactionIndex:
         return writer, is_new
 
     def restore_open(self, transaction: OpenTransaction) -> None:
-        """It is open here."""
+        """Restore an open transaction."""
         self.open[transaction.txn_id] = transaction
         self._on_opened(transaction.txn_id)
 
     def plan_end(self, end: End) -> EndPlan:
-        """Hold an end against what is here. Changes nothing.
+        """Compare an end with the writes here, and return its effect. Changes nothing.
 
         Raises:
-            InvalidTxnState: it has ended here otherwise, or is not the one that an administrator
-                means.
-            TxnIncomplete: less is here than the client had confirmed.
+            InvalidTxnState: another outcome is recorded here, or an administrator means another
+                transaction.
+            TxnIncomplete: fewer writes are here than were confirmed to the client.
         """
         if end.hanging is not None:
             self._check_hanging(end.txn_id, end.hanging)
@@ -251,12 +260,12 @@ class TransactionIndex:
         return EndPlan(False, transaction, kept)
 
     def record_end(self, end: End, follows: tuple[TxnID, ...] = ()) -> EndedTransaction | None:
-        """The transaction has ended as planned.
+        """Note that a transaction has ended as planned.
 
         Args:
-            follows: what it passes on (rule k).
+            follows: the transactions that it passes on (rule k).
         Returns:
-            What is remembered of it; None: nothing.
+            The ended transaction; None: nothing is remembered.
         """
         if self.open.pop(end.txn_id, None) is not None:
             self._on_closed(end.txn_id)
@@ -267,7 +276,7 @@ class TransactionIndex:
         return ended
 
     def forget_covered(self, but: Collection[TxnID] = ()) -> list[TxnID]:
-        """Drop what the watermark covers; returns what was dropped."""
+        """Drop the transactions that the watermark covers, and return them."""
         forgotten = [one for one in self.ended if self._covers(one) and one not in but]
         for txn_id in forgotten:
             del self.ended[txn_id]
