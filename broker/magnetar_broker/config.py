@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from magnetar_core.batch import BODY_BYTES_MAX
-from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
+from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,16 @@ class BrokerConfig:
     producer_idle_ms_max: int = 24 * 60 * 60 * 1000
 
     def __post_init__(self) -> None:
+        check_numbers(
+            self,
+            may_be_zero=(
+                "tail_bytes_max",
+                "tails_bytes_max",
+                "free_space_floor_bytes",
+                "open_txn_gauges_max",
+                "group_lag_gauges_max",
+            ),
+        )
         if self.batch_bytes_max > FRAME_BYTES_MAX // 2:
             raise InvalidConfig(
                 f"batch_bytes_max must be at most {FRAME_BYTES_MAX // 2}, half of a frame"
@@ -126,32 +136,6 @@ class BrokerConfig:
                 f"batch_body_bytes_max must be from batch_bytes_max to {BODY_BYTES_MAX}: clients"
                 " open nothing larger"
             )
-        for name in (
-            "batch_bytes_max",
-            "batch_messages_max",
-            "topics_max",
-            "partitions_max",
-            "subscriptions_max",
-            "consumers_max",
-            "txn_writers_max",
-            "open_txns_max",
-            "open_txn_bytes_max",
-            "session_open_txn_bytes_max",
-            "parked_send_bytes_max",
-            "session_parked_send_bytes_max",
-            "dispatch_bytes_max",
-            "key_shared_waiting_max",
-            "retention_check_interval_ms",
-            "producer_idle_ms_max",
-            "late_txn_ms",
-            "groups_max",
-            "group_members_max",
-            "group_session_timeout_ms_min",
-            "group_rebalance_timeout_ms_default",
-            "group_heartbeat_interval_ms",
-        ):
-            if getattr(self, name) <= 0:
-                raise InvalidConfig(f"{name} must be positive")
         if not (
             self.group_session_timeout_ms_min
             <= self.group_session_timeout_ms_default
@@ -165,12 +149,3 @@ class BrokerConfig:
             raise InvalidConfig(
                 "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
             )
-        for name in (
-            "tail_bytes_max",
-            "tails_bytes_max",
-            "free_space_floor_bytes",
-            "open_txn_gauges_max",
-            "group_lag_gauges_max",
-        ):
-            if getattr(self, name) < 0:
-                raise InvalidConfig(f"{name} must not be negative")

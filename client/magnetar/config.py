@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
 from magnetar_core.batch import Codec
+from magnetar_core.config import wrong_number
 from magnetar_core.errors import InvalidArgument
 
 
@@ -18,6 +20,11 @@ def require(condition: bool, complaint: str) -> None:
     """
     if not condition:
         raise InvalidArgument(complaint)
+
+
+def _require_numbers(settings: object, *, may_be_zero: Collection[str] = ()) -> None:
+    complaint = wrong_number(settings, may_be_zero=may_be_zero)
+    require(complaint is None, complaint or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +73,7 @@ class ClientConfig:
     pending_messages_max: int = 1 << 20
 
     def __post_init__(self) -> None:
-        for name in (
-            "connect_timeout_ms",
-            "request_timeout_ms",
-            "operation_timeout_ms",
-            "coordinator_patience_ms",
-            "send_timeout_ms",
-            "commit_timeout_ms",
-            "abort_timeout_ms",
-            "abort_drain_ms",
-            "close_timeout_ms",
-            "backoff_ms_min",
-            "pending_bytes_max",
-            "pending_messages_max",
-        ):
-            require(getattr(self, name) > 0, f"{name} must be above 0")
+        _require_numbers(self)
         require(
             self.backoff_ms_min <= self.backoff_ms_max,
             "backoff_ms_min must not exceed backoff_ms_max",
@@ -137,12 +130,7 @@ class ProducerConfig:
     message_bytes_max: int = 256 << 20
 
     def __post_init__(self) -> None:
-        require(self.linger_ms >= 0, "linger_ms must not be negative")
-        require(self.batch_bytes_max > 0, "batch_bytes_max must be above 0")
-        require(self.batch_messages_max > 0, "batch_messages_max must be above 0")
-        require(self.in_flight_batches_max > 0, "in_flight_batches_max must be above 0")
-        require(self.whole_bytes_max > 0, "whole_bytes_max must be above 0")
-        require(self.message_bytes_max > 0, "message_bytes_max must be above 0")
+        _require_numbers(self, may_be_zero=("linger_ms",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,11 +159,7 @@ class ConsumerConfig:
     nack_delay_ms_max: float = 60_000
 
     def __post_init__(self) -> None:
-        require(self.receiver_queue_messages > 0, "receiver_queue_messages must be above 0")
-        require(self.receiver_queue_bytes > 0, "receiver_queue_bytes must be above 0")
-        require(self.message_bytes_max > 0, "message_bytes_max must be above 0")
-        require(self.ack_linger_ms >= 0, "ack_linger_ms must not be negative")
-        require(self.nack_delay_ms >= 0, "nack_delay_ms must not be negative")
+        _require_numbers(self, may_be_zero=("ack_linger_ms", "nack_delay_ms", "nack_delay_ms_max"))
         require(
             self.nack_delay_ms <= self.nack_delay_ms_max,
             "nack_delay_ms must not exceed nack_delay_ms_max",

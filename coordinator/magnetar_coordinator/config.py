@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magnetar_core.config import InvalidConfig
+from magnetar_core.config import InvalidConfig, check_numbers
 from magnetar_core.ids import TCID_MAX
 
 # Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
@@ -121,37 +121,7 @@ class CoordinatorConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.tcid <= TCID_MAX:
             raise InvalidConfig(f"tcid is {self.tcid}; choose one from 0 to {TCID_MAX}")
-        if self.membership_version < 1:
-            raise InvalidConfig("membership_version must be at least 1")
-        for name in (
-            "txn_timeout_ms_default",
-            "live_txns_max",
-            "session_open_txns_max",
-            "participants_max",
-            "identity_idle_ms_max",
-            "identities_max",
-            "names_max",
-            "takeover_wait_ms",
-            "expiry_check_interval_ms",
-            "expiries_per_check_max",
-            "run_time_persist_interval_ms",
-            "clock_jump_ms_min",
-            "outcome_retention_ms",
-            "outcomes_max",
-            "outcome_removal_rows",
-            "txn_ids_ahead",
-            "watermark_interval_ms",
-            "watermark_listed_age_ms_min",
-            "watermark_ranges_max",
-            "answer_deadline_ms",
-            "retry_delay_ms_min",
-            "refused_retry_delay_ms",
-        ):
-            if getattr(self, name) <= 0:
-                raise InvalidConfig(f"{name} must be positive")
-        for name in ("recent_outcomes_max", "free_space_floor_bytes"):
-            if getattr(self, name) < 0:
-                raise InvalidConfig(f"{name} must not be negative")
+        check_numbers(self, may_be_zero=("tcid", "recent_outcomes_max", "free_space_floor_bytes"))
         if self.txn_ids_ahead > _TXN_IDS_AHEAD_MAX:
             raise InvalidConfig(f"txn_ids_ahead must be at most {_TXN_IDS_AHEAD_MAX}")
         if not 2 <= self.producer_epoch_max <= 32_767:

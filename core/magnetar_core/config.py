@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from typing import Any
 
 PREFIX = "MAGNETAR_"
 
@@ -15,6 +17,34 @@ FRAME_BYTES_MIN = 4 << 20
 
 class InvalidConfig(ValueError):
     """The settings cannot work. The message says which setting is wrong, and what would work."""
+
+
+def wrong_number(settings: Any, *, may_be_zero: Collection[str] = ()) -> str | None:
+    """Return what is wrong with a number among settings; None: nothing.
+
+    Every number is above 0: a new setting is checked without being named anywhere else.
+
+    Args:
+        settings: a dataclass.
+        may_be_zero: the fields for which 0 means something.
+    """
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        # Switches and members of an IntEnum are no numbers.
+        if type(value) not in (int, float) or value > 0:
+            continue
+        if field.name not in may_be_zero:
+            return f"{field.name} must be positive"
+        if value != 0:
+            return f"{field.name} must not be negative"
+    return None
+
+
+def check_numbers(settings: Any, *, may_be_zero: Collection[str] = ()) -> None:
+    """As wrong_number. Raises: InvalidConfig."""
+    complaint = wrong_number(settings, may_be_zero=may_be_zero)
+    if complaint is not None:
+        raise InvalidConfig(complaint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +97,7 @@ class ListenConfig:
             raise InvalidConfig(
                 f"frame_bytes_max must be from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
             )
-        if self.session_push_bytes_max <= 0:
-            raise InvalidConfig("session_push_bytes_max must be positive")
+        check_numbers(self, may_be_zero=("port", "metrics_port", "stop_grace_ms"))
         if self.session_answer_bytes_max < self.session_push_bytes_max:
             raise InvalidConfig(
                 "session_answer_bytes_max must be at least session_push_bytes_max, or what is"
@@ -79,8 +108,6 @@ class ListenConfig:
                 "session_queue_bytes_max must be at least session_push_bytes_max: it bounds that,"
                 " and the replies that come on top"
             )
-        if self.stop_grace_ms < 0:
-            raise InvalidConfig("stop_grace_ms must not be negative")
         if bool(self.tls_certificate_file) != bool(self.tls_key_file):
             raise InvalidConfig("tls_certificate_file and tls_key_file need each other: name both")
 
