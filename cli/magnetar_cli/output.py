@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs."""
+"""The output of commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from magnetar_core.ids import TxnID
 
 
 def print_json(value: Any) -> None:
+    """Print a value as JSON."""
     print(json.dumps(_plain(value), indent=2))
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
-    """Aligned columns; numbers to the right. A pipe gets the same text, never wrapped."""
+    """Print aligned columns, numbers to the right. A pipe gets the same text, never wrapped."""
     from rich.console import Console
     from rich.table import Table
 
@@ -41,10 +42,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
 
 
 def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
-    """Show something again and again, until Ctrl-C.
+    """Repeat an output until Ctrl-C.
 
     Raises:
-        click.UsageError: nobody watches; a pipe would get the same for ever.
+        click.UsageError: standard output is no terminal; a pipe would get the same text for ever.
     """
     if not sys.stdout.isatty():
         raise click.UsageError("--watch is for a terminal; without it, the list comes once")
@@ -59,14 +60,14 @@ def watched(show: Callable[[], None], period_s: float = 1.0) -> None:
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:
-    """Names and values, one a line."""
+    """Print names and values, line by line."""
     width = max(len(name) for name, _ in facts)
     for name, value in facts:
         print(f"{name:<{width}}  {_text(value)}")
 
 
 def some(items: Sequence[object], count: int) -> str:
-    """The first few of many, and how many more there are."""
+    """Return the first few items, and how many more there are."""
     shown = [str(one) for one in items[:3]]
     if count > len(shown):
         shown.append(f"and {count - len(shown):,} more")
@@ -74,7 +75,7 @@ def some(items: Sequence[object], count: int) -> str:
 
 
 def text_or_base64(name: str, data: bytes) -> dict[str, str]:
-    """Bytes for JSON: as text where they are UTF-8."""
+    """Return bytes for JSON, as text if they are UTF-8."""
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:
@@ -82,7 +83,7 @@ def text_or_base64(name: str, data: bytes) -> dict[str, str]:
 
 
 def duration(ms: int) -> str:
-    """Milliseconds as a person reads them: 350ms, 2.5s, 12m03s, 5h20m, 3d04h."""
+    """Format milliseconds for people: 350ms, 2.5s, 12m03s, 5h20m, 3d04h."""
     if ms < 1_000:
         return f"{ms}ms"
     if ms < 60_000:

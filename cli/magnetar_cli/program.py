@@ -44,9 +44,11 @@ class LazyGroup(click.Group):
     """A group that knows its commands by name, and prints errors as a single line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
         target = _COMMANDS.get(cmd_name)
         if target is None:
             return None
@@ -56,6 +58,7 @@ class LazyGroup(click.Group):
         return with_help(found)
 
     def invoke(self, ctx: click.Context) -> object:
+        """Run a command, and print its error as a single line."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

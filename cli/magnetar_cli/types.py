@@ -1,4 +1,4 @@
-"""Parameters that several commands take."""
+"""Parameter types that several commands use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _UNITS_BYTES |= {"g": 10**9, "gi": 1 << 30, "t": 10**12, "ti": 1 << 40}
 
 
 class Duration(click.ParamType[int]):
-    """A number with a unit, as milliseconds: 500ms, 30s, 15m, 12h, 7d."""
+    """A number with a unit, converted to milliseconds: 500ms, 30s, 15m, 12h, 7d."""
 
     name = "duration"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
+        """Convert the text."""
         if isinstance(value, int):
             return value
         try:
@@ -33,13 +34,14 @@ class Duration(click.ParamType[int]):
 
 
 class Size(click.ParamType[int]):
-    """A number with an optional unit, as bytes: 500M, 2GiB."""
+    """A number with an optional unit, converted to bytes: 500M, 2GiB."""
 
     name = "size"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
+        """Convert the text."""
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]i?|)b?", str(value).strip().lower())
@@ -49,13 +51,14 @@ class Size(click.ParamType[int]):
 
 
 class Time(click.ParamType[int]):
-    """A time in ISO 8601, as milliseconds since the Unix epoch; local unless it says otherwise."""
+    """A time in ISO 8601, converted to milliseconds since the Unix epoch; local without a zone."""
 
     name = "time"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
+        """Convert the text."""
         if isinstance(value, int):
             return value
         try:
@@ -65,13 +68,14 @@ class Time(click.ParamType[int]):
 
 
 class TxnIdType(click.ParamType[str]):
-    """A TxnID as the tables show it; stays text, so that nothing is imported for --help."""
+    """A TxnID as tables show it. It stays text, so that --help imports nothing."""
 
     name = "txnid"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
+        """Check the text."""
         from magnetar_core.ids import TxnID
 
         try:
@@ -81,7 +85,7 @@ class TxnIdType(click.ParamType[str]):
 
 
 class Place(NamedTuple):
-    """Where a cursor is to go: one of these is set."""
+    """The target of a cursor; exactly one attribute is set."""
 
     position: str | None = None
     offset: int | None = None
@@ -89,10 +93,10 @@ class Place(NamedTuple):
 
 
 def place_of(text: str) -> Place:
-    """earliest, latest, an offset, or a time in ISO 8601.
+    """Convert earliest, latest, an offset, or a time in ISO 8601.
 
     Raises:
-        click.BadParameter: none of these.
+        click.BadParameter: the text is something else.
     """
     if text in ("earliest", "latest"):
         return Place(position=text)

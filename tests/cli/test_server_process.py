@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def start(directory: Path, mode: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.hosted_fake", str(directory), mode],
+        [sys.executable, "-m", "tests.cli.fake_server", str(directory), mode],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

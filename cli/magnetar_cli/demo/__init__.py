@@ -1,4 +1,4 @@
-"""`magnetar demo`: a year of flights through transactions, while processes are killed."""
+"""`magnetar demo`: sends a year of flights through transactions, and kills processes meanwhile."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def demo(
 ) -> None:
     """Process flights exactly once, while processes are killed.
 
-    Workers turn flights into delays by route and cancellations by carrier, in transactions. Two
-    workers, the broker and the coordinator are killed meanwhile. Then Spark, whose driver is killed
-    too, sums up the same flights by route and day. Every message is compared with what the file
-    says. With --attach servers are not killed by the demo; whoever likes kills them meanwhile.
+    Workers turn flights into delays by route and cancellations by carrier, in transactions. The
+    demo kills two workers, the broker and the coordinator meanwhile. Then Spark sums up the same
+    flights by route and day, and the demo kills its driver. At the end it compares every message
+    with the file. With --attach the demo does not kill servers; kill them yourself.
     """
     if replace and not attach:
         raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")

@@ -1,4 +1,4 @@
-"""What the workers have told: which transactions were begun, and how they ended.
+"""Records what the workers report: which transactions they began, and how these ended.
 
 It waits, and does no other I/O.
 """
@@ -13,11 +13,12 @@ from magnetar import TxnID
 
 @dataclass(slots=True)
 class Entry:
-    """One transaction of one worker; `committed_at_s` and `aborted_because` are its outcome.
+    """A transaction of a worker; `committed_at_s` and `aborted_because` are its outcome.
 
     Attributes:
-        worker: process id.
-        begun_at_s, committed_at_s: of the machine's monotonic clock.
+        worker: the worker's process id.
+        begun_at_s: when it began, by the machine's monotonic clock.
+        committed_at_s: when it was committed, by the same clock.
     """
 
     worker: int
@@ -27,6 +28,7 @@ class Entry:
 
     @property
     def undecided(self) -> bool:
+        """Whether it has no outcome yet."""
         return self.committed_at_s is None and self.aborted_because is None
 
 
@@ -40,7 +42,7 @@ class Journal:
         self._changed = asyncio.Condition()
 
     async def note(self, worker: int, line: str) -> None:
-        """Take in a line of a worker; see `tell` in worker.py."""
+        """Read a line of a worker; see `tell` in worker.py."""
         at, verb, *rest = line.split()
         if verb == "ready":
             self.ready.add(worker)
@@ -57,27 +59,30 @@ class Journal:
             self._changed.notify_all()
 
     def undecided_of(self, worker: int) -> TxnID | None:
-        """The transaction that a worker has begun, and not ended as far as it told."""
+        """Return the transaction that a worker has begun and not ended; None without."""
         for txn_id, entry in reversed(self.entries.items()):
             if entry.worker == worker:
                 return txn_id if entry.undecided else None
         return None
 
     def committed_count(self) -> int:
+        """How many transactions are committed."""
         return sum(entry.committed_at_s is not None for entry in self.entries.values())
 
     async def until_ready(self, worker: int) -> None:
+        """Wait until a worker is ready."""
         async with self._changed:
             await self._changed.wait_for(lambda: worker in self.ready)
 
     async def until_messages(self, count: int) -> None:
+        """Wait until the committed transactions have this number of messages."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.message_count >= count)
 
     async def first_commit(self, since_s: float, worker: int | None = None) -> float:
-        """When the first transaction was committed that began after some time.
+        """Wait for the first committed transaction that began after a time, and return it.
 
-        One that began before may have needed nothing more of a server that is dead now.
+        A transaction that began earlier may have needed nothing more of a server that is dead now.
         """
 
         def found() -> float | None:

@@ -1,7 +1,7 @@
-"""Kills processes while transactions are open, and measures how long it takes to go on.
+"""Kills processes while transactions are open, and measures how long the recovery takes.
 
-What is killed when is planned from a seed; that transactions are open then is not left to chance:
-the coordinator is asked, and the kill waits until it names some.
+A seed decides who is killed when. It is not left to chance that transactions are open then: the
+killer asks the coordinator, and waits until it names some.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RECOVERY_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A kill to come, when that share of the messages is through."""
+    """A planned kill, at a share of the messages."""
 
     kind: str
     share: float
@@ -46,9 +46,9 @@ class Kill:
     """A kill that happened.
 
     Attributes:
-        open_count: transactions that the coordinator called open, and that had touched something.
-        recovery_s: until the first transaction that began after it was committed; of a worker,
-            by the one that took its place.
+        open_count: how many open transactions the coordinator named that had written something.
+        recovery_s: how long until a transaction that began later was committed, in seconds; for a
+            worker, by the worker that replaced it.
     """
 
     kind: str
@@ -59,10 +59,10 @@ class Kill:
 
 
 def plan(random: Random, kills: Sequence[str] = KILLS) -> list[Planned]:
-    """The kills in any order; when servers are among them, one of these comes last.
+    """Return the kills in any order. If servers are among them, a server comes last.
 
-    After the last of so many kills work must be left: without a server it waits, without one worker
-    it ends.
+    After the last kill there must be work left: without a server it waits, without a worker it
+        ends.
     """
     kinds = list(kills)
     while True:
@@ -76,7 +76,7 @@ def plan(random: Random, kills: Sequence[str] = KILLS) -> list[Planned]:
 
 
 class Killer:
-    """Carries the plan out."""
+    """Carries out the plan."""
 
     def __init__(
         self, client: Client, servers: Servers | None, crew: Crew, journal: Journal, random: Random
@@ -90,9 +90,11 @@ class Killer:
 
     @property
     def count(self) -> int:
+        """How many kills are planned."""
         return len(self._plan)
 
     async def run(self, message_count: int, on_kill: Callable[[Kill], None]) -> None:
+        """Kill as planned, and report each kill."""
         for planned in self._plan:
             await self._journal.until_messages(int(planned.share * message_count))
             if planned.kind == WORKER:

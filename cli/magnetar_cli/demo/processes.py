@@ -1,4 +1,4 @@
-"""The processes that the demo starts: the servers, and the workers."""
+"""The processes that the demo starts: servers and workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOP_S_MAX = 30.0
 
 
 def send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; False when the process has gone."""
+    """Send a signal; return False if the process is gone."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -32,7 +32,7 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 class Servers:
-    """`magnetar standalone` as a child: a broker, a coordinator, and what restarts them."""
+    """`magnetar standalone` as a child process: a broker, a coordinator, and their supervisor."""
 
     def __init__(self, directory: Path) -> None:
         self.log = directory / "servers.log"
@@ -41,10 +41,10 @@ class Servers:
         self._process: Process | None = None
 
     async def start(self) -> str:
-        """Start them and wait until they serve; returns the broker's address.
+        """Start the servers, wait until they are ready, and return the broker's address.
 
         Raises:
-            click.ClickException: they could not start; with the end of their log.
+            click.ClickException: they could not start; the message has the end of their log.
         """
         with self.log.open("ab") as log:
             self._process = process = await asyncio.create_subprocess_exec(
@@ -66,11 +66,12 @@ class Servers:
         return address
 
     def pid(self, kind: str) -> int:
-        """Of the "broker" or the "coordinator", as it runs now."""
+        """Return the present process id of the "broker" or the "coordinator"."""
         pid: int = self._ready()[kind]["pid"]
         return pid
 
     async def stop(self) -> None:
+        """Stop the servers."""
         if self._process is not None:
             await _stop(self._process, lambda process: process.terminate())
 
@@ -80,7 +81,7 @@ class Servers:
 
 
 class Crew:
-    """The workers: started, listened to, and replaced when one dies."""
+    """The workers: starts them, reads their reports, and replaces a worker that dies."""
 
     def __init__(self, settings: Settings, journal: Journal, log: Path) -> None:
         self._settings = settings
@@ -91,10 +92,11 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
+        """The process ids of the workers."""
         return sorted(self._running)
 
     async def add(self) -> int:
-        """Start a worker; returns its process id at once."""
+        """Start a worker and return its process id at once."""
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *WORKER,
@@ -111,13 +113,17 @@ class Crew:
         return process.pid
 
     async def kill(self, pid: int) -> None:
-        """SIGKILL, and everything that it told until then is taken in."""
+        """Kill a worker by SIGKILL, and read what it has reported until then."""
         process = self._running.pop(pid)
         process.kill()
         await process.wait()
 
     def check(self) -> None:
-        """Raises: click.ClickException when a worker ended by itself."""
+        """Check that the workers run.
+
+        Raises:
+            click.ClickException: a worker ended by itself.
+        """
         for pid, process in self._running.items():
             if process.returncode is not None:
                 text = self._log.read_text(errors="replace").strip()
@@ -126,7 +132,7 @@ class Crew:
                 )
 
     async def stop(self) -> None:
-        """Let the workers end what they are at, and hear the last of what they tell."""
+        """Let the workers finish their work, and read the rest of their reports."""
         processes, self._running = list(self._running.values()), {}
         await asyncio.gather(*(_stop(one, _close_stdin) for one in processes))
         await asyncio.gather(*self._listening)

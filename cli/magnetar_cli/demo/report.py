@@ -1,4 +1,4 @@
-"""What the user sees: bars and events while it runs, tables at the end."""
+"""What the user sees: bars and events while the demo runs, tables at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHARE_PER_LINE = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTotals:
-    """The figures of Spark's part, both drivers together."""
+    """The figures of Spark's part, for both drivers together."""
 
     window_count: int
     batch_count: int
@@ -42,9 +42,9 @@ class Totals:
     """The figures of a run.
 
     Attributes:
-        committed_count: transactions of the workers; the loader's are apart.
-        expired_count: of the aborted, those that a killed worker had left open.
-        spark: None when it was left out.
+        committed_count: how many transactions the workers committed, without the loader's.
+        expired_count: how many of the aborted transactions a killed worker had left open.
+        spark: the figures of Spark's part; None if it was left out.
     """
 
     flight_count: int
@@ -60,7 +60,7 @@ class Totals:
 
 
 class Display:
-    """Progress on a terminal as bars, elsewhere as a few lines."""
+    """Shows progress: bars on a terminal, a few lines elsewhere."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, emoji=False)
@@ -88,27 +88,29 @@ class Display:
         self.stop()
 
     def stop(self) -> None:
-        """Leave the bars as they are; what is printed from now on comes below them."""
+        """Leave the bars as they are; later output appears below."""
         if self._progress.live.is_started:
             self._progress.stop()
 
     @property
     def elapsed_s(self) -> float:
+        """How many seconds the demo has run."""
         return time.monotonic() - self._started_s
 
     def say(self, text: str) -> None:
+        """Print a line."""
         self._progress.console.print(f"[dim]{self.elapsed_s:6.1f} s[/]  {text}", soft_wrap=True)
 
     @contextmanager
     def stage(self, name: str, total: int) -> Iterator[Stage]:
-        """A part of the work, of so many messages."""
+        """Begin a stage with this number of messages."""
         stage = Stage(self, self._progress, name, total)
         yield stage
         stage.at(total)
         self._progress.stop_task(stage.task)
 
     def kill(self, kill: Kill) -> None:
-        """Tell of a kill and of the recovery from it."""
+        """Print a kill and the recovery from it."""
         again = "its replacement" if kill.kind in (WORKER, DRIVER) else "the next transaction"
         self.say(
             f"[red]killed[/] the {kill.kind} (process {kill.pid}) with {kill.open_count} open "
@@ -118,7 +120,7 @@ class Display:
 
 
 class Stage:
-    """How far a stage is."""
+    """The progress of a stage."""
 
     def __init__(self, display: Display, progress: Progress, name: str, total: int) -> None:
         self.task: TaskID = progress.add_task(name, total=total)
@@ -130,9 +132,11 @@ class Stage:
         self._told_share = 0.0
 
     def advance(self, count: int) -> None:
+        """Count messages."""
         self.at(self._done + count)
 
     def at(self, done: int) -> None:
+        """Set how many messages are done."""
         self._done = done
         self._progress.update(self.task, completed=done)
         if self._display.console.is_terminal:
@@ -146,7 +150,7 @@ class Stage:
 def print_report(
     console: Console, totals: Totals, kills: Sequence[Kill], checks: Sequence[Check]
 ) -> None:
-    """The tables at the end."""
+    """Print the tables at the end."""
     if not console.is_terminal:
         console.width = 160
     console.print()

@@ -1,4 +1,4 @@
-"""The demo from beginning to end."""
+"""Runs the demo from beginning to end."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ LIVE_STATUSES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user chose.
+    """The user's options.
 
     Attributes:
-        attached_to: a broker of the cluster to use; None: servers of the demo's own.
-        replace: topics of an earlier demo are deleted first.
-        spark_master: None: Spark runs here.
-        directory: the demo makes one of its own below; None: below the system's temporary one.
+        attached_to: a broker of the cluster to use; None: the demo starts servers.
+        replace: whether to delete the topics of an earlier demo first.
+        spark_master: where Spark runs; None: on this machine.
+        directory: where the demo makes a directory; None: in the system's temporary directory.
     """
 
     flights: Path
@@ -77,11 +77,11 @@ class Options:
 
 
 async def run(options: Options) -> bool:
-    """Run the demo; True when every check holds.
+    """Run the demo, and return whether every check holds.
 
     Raises:
-        click.ClickException: it could not be carried out.
-        NotFlights: the file is another one.
+        click.ClickException: the demo failed.
+        NotFlights: the file has something else.
     """
     _stop_on_sigterm()
     with _directory(options.directory, options.keep_data) as directory, Display() as display:

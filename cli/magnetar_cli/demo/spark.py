@@ -1,9 +1,9 @@
-"""The last part of the demo: Spark sums up the same flights, and its driver is killed on the way.
+"""The last part of the demo: Spark sums up the same flights, and its driver is killed meanwhile.
 
-The driver is the job of `examples/flights` in a process of its own, as a user would start it. Java
-and gRPC's threads stay out of this process. Spark takes seconds to start, most of them on one core:
-so both drivers start while the demo has other things to do, and the second stands by until the
-first is killed.
+The driver is the job of `examples/flights` in a separate process, as a user would start it, so that
+this process needs neither Java nor a fork. Spark takes seconds to start, mostly on a single core.
+So both drivers start while the demo is busy elsewhere, and the second waits until the first is
+killed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Driver:
-    """One run of the job: Python and its JVM, a process group of their own."""
+    """A run of the job: Python and its JVM, in a process group."""
 
     def __init__(
         self, directory: Path, address: str, master: str | None, flight_count: int
@@ -61,11 +61,12 @@ class Driver:
 
     @property
     def pid(self) -> int:
+        """The process id of Python."""
         assert self._process is not None
         return self._process.pid
 
     async def start(self) -> None:
-        """Make Spark ready, and wait: nothing is read or written before `begin`."""
+        """Start Spark; the job reads and writes nothing before `begin`."""
         from magnetar_spark.jobs.spark_home import home_without_archive
 
         # What a killed JVM leaves behind goes with the demo's directory.
@@ -97,7 +98,7 @@ class Driver:
             )
 
     def begin(self) -> None:
-        """Let it work as soon as it is ready."""
+        """Let the job work as soon as it is ready."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
@@ -105,10 +106,11 @@ class Driver:
     async def follow(
         self, on_ready: Callable[[], None], on_batch: Callable[[int, int], None]
     ) -> None:
-        """Hear that it is ready, and of batches, their number and rows, until it ends.
+        """Call back when the job is ready, and with each batch, until the job ends.
 
         Raises:
-            click.ClickException: it stood still, or ended by an error; with the end of its log.
+            click.ClickException: it stopped making progress, or failed; the message has the end of
+            its log.
         """
         assert self._process is not None
         assert self._process.stdout is not None
@@ -130,10 +132,12 @@ class Driver:
             raise self._failed(f"ended with status {status}")
 
     def kill(self) -> None:
+        """Kill the process group."""
         self._is_killed = True
         self.send(signal.SIGKILL)
 
     def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process group."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
@@ -141,10 +145,11 @@ class Driver:
 
     @property
     def has_ended(self) -> bool:
+        """Whether it has ended."""
         return self._process is not None and self._process.returncode is not None
 
     async def stop(self) -> None:
-        """Ask it to end, and see that nothing of it is left."""
+        """Ask it to end, and wait until nothing of it is left."""
         if self._process is None:
             return
         try:
@@ -179,9 +184,9 @@ class SparkPart:
     """Runs the job twice: until it is killed, and from there to the end.
 
     Args:
-        master: where Spark's tasks run; None: beside each driver. A cluster may give all that it
-            has to whoever comes first, so that nobody stands by there.
-        say: tells the user something.
+        master: where Spark's tasks run; None: in each driver. A cluster may give everything to the
+            driver that comes first, so no second driver waits then.
+        say: prints a line for the user.
     """
 
     def __init__(
@@ -207,25 +212,28 @@ class SparkPart:
 
     @property
     def batch_count(self) -> int:
+        """How many batches both runs have done."""
         return len(self._rows)
 
     @property
     def elapsed_s(self) -> float:
-        """Since the start."""
+        """How many seconds have passed since the start."""
         return time.monotonic() - self._started_s
 
     async def start(self) -> None:
+        """Start the drivers."""
         self._started_s = time.monotonic()
         await self._first.start()
         if self._stands_by:
             await self._second.start()
 
     async def stop(self) -> None:
+        """Stop the drivers."""
         await self._first.stop()
         await self._second.stop()
 
     async def run(self, stage: Stage, on_kill: Callable[[Kill], None]) -> None:
-        """Both runs; the kill is told when the second one has gone on.
+        """Run the job twice, and report the kill when the second run has gone on.
 
         Raises:
             click.ClickException: a driver failed.

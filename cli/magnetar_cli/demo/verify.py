@@ -1,4 +1,4 @@
-"""Compares what came out with what should have, message by message.
+"""Compares the results with what they should be, message by message.
 
 `compare` and `check_*` do no I/O; `read_topic` asks the broker.
 """
@@ -18,10 +18,10 @@ DIFFERENCES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that must hold; `differences` are the first that show it does not.
+    """Something that must hold; `differences` has the first examples if it does not.
 
     Attributes:
-        is_left_out: nothing was looked at; `found` says why.
+        is_left_out: whether nothing was checked; `found` gives the reason.
     """
 
     claim: str
@@ -31,12 +31,13 @@ class Check:
 
     @property
     def holds(self) -> bool:
+        """Whether it holds."""
         return not self.differences
 
 
 @dataclass(slots=True)
 class Found:
-    """What a topic holds: its messages as "key value", and the transactions that wrote them."""
+    """The content of a topic: messages as "key value", and the transactions that wrote them."""
 
     messages: Counter[bytes] = field(default_factory=Counter)
     txn_ids: set[TxnID] = field(default_factory=set)
@@ -44,7 +45,7 @@ class Found:
 
 
 async def read_topic(client: Client, topic: str, on_read: Callable[[int], None]) -> Found:
-    """Read every partition from its beginning to its end."""
+    """Read every partition of a topic from its beginning to its end."""
     found = Found()
     for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
@@ -62,10 +63,10 @@ async def read_topic(client: Client, topic: str, on_read: Callable[[int], None])
 
 @dataclass(slots=True)
 class Updates:
-    """What a topic of updates says: the last message of each key counts.
+    """The content of a topic of updates, where the last message of each key counts.
 
     Attributes:
-        stale: keys of messages that say no more than the one before: they were written again.
+        stale: keys of messages that repeat the message before: they were written twice.
     """
 
     last: dict[str, bytes] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Updates:
     _flights: dict[str, int] = field(default_factory=dict)
 
     def add(self, key: str, value: bytes) -> None:
-        """A message, in the order of its partition."""
+        """Add a message, in the order of its partition."""
         window = json.loads(value)
         if window["flights"] <= self._flights.get(key, 0):
             self.stale.append(key)
@@ -84,7 +85,7 @@ class Updates:
 
 
 async def read_updates(client: Client, topic: str, on_read: Callable[[int], None]) -> Updates:
-    """Read every partition from its beginning to its end."""
+    """Read every partition of a topic of updates from its beginning to its end."""
     updates = Updates()
     for partition in (await client.admin.topics.describe(topic)).partitions:
         async for columns in client.read_columns(topic, partition.partition):
@@ -96,7 +97,7 @@ async def read_updates(client: Client, topic: str, on_read: Callable[[int], None
 
 
 def check_updates(expected: dict[str, bytes], updates: Updates) -> list[Check]:
-    """Each window says what it should, and no update was written twice."""
+    """Check that each window is right, and that no update was written twice."""
     return [
         compare(
             "Windows by route and day, from Spark",
@@ -112,11 +113,12 @@ def check_updates(expected: dict[str, bytes], updates: Updates) -> list[Check]:
 
 
 def left_out(claim: str, why: str) -> Check:
+    """Return a check that was left out."""
     return Check(claim, why, is_left_out=True)
 
 
 def compare(claim: str, expected: Counter[bytes], found: Counter[bytes]) -> Check:
-    """Nothing lost, nothing twice, nothing else."""
+    """Check that nothing is lost, doubled or invented."""
     lost = expected - found
     surplus = found - expected
     twice = Counter({one: count for one, count in surplus.items() if one in expected})
@@ -134,7 +136,7 @@ def compare(claim: str, expected: Counter[bytes], found: Counter[bytes]) -> Chec
 
 
 def check_transactions(committed: set[TxnID], topics: Iterable[Found]) -> Check:
-    """What is there was written by the committed transactions, and each of them left something."""
+    """Check that committed transactions, and only they, wrote the messages."""
     topics = list(topics)
     seen = set().union(*(topic.txn_ids for topic in topics))
     without_count = sum(topic.without_txn_count for topic in topics)
@@ -152,7 +154,7 @@ def check_transactions(committed: set[TxnID], topics: Iterable[Found]) -> Check:
 
 
 def check_input(description: TopicDescription, subscription: str) -> Check:
-    """All input is acknowledged, and no acknowledgement is pending in a transaction."""
+    """Check that all input is acknowledged, and that no ack is pending in a transaction."""
     backlog_count = pending_count = 0
     differences = []
     for partition in description.partitions:
@@ -175,5 +177,6 @@ def check_input(description: TopicDescription, subscription: str) -> Check:
 
 
 def check_minimum(claim: str, count: int, minimum: int) -> Check:
+    """Check that a count reaches a minimum."""
     differences = () if count >= minimum else (f"{minimum - count:,} too few",)
     return Check(claim, f"{count:,}", differences)

@@ -1,7 +1,7 @@
-"""One worker process: consume flights, produce results, all of it in transactions.
+"""A worker process: consumes flights and produces results, everything in transactions.
 
-This is the whole of an exactly-once application. What it tells its parent on standard output is for
-the report only; when it is killed, what counts is what the coordinator knows.
+This is a complete exactly-once application. Its reports on standard output are for the parent's
+display only. When it is killed, the coordinator's decisions count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Settings:
     """What the parent decides; given as arguments, in this order.
 
     Attributes:
-        pause_ms: rest in each open transaction, so that a small input outlasts the kills.
+        pause_ms: a pause in each open transaction, so that a small input outlasts the kills.
     """
 
     address: str
@@ -40,10 +40,12 @@ class Settings:
     pause_ms: int
 
     def arguments(self) -> tuple[str, ...]:
+        """Return the command line arguments."""
         return (self.address, str(self.messages_per_transaction), str(self.pause_ms))
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Settings:
+        """Read the command line arguments."""
         address, messages_per_transaction, pause_ms = arguments
         return cls(
             address=address,
@@ -70,7 +72,7 @@ class Worker:
         self._cancellations = cancellations
 
     async def step(self) -> None:
-        """Process what has come, if anything. What fails is given back, and comes again."""
+        """Process the next batch, if there is any. A batch that fails is given back."""
         messages = await self._flights.receive_batch(
             self._settings.messages_per_transaction, timeout_s=RECEIVE_TIMEOUT_S
         )
@@ -114,7 +116,7 @@ async def _commit(txn: magnetar.Transaction) -> None:
 
 
 def tell(*words: object) -> None:
-    """A line for the parent; the clock is the machine's, the same in all processes."""
+    """Print a line for the parent. All processes of the machine share its clock."""
     print(time.monotonic(), *words, flush=True)
 
 

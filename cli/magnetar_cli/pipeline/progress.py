@@ -50,7 +50,13 @@ class JobProgress:
             self._bar.stop()
 
     def show(self, done: int, total: int, more: str) -> None:
-        """Args: done, total: offsets."""
+        """Show the progress.
+
+        Args:
+            done: how many offsets are done.
+            total: how many offsets there are.
+            more: further text.
+        """
         if self._bar is not None:
             self._bar.update(
                 self._task, completed=done, total=total, description=f"{self._what}, {more}"

@@ -38,7 +38,7 @@ def broker(**options: Any) -> None:
     from magnetar_broker.broker import Broker
     from magnetar_broker.config import BrokerConfig, MemberAddress
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
-    from magnetar_cli.servers.server_process import Component, Hosting, World, run
+    from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
     from magnetar_core.config import InvalidConfig, ListenConfig
     from magnetar_core.settings import Sources, resolve
 
@@ -82,7 +82,7 @@ def broker(**options: Any) -> None:
         return component
 
     run(
-        Hosting(
+        ServerProcess(
             kind="broker",
             name=name,
             service="Broker",

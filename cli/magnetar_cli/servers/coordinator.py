@@ -37,7 +37,7 @@ def coordinator(**options: Any) -> None:
     It needs a broker, from which it takes the incarnation of a new store: the first of the cluster
     file, or else the one named by `magnetar --broker`.
     """
-    from magnetar_cli.servers.server_process import Component, Hosting, World, run
+    from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
     from magnetar_coordinator.config import CoordinatorConfig
     from magnetar_coordinator.coordinator import Coordinator
     from magnetar_coordinator.records import FAMILIES
@@ -77,7 +77,7 @@ def coordinator(**options: Any) -> None:
         return component
 
     run(
-        Hosting(
+        ServerProcess(
             kind="coordinator",
             name=name,
             service="TransactionCoordinator",

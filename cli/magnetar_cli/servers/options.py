@@ -86,6 +86,7 @@ def member_options(function: Function) -> Function:
 
 
 def load_membership(options: dict[str, Any]) -> Membership | None:
+    """Read the cluster file, if there is any."""
     from magnetar_core import membership
     from magnetar_core.observability import set_up_logging
 

@@ -1,4 +1,4 @@
-"""How a server tells that it serves: to people as a line, to programs as a file."""
+"""How a server reports that it is ready: by a line for people, by a file for programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What a server tells once it serves; `metrics` is empty without an endpoint."""
+    """What a ready server reports; `metrics` is empty without an endpoint."""
 
     kind: str
     name: str
@@ -19,12 +19,13 @@ class Ready:
     metrics: str
 
     def line(self) -> str:
+        """Return the line for people."""
         text = f"ready: {self.kind} {self.name} at {self.address}"
         return f"{text}, metrics at {self.metrics}" if self.metrics else text
 
 
 def write_ready_file(path: Path, content: dict[str, Any]) -> None:
-    """Readers see the whole content or none."""
+    """Write the file so that readers see all of it or none."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content) + "\n")
     part.replace(path)

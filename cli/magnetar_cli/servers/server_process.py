@@ -1,4 +1,4 @@
-"""Runs one server in this process: port, store, recovery, readiness, and an orderly end."""
+"""Runs a server in this process: port, store, recovery, readiness, and an orderly end."""
 
 from __future__ import annotations
 
@@ -39,16 +39,22 @@ class Component(Protocol):
     """A broker or a coordinator."""
 
     @property
-    def server(self) -> CommandServer: ...
+    def server(self) -> CommandServer:
+        """The server's gRPC services."""
+        ...
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Recover, and begin to serve."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop serving."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """What a component is given."""
+    """What a component gets: clock, randomness, store, and the rest of the machine."""
 
     address: str
     store: RocksStore
@@ -60,12 +66,13 @@ class World:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hosting:
-    """How to run one server.
+class ServerProcess:
+    """The server that a process runs, and how.
 
     Attributes:
-        supervised: a standalone process started this one: readiness is told as JSON, the end of
-            standard input means that the supervisor has gone, and Ctrl-C is the supervisor's.
+        supervised: whether a standalone process started this process. Then it reports readiness as
+            JSON, the end of standard input means that the supervisor is gone, and the supervisor
+            handles Ctrl-C.
     """
 
     kind: str
@@ -81,13 +88,13 @@ class Hosting:
     ready_file: Path | None = None
 
 
-def run(hosting: Hosting) -> None:
-    """Serve until a signal says otherwise."""
-    run_coroutine(_serve(hosting))
+def run(process: ServerProcess) -> None:
+    """Serve until a signal."""
+    run_coroutine(_serve(process))
 
 
 def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
-    """asyncio.run, on uvloop where there is one."""
+    """Do the same as asyncio.run, with uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -97,29 +104,29 @@ def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
-async def _serve(hosting: Hosting) -> None:
+async def _serve(process: ServerProcess) -> None:
     stop = asyncio.Event()
-    _stop_on_signals(stop, hosting.supervised)
-    log.info("%s %s of Magnetar %s is starting", hosting.kind, hosting.name, VERSION)
+    _stop_on_signals(stop, process.supervised)
+    log.info("%s %s of Magnetar %s is starting", process.kind, process.name, VERSION)
     registry = CollectorRegistry()
-    server = GrpcServer(hosting.service, hosting.listen)
+    server = GrpcServer(process.service, process.listen)
     closing: list[Callable[[], Awaitable[None]]] = []
     try:
         await server.open()
         metrics = ""
-        if hosting.listen.metrics_port is not None:
+        if process.listen.metrics_port is not None:
             endpoint = MetricsEndpoint(
-                registry, host=hosting.listen.host, port=hosting.listen.metrics_port
+                registry, host=process.listen.host, port=process.listen.metrics_port
             )
             metrics = f"http://{endpoint.address}/metrics"
             closing.append(lambda: asyncio.to_thread(endpoint.close))
         # Replaying the log takes a while: meanwhile the health service says NOT_SERVING.
         store = await asyncio.to_thread(
             RocksStore.open,
-            hosting.data_dir,
-            hosting.families,
-            payload_families=hosting.payload_families,
-            block_cache_bytes=hosting.block_cache_bytes,
+            process.data_dir,
+            process.families,
+            payload_families=process.payload_families,
+            block_cache_bytes=process.block_cache_bytes,
         )
         closing.append(store.close)
         transport = GrpcTransport()
@@ -133,22 +140,22 @@ async def _serve(hosting: Hosting) -> None:
             registry=registry,
             on_fatal=_die,
         )
-        component = hosting.build(world)
+        component = process.build(world)
         closing.append(component.close)
         if not await _start(component, stop):
             return
         _spare_the_collector()
         await server.serve(component.server)
         ready = Ready(
-            kind=hosting.kind,
-            name=hosting.name,
+            kind=process.kind,
+            name=process.name,
             pid=os.getpid(),
             address=server.address,
             metrics=metrics,
         )
-        _announce(ready, hosting)
+        _announce(ready, process)
         await stop.wait()
-        log.info("%s %s is stopping", hosting.kind, hosting.name)
+        log.info("%s %s is stopping", process.kind, process.name)
     finally:
         await server.close()
         for close in reversed(closing):
@@ -180,10 +187,10 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
-def _announce(ready: Ready, hosting: Hosting) -> None:
-    if hosting.ready_file is not None:
-        write_ready_file(hosting.ready_file, asdict(ready))
-    print(json.dumps(asdict(ready)) if hosting.supervised else ready.line(), flush=True)
+def _announce(ready: Ready, process: ServerProcess) -> None:
+    if process.ready_file is not None:
+        write_ready_file(process.ready_file, asdict(ready))
+    print(json.dumps(asdict(ready)) if process.supervised else ready.line(), flush=True)
     log.info(ready.line())
 
 

@@ -1,7 +1,7 @@
 """Keeps the two processes of a standalone server running.
 
-The broker starts first, since the coordinator takes its incarnation from it, and stops last. Each
-holds the end of a pipe as its standard input, which ends with this process, however that dies.
+The broker starts first, since the coordinator takes its incarnation from it, and stops last. The
+standard input of each process is a pipe that ends with this process, however it dies.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ PROGRAM = (sys.executable, "-m", "magnetar_cli")
 
 
 class ChildFailed(Exception):
-    """A server ended before it was ready; its log says why."""
+    """A server ended before it was ready; its log gives the reason."""
 
 
 class Child:
-    """One server process."""
+    """A server process."""
 
     def __init__(
         self, kind: str, program: Sequence[str], arguments: list[str], environ: dict[str, str]
@@ -53,10 +53,10 @@ class Child:
         self._draining: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the process, and wait until it serves.
+        """Start the process, and wait until it is ready.
 
         Raises:
-            ChildFailed: it ended instead.
+            ChildFailed: the process ended.
         """
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
@@ -72,11 +72,12 @@ class Child:
         self.ready = json.loads(line)
 
     async def wait(self) -> int:
+        """Wait until the process ends."""
         assert self._process is not None
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Ask the process to end; make it, when it does not."""
+        """Ask the process to end, and kill it if it does not."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -96,7 +97,7 @@ class Supervisor:
     """Starts, watches and stops the broker and the coordinator.
 
     Args:
-        supervised: the end of standard input means that whoever started this process has gone.
+        supervised: whether the end of standard input means that the parent of this process is gone.
     """
 
     def __init__(
@@ -133,10 +134,10 @@ class Supervisor:
         self._stop = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until a signal, or the end of who supervises it.
+        """Run until a signal, or until the parent is gone.
 
         Raises:
-            click.ClickException: a server could not start, or died and is not to be restarted.
+            click.ClickException: a server could not start, or died and must not be restarted.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

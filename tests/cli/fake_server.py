@@ -1,4 +1,4 @@
-"""A server process with a fake inside: `python -m tests.cli.hosted_fake DIRECTORY MODE`."""
+"""A server process with a fake inside: `python -m tests.cli.fake_server DIRECTORY MODE`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.core.fakes import FakeServer
 from tests.waiting import for_ever
 
-from magnetar_cli.servers.server_process import Hosting, World, run
+from magnetar_cli.servers.server_process import ServerProcess, World, run
 from magnetar_core.config import ListenConfig
 from magnetar_storage.store import StoreFailed
 
@@ -37,7 +37,7 @@ class FakeComponent:
 if __name__ == "__main__":
     directory, mode = Path(sys.argv[1]), sys.argv[2]
     run(
-        Hosting(
+        ServerProcess(
             kind="broker",
             name="fake",
             service="Broker",
