@@ -94,9 +94,11 @@ class GroupCommands:
                     " characters at most"
                 )
         if not command.member_id:
-            raise InvalidArgument("a member names itself: member_id is a random id of its own")
+            raise InvalidArgument(
+                "member_id is missing: each member chooses a random id of its own"
+            )
         if not command.topics and not command.topic_pattern:
-            raise InvalidArgument("a member wants topics, or those of a pattern")
+            raise InvalidArgument("a member must name topics, or a pattern of topics")
         return Member(
             member_id=command.member_id,
             instance_id=command.instance_id,
@@ -136,6 +138,6 @@ class GroupCommands:
 def _timeout(name: str, timeout_ms: int, lowest_ms: int, highest_ms: int) -> int:
     if not lowest_ms <= timeout_ms <= highest_ms:
         raise InvalidArgument(
-            f"{name} is {timeout_ms}, and has to be from {lowest_ms} to {highest_ms}"
+            f"{name} is {timeout_ms}, and must be from {lowest_ms} to {highest_ms}"
         )
     return timeout_ms

@@ -63,7 +63,9 @@ class SendCommands:
         )
         count = header.count
         if count != command.num_messages:
-            raise InvalidArgument(f"num_messages says {command.num_messages}, the batch {count}")
+            raise InvalidArgument(
+                f"num_messages is {command.num_messages}, but the batch has {count} messages"
+            )
         unsettled = [one for one in follows if partition.order.is_unsettled(one)]
         if not transactional and unsettled:
             self._park(partition, unsettled[0], command, reply)
@@ -108,8 +110,8 @@ class SendCommands:
             limit = getattr(config, setting)
             if parked_bytes and parked_bytes + size > limit:
                 raise LogUnavailable(
-                    f"{parked_bytes} bytes of plain sends wait for transactions to end, of which"
-                    f" {follows} is one: send it again later, or raise {setting}",
+                    f"{parked_bytes} bytes of plain sends wait for transactions to end, {follows}"
+                    f" among them: send it again later, or raise {setting}",
                     **{setting: limit},
                 )
         self._parked_bytes += size

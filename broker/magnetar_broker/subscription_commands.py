@@ -102,7 +102,7 @@ class SubscriptionCommands:
             offset = place.entry_id + place.index
             ranges.append((offset, offset))
         if not ranges:
-            raise InvalidArgument("an ack names message_ids or ranges")
+            raise InvalidArgument("an ack must name message_ids or ranges")
         transactional = command.HasField("txn_id")
         cumulative = command.ack_type == wire.CommandAck.CUMULATIVE
         if cumulative:

@@ -188,7 +188,9 @@ class TransactionIndex:
         writer = transaction.writers.get(writer_id)
         if writer is None:
             if len(transaction.writers) >= writers_max:
-                raise QuotaExceeded(f"a transaction has {writers_max} writers a participant")
+                raise QuotaExceeded(
+                    f"a transaction may have {writers_max} writers at a participant"
+                )
             return check_sequence(0, sequence_id, count)
         return check_sequence(writer.next_index, sequence_id, count)
 

@@ -115,7 +115,7 @@ def repeat_accept_loss(txn_id: TxnID, status: TxnStatus) -> Decision:
     """
     if status is not TxnStatus.COMMITTED:
         raise InvalidTxnState(
-            f"transaction {txn_id} is {status.name}: there is no commit that could lack something",
+            f"transaction {txn_id} is {status.name}: only a commit that waits can accept a loss",
             txn_id=txn_id,
             status=status.name,
         )

@@ -59,7 +59,7 @@ class NamedSequences:
         for text in (asked.name, asked.run_token):
             if not 0 < len(text) <= TRANSACTIONAL_ID_CHARACTERS_MAX or not text.isprintable():
                 raise InvalidArgument(
-                    f"{text!r} is no name and no run token: 1 to"
+                    f"{text!r} is not a name or a run token: 1 to"
                     f" {TRANSACTIONAL_ID_CHARACTERS_MAX} printable characters"
                 )
         limit = self._config.names_max

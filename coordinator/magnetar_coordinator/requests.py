@@ -38,7 +38,7 @@ def partitions_of(wire: Iterable[common.Partition]) -> list[PartitionName]:
     names = [PartitionName.from_wire(one) for one in wire]
     for name in names:
         if not name.topic:
-            raise InvalidArgument("a partition without a topic")
+            raise InvalidArgument("a partition has no topic")
     return names
 
 
@@ -51,7 +51,7 @@ def subscriptions_of(wire: Iterable[common.Subscription]) -> list[SubscriptionNa
     names = [SubscriptionName.from_wire(one) for one in wire]
     for name in names:
         if not name.topic or not name.subscription:
-            raise InvalidArgument("a subscription without a topic or a name")
+            raise InvalidArgument("a subscription has no topic or no name")
     return names
 
 

@@ -62,9 +62,9 @@ def set_up_logging(
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise InvalidConfig(f"{level!r} is no log level; choose debug, info, warning or error")
+        raise InvalidConfig(f"{level!r} is not a log level; choose debug, info, warning or error")
     if log_format not in ("auto", "text", "json"):
-        raise InvalidConfig(f"{log_format!r} is no log format; choose auto, text or json")
+        raise InvalidConfig(f"{log_format!r} is not a log format; choose auto, text or json")
     target = stream if stream is not None else sys.stderr
     handler = logging.StreamHandler(target)
     if log_format == "text" or (log_format == "auto" and target.isatty()):
