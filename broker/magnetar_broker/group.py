@@ -117,7 +117,7 @@ class Group:
         instances = [one.instance_id for one in self.members.values() if one.instance_id]
         assert len(instances) == len(dict.fromkeys(instances))
 
-    # Who may do what
+    # Authorization
 
     def member(self, name: MemberName) -> Member:
         """Return the member that a command names.
@@ -304,7 +304,7 @@ class Group:
             if member.asked_back_ms is not None:
                 member.asked_back_ms = now_ms
 
-    # What it looks like
+    # Views
 
     def assigned(self, member_id: str) -> dict[PartitionName, int]:
         """Return partitions that a member owns and keeps, with the generation of its ownership."""

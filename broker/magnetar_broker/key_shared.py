@@ -143,7 +143,7 @@ class KeySharedDispatcher(Dispatcher):
     def _choose_active(self) -> None:
         self.active = None
 
-    # What becomes of messages
+    # Acknowledgements and redelivery
 
     def acknowledged(self, ranges: Iterable[Range]) -> OffsetSet:
         """Forget offsets that are DELETED.
@@ -238,7 +238,7 @@ class KeySharedDispatcher(Dispatcher):
         self._wait(offsets)
         self._count_settled(offsets)
 
-    # What goes out
+    # Delivery
 
     def next_offset(self, end_offset: int) -> int | None:
         """Return where to read next; None if nobody wants anything or nothing is there."""

@@ -23,8 +23,8 @@ from magnetar_core.wire import transaction_pb2 as txn_wire
 
 # How many transactions a question names; each is looked up at every participant.
 ENDS_ASKED_MAX = 10_000
-# Of them, so many are taken on at once, and so many times one is looked for at a participant: about
-# a millisecond, in which nobody else is served.
+# How many of them are looked up at once, and how many look-ups run in a turn: about a millisecond,
+# in which no other client is served.
 ENDS_IN_A_TURN = 500
 LOOKED_UP_IN_A_TURN = 5_000
 

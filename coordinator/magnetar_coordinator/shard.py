@@ -232,10 +232,10 @@ class Shard(TransactionTable):
 
 
 def next_status(status: TxnStatus, event: TxnEvent) -> TxnStatus:
-    """Where an event leads.
+    """Return the status to which an event leads.
 
     Raises:
-        InvalidTxnState: nowhere from this status. No effect.
+        InvalidTxnState: the event is not possible in this status. No effect.
     """
     return step(TRANSITIONS, status, event, "the transaction", status=status.name)
 

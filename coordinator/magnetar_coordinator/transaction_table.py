@@ -62,8 +62,8 @@ class TransactionTable:
         self._recent: dict[TxnID, TxnEnded] = {}
         # Looked up in the store, for the command that is being given again.
         self._recalled: TxnEnded | None = None
-        # Of the recent ones, the oldest first. To find a dictionary's first key is slow when many
-        # before it have been deleted.
+        # Recent durable outcomes, the oldest first. Finding a dictionary's first key is slow when
+        # many keys before it have been deleted.
         self._recent_durable: deque[TxnID] = deque()
 
     @property

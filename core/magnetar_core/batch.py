@@ -63,7 +63,7 @@ if sys.byteorder != "little":  # pragma: no cover
 
 
 class Codec(IntEnum):
-    """How the body is compressed."""
+    """Compression of a batch's body."""
 
     NONE = 0
     ZSTD = 1
@@ -71,7 +71,7 @@ class Codec(IntEnum):
 
 
 class Part(IntEnum):
-    """Which part of a message a batch carries.
+    """Part of a message that a batch carries.
 
     WHOLE batches may have many messages, parts have 1.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 STOP_S_MAX = 20.0
 
-# Of Linux's prctl(2): the signal that a process gets when its parent dies.
+# Option of Linux's prctl(2): the signal that a process gets when its parent dies.
 PR_SET_PDEATHSIG = 1
 
 # EX_TEMPFAIL of sysexits.h. The parent that could see it has gone.

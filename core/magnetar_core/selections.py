@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def digest_of_selection(selection: Iterable[int] | None) -> bytes:
-    """What coordinators and participants keep of a selection; empty when everybody counts."""
+    """Return the digest that servers keep of a selection; empty when all writers count."""
     if selection is None:
         return b""
     text = ",".join(str(writer_id) for writer_id in sorted(set(selection)))
@@ -16,7 +16,7 @@ def digest_of_selection(selection: Iterable[int] | None) -> bytes:
 
 
 def is_digest_of(digest: bytes, selection: Iterable[int] | None) -> bool:
-    """Whether a stored digest is this selection's, whichever version stored it."""
+    """Return whether a stored digest belongs to this selection, whichever version stored it."""
     if selection is None:
         return not digest
     writer_ids = sorted(set(selection))
