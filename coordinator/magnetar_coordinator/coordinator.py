@@ -131,9 +131,9 @@ class Coordinator:
         return self._runtime.shard
 
     @property
-    def identities(self) -> TransactionalIds:
+    def transactional_ids(self) -> TransactionalIds:
         """The transactional ids."""
-        return self._runtime.identities
+        return self._runtime.transactional_ids
 
     @property
     def is_serving(self) -> bool:
@@ -185,7 +185,7 @@ class Coordinator:
             incarnation=metadata.incarnation,
             next_counter=metadata.counter_bound,
         )
-        identities = TransactionalIds(
+        transactional_ids = TransactionalIds(
             config,
             new_producer_id=self._new_producer_id,
             put=metadata.put_identity,
@@ -195,7 +195,7 @@ class Coordinator:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         async for identity in metadata.identities():
-            identities.restore(identity)
+            transactional_ids.restore(identity)
         async for name in metadata.names():
             names.restore(name)
         run_time_ms = metadata.run_time_ms
@@ -211,7 +211,7 @@ class Coordinator:
             "recovered %s",
             ", ".join(f"{count} {status.name}" for status, count in counts.items()),
         )
-        return Recovered(metadata, shard, identities, names, run_time)
+        return Recovered(metadata, shard, transactional_ids, names, run_time)
 
     async def close(self) -> None:
         """Take no more commands, answer those that were taken, and persist the run time.

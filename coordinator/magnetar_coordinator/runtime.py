@@ -48,7 +48,7 @@ class Recovered(NamedTuple):
 
     metadata: TransactionMetadataStore
     shard: Shard
-    identities: TransactionalIds
+    transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
 
@@ -71,7 +71,7 @@ class Runtime:
 
     metadata: TransactionMetadataStore
     shard: Shard
-    identities: TransactionalIds
+    transactional_ids: TransactionalIds
     named_sequences: NamedSequences
     run_time: RunTime
     _followers: tuple[OutcomeFollower, ...]
@@ -108,8 +108,10 @@ class Runtime:
 
     def serve(self, recovered: Recovered) -> None:
         """Begin to take commands: the store is read."""
-        self.metadata, self.shard, self.identities, self.named_sequences, self.run_time = recovered
-        self._followers = (self.session_quota, self.identities, self.named_sequences)
+        self.metadata, self.shard, self.transactional_ids, self.named_sequences, self.run_time = (
+            recovered
+        )
+        self._followers = (self.session_quota, self.transactional_ids, self.named_sequences)
         self.is_serving = True
 
     def stop(self) -> None:
@@ -170,7 +172,7 @@ class Runtime:
                 elif type(record) is TxnOpened:
                     self.announcements.tell_issued_soon()
                 elif type(record) is TxnEnded:
-                    self.identities.completed(record.txn_id)
+                    self.transactional_ids.completed(record.txn_id)
         except Exception as error:
             self.fail(error)
             raise
@@ -235,7 +237,7 @@ class Runtime:
 
     def ended(self, txn_id: TxnID, status: TxnStatus) -> pb.CommandEndTxnResponse:
         """Build the response to EndTxn: with the next pair, if a transactional producer owns it."""
-        return answers.ended(txn_id, status, self.identities.of_txn(txn_id))
+        return answers.ended(txn_id, status, self.transactional_ids.of_txn(txn_id))
 
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""

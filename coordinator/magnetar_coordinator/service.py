@@ -41,11 +41,11 @@ class CoordinatorServer:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
-        identity_commands = TransactionalIdCommands(runtime)
+        transactional_id_commands = TransactionalIdCommands(runtime)
         self.handlers: dict[str, Handler] = {"hello": self._hello}
         for commands in (
-            TransactionCommands(runtime, identity_commands),
-            identity_commands,
+            TransactionCommands(runtime, transactional_id_commands),
+            transactional_id_commands,
             AdminCommands(runtime),
             TxnListing(runtime),
         ):

@@ -21,9 +21,11 @@ from magnetar_core.wire import transaction_pb2 as pb
 class TransactionCommands:
     """Handlers of the commands that open transactions, add participants and end them."""
 
-    def __init__(self, runtime: Runtime, identity_commands: TransactionalIdCommands) -> None:
+    def __init__(
+        self, runtime: Runtime, transactional_id_commands: TransactionalIdCommands
+    ) -> None:
         self._runtime = runtime
-        self._identity_commands = identity_commands
+        self._transactional_id_commands = transactional_id_commands
         self.handlers: Mapping[str, Handler] = {
             "new_txn": self._new_txn,
             "add_partition_to_txn": self._add_partitions,
@@ -40,7 +42,7 @@ class TransactionCommands:
                 *subscriptions_of(request.subscriptions),
             )
         if request.HasField("identity") or request.HasField("named_sequence"):
-            self._identity_commands.new_txn(request, participants, reply)
+            self._transactional_id_commands.new_txn(request, participants, reply)
             return
         runtime = self._runtime
         timeout_ms = request.txn_timeout_ms or runtime.config.txn_timeout_ms_default
@@ -50,7 +52,7 @@ class TransactionCommands:
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """Handle CommandAddPartitionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
-        self._identity_commands.check_owner(txn_id, request)
+        self._transactional_id_commands.check_owner(txn_id, request)
         self._add(
             txn_id, partitions_of(request.partitions), reply, answers.partitions_added(txn_id)
         )
@@ -58,7 +60,7 @@ class TransactionCommands:
     def _add_subscriptions(self, request: pb.CommandAddSubscriptionToTxn, reply: Reply) -> None:
         """Handle CommandAddSubscriptionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
-        self._identity_commands.check_owner(txn_id, request)
+        self._transactional_id_commands.check_owner(txn_id, request)
         names = subscriptions_of(request.subscriptions)
         self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
 
@@ -74,6 +76,6 @@ class TransactionCommands:
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """Handle CommandEndTxn (PIP-31)."""
         if request.HasField("identity"):
-            self._identity_commands.end_txn(request, reply)
+            self._transactional_id_commands.end_txn(request, reply)
         else:
             self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)

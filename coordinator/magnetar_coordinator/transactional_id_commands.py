@@ -73,23 +73,23 @@ class TransactionalIdCommands:
 
     def _take_over(self, request: pb.CommandInitProducer, reply: Reply, deadline_s: float) -> None:
         runtime = self._runtime
-        identities, run_time_ms = runtime.identities, runtime.run_time_ms()
+        transactional_ids, run_time_ms = runtime.transactional_ids, runtime.run_time_ms()
         timeout_ms = (
             rules.NONE
             if request.enable_2pc
             else request.txn_timeout_ms or runtime.config.txn_timeout_ms_default
         )
-        identity = identities.find(request.transactional_id)
+        identity = transactional_ids.find(request.transactional_id)
         call = init_call_of(request)
         if identity is None:
             runtime.disk_reserve.check()
-            identity = identities.create(
+            identity = transactional_ids.create(
                 request.transactional_id, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
         elif rules.is_repeated_init(identity, call):
             pass
         elif identity.state is TransactionalIdState.ONGOING and request.keep_prepared:
-            identity = identities.keep(
+            identity = transactional_ids.keep(
                 identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
         elif identity.state is TransactionalIdState.ONGOING:
@@ -102,7 +102,7 @@ class TransactionalIdCommands:
             self._park(identity, reply, deadline_s, partial(self._take_over, request))
             return
         else:
-            identity = identities.take_over(
+            identity = transactional_ids.take_over(
                 identity, call, timeout_ms=timeout_ms, run_time_ms=run_time_ms
             )
         runtime.answer(reply, answers.taken_over(identity))
@@ -128,7 +128,7 @@ class TransactionalIdCommands:
         deadline_s: float,
     ) -> None:
         runtime = self._runtime
-        identity = runtime.identities.get(request.identity.transactional_id)
+        identity = runtime.transactional_ids.get(request.identity.transactional_id)
         pair = pair_of(request.identity)
         try:
             rules.check_begin(identity, pair)
@@ -148,7 +148,7 @@ class TransactionalIdCommands:
                 owner=Owner(identity.transactional_id, pair),
                 expires=not identity.two_phase_commit,
             )
-            runtime.identities.begin(
+            runtime.transactional_ids.begin(
                 identity, transaction.txn_id, run_time_ms=runtime.run_time_ms()
             )
         self._answer_opened(transaction, reply)
@@ -205,7 +205,7 @@ class TransactionalIdCommands:
         """
         runtime = self._runtime
         if request.HasField("identity"):
-            identity = runtime.identities.get(request.identity.transactional_id)
+            identity = runtime.transactional_ids.get(request.identity.transactional_id)
             rules.require_current(identity, pair_of(request.identity))
             if identity.txn_id != txn_id:
                 raise InvalidTxnState(
@@ -227,10 +227,12 @@ class TransactionalIdCommands:
             ProducerFenced, InvalidTxnState, ConcurrentTransactions: as identity.judge_end.
         """
         runtime = self._runtime
-        identity = runtime.identities.get(request.identity.transactional_id)
+        identity = runtime.transactional_ids.get(request.identity.transactional_id)
         verdict = rules.judge_end(identity, pair_of(request.identity), action_of(request))
         if verdict is EndVerdict.RAISE:
-            raised = runtime.identities.raise_epoch(identity, run_time_ms=runtime.run_time_ms())
+            raised = runtime.transactional_ids.raise_epoch(
+                identity, run_time_ms=runtime.run_time_ms()
+            )
             runtime.answer(reply, answers.ended_before(raised))
             return
         txn_id = identity.txn_id
@@ -248,7 +250,7 @@ class TransactionalIdCommands:
     # Administration.
 
     def _describe(self, request: pb.CommandDescribeTransactionalId, reply: Reply) -> None:
-        identity = self._runtime.identities.get(request.transactional_id)
+        identity = self._runtime.transactional_ids.get(request.transactional_id)
         body = pb.CommandDescribeTransactionalIdResponse(
             description=answers.described_identity(identity)
         )
@@ -257,7 +259,7 @@ class TransactionalIdCommands:
     def _list(self, request: pb.CommandListTransactionalIds, reply: Reply) -> None:
         limit = rows_of(request.limit)
         body = pb.CommandListTransactionalIdsResponse()
-        for identity in self._runtime.identities.matching(request.pattern):
+        for identity in self._runtime.transactional_ids.matching(request.pattern):
             if len(body.descriptions) == limit:
                 body.truncated = True
                 break

@@ -102,8 +102,8 @@ class Upkeep:
         runtime = self._runtime
         runtime.disk_reserve.look()
         run_time_ms = runtime.run_time_ms()
-        identities = runtime.identities
-        checks_idle = len(identities) > 0 and run_time_ms >= self._next_idle_check_ms
+        transactional_ids = runtime.transactional_ids
+        checks_idle = len(transactional_ids) > 0 and run_time_ms >= self._next_idle_check_ms
         if runtime.shard.live or checks_idle:
             runtime.metadata.persist_run_time(run_time_ms)
         jump_ms = runtime.run_time.wall_jump_ms()
@@ -115,12 +115,12 @@ class Upkeep:
             runtime.shard,
             run_time_ms=run_time_ms,
             outcome_count=outcome_count,
-            identity_count=len(identities),
+            identity_count=len(transactional_ids),
             oldest_finishing_ms=self._finisher.oldest_ms(),
         )
         if checks_idle:
             self._next_idle_check_ms = run_time_ms + _IDLE_CHECK_INTERVAL_MS
-            for idle in identities.forget_idle(run_time_ms):
+            for idle in transactional_ids.forget_idle(run_time_ms):
                 log.info("transactional id %r was idle for long; it is forgotten", idle)
         if not self._removing and outcome_count:
             self._removing = True

@@ -22,9 +22,9 @@ from magnetar_core.wire import record_pb2
 
 async def nothing_changes(world: World, app: Hand, copy: Any) -> None:
     """A copy is refused, and the identity is as it was."""
-    before = world.coordinator.identities.get(app.id)
+    before = world.coordinator.transactional_ids.get(app.id)
     await refused(app.ask(copy), ProducerFenced)
-    assert world.coordinator.identities.get(app.id) == before
+    assert world.coordinator.transactional_ids.get(app.id) == before
 
 
 def test_a_copy_of_the_first_call_is_answered_the_same() -> None:

@@ -138,9 +138,9 @@ MUTANTS = (
     Mutant(
         name="identity-forgets-end",
         file=_RUNTIME,
-        old="                    self.identities.completed(record.txn_id)",
+        old="                    self.transactional_ids.completed(record.txn_id)",
         new=(
-            "                    self.identities.completed(decision.txn_id)\n"
+            "                    self.transactional_ids.completed(decision.txn_id)\n"
             "                    self._waiting.pop(record.txn_id, None)"
         ),
         mistake="Who waits until a transaction has ended everywhere is forgotten with its end.",
