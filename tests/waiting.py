@@ -1,7 +1,7 @@
-"""How tests wait: for what happens, never for time.
+"""How tests wait: for events, never for time.
 
-Nowhere else in tests may anybody sleep (tests/ruff.toml), but in the simulation, where all time is
-virtual. A patience only ends a test that hangs: no verdict depends on how long it is.
+No other test may sleep (tests/ruff.toml), except in the simulation, where all time is virtual. A
+limit only ends a test that hangs: no verdict depends on its length.
 """
 
 from __future__ import annotations

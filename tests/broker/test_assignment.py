@@ -1,4 +1,4 @@
-"""The assignor: every partition to one member, evenly, and as little moved as that allows."""
+"""The assignor: every partition goes to a member, evenly, and moves as little as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How transactions have ended here, for a coordinator that has lost what came last: rule n."""
+"""How transactions have ended, for a coordinator that has lost its latest changes (rule n)."""
 
 from __future__ import annotations
 

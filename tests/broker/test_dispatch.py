@@ -1,4 +1,4 @@
-"""Dispatch against a model: every PENDING offset in exactly one place, redeliveries counted."""
+"""Dispatch against a model: every PENDING offset is in a single place, redeliveries count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker whose data directory has vanished does not serve from an empty one."""
+"""A broker whose data directory has vanished does not serve from an empty store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile or clumsy client sends: declared sizes, deep texts, acks that say too much."""
+"""Hostile and clumsy clients: declared sizes, deep texts, acks of too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is forgotten as idle: time that the broker has been running counts, and no other."""
+"""Idle producers are forgotten; only time in which the broker runs counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key_Shared dispatch against a model: one holder per slot, order per slot, nothing lost."""
+"""Key_Shared dispatch against a model: a single holder per slot, order per slot, nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits, at their edge: the last one that fits, the first that does not, and room again."""
+"""Limits at their edge: the last that fits, the first that does not, and room again."""
 
 from __future__ import annotations
 

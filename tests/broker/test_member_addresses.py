@@ -1,4 +1,4 @@
-"""Which addresses a client is given, by how it reached the broker."""
+"""The addresses that a client gets depend on how it reached the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker counts, and what it shows from time to time."""
+"""The broker's counters, and the gauges that it updates periodically."""
 
 from __future__ import annotations
 

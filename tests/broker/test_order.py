@@ -1,4 +1,4 @@
-"""Order of one producer across transactions: rule k, through the broker's commands."""
+"""The order of a producer's transactions (rule k), through the broker's commands."""
 
 from __future__ import annotations
 

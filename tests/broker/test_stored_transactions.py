@@ -1,4 +1,4 @@
-"""What a partition's sidecar txnlog holds, and what of it is open."""
+"""The content of a partition's sidecar, and which of its transactions are open."""
 
 from __future__ import annotations
 

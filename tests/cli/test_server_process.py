@@ -1,4 +1,4 @@
-"""A real server process, with a fake inside: readiness, an orderly end, and a fatal one."""
+"""A real server process with a fake component: readiness, an orderly end, and a fatal end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be seen of the command line without a server."""
+"""The command line without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers tell of transactions, as the SDK has it."""
+"""The SDK's descriptions of transactions, from the servers' answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world for one coordinator: virtual time, a disk that survives, a broker that can misbehave."""
+"""A world for a coordinator: virtual time, a disk that survives, a broker that can misbehave."""
 
 from __future__ import annotations
 

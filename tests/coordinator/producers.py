@@ -1,4 +1,4 @@
-"""A transactional producer by hand: one that sends exactly the pairs that a test says."""
+"""A transactional producer that sends exactly the producer ids and epochs that a test gives."""
 
 from __future__ import annotations
 

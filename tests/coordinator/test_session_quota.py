@@ -1,4 +1,4 @@
-"""One connection may not take all the transactions that there are."""
+"""A single connection may not take all transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One name each, mapped once to the wire and to a gRPC status."""
+"""Every error has a name, a code of the protocol, and a gRPC status."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""What becomes ready in one turn of the loop leaves in one frame, and no frame grows too far."""
+"""Commands of the same turn of the loop share a frame, and no frame grows too large."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Frames queued for one end of a conversation: in order, joined when small, bounded by waiting."""
+"""Frames in an outbox stay in order, are joined when small, and are limited by waiting."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a playbook says when a client does something else."""
+"""The errors of a playbook when a client does something unexpected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who says "Pure." is guarded, and who is guarded says it."""
+"""Modules that say "Pure." are guarded, and guarded modules say it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One digest of a selection, at coordinators and participants; those of before are recognised."""
+"""Coordinators and participants use the same digest of a selection, and recognise older digests."""
 
 from __future__ import annotations
 

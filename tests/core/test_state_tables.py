@@ -1,4 +1,4 @@
-"""Tables of states: every pair of state and event, in every one of them."""
+"""Tables of states: every pair of state and event, in every table."""
 
 from __future__ import annotations
 

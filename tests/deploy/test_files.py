@@ -1,4 +1,4 @@
-"""What can be said of Dockerfile and compose.yaml without an engine."""
+"""Checks of Dockerfile and compose.yaml that need no engine."""
 
 from __future__ import annotations
 

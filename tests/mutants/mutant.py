@@ -1,4 +1,4 @@
-"""A mutant is data: one small change of one source file, and the mistake that it stands for."""
+"""A mutant is data: a small change of a source file, and the mistake that it stands for."""
 
 from __future__ import annotations
 

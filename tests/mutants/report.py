@@ -1,4 +1,4 @@
-"""What is told of a run: a table, a summary, and JSON."""
+"""The report of a run: a table, a summary, and JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the tests of a mutant's folder, the nearest first, until one fails."""
+"""Run the tests of a mutant's folder, the nearest first, until a test fails."""
 
 from __future__ import annotations
 

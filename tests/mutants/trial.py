@@ -1,4 +1,4 @@
-"""One mutant against the simulation and the tests of its folder."""
+"""Try a mutant against the simulation and the tests of its folder."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Deterministic simulation: the real SDK, coordinator and broker under one clock and one seed."""
+"""Deterministic simulation of the real SDK, coordinator and broker, with a clock and a seed."""

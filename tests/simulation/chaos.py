@@ -1,4 +1,4 @@
-"""What goes wrong, and when: the faults of one run, struck one after the other."""
+"""The faults of a run, and when they strike."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Families of seeds: one for each rule, with faults and clients chosen to provoke it.
+"""Families of seeds: a family for each rule, with faults and clients chosen to provoke it.
 
-The rules are lettered in docs/protocol/rules.md. Each family names the situations that must occur
-for it to count: a run in which they did not proves nothing.
+The rules have letters in docs/protocol/rules.md. Each family names the situations that must occur
+for it to count: a run without them proves nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run consists of: processes, faults, and how much has to happen."""
+"""The plan of a run: processes, faults, and how much has to happen."""
 
 from __future__ import annotations
 

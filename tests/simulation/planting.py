@@ -1,4 +1,4 @@
-"""How a bug is put into the real code, and taken out again."""
+"""Puts a bug into the real code, and takes it out again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One transaction by hand, and the questions that every hand-made client asks."""
+"""A transaction made by hand, and the questions that every hand-made client asks."""
 
 from __future__ import annotations
 

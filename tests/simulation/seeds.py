@@ -1,4 +1,4 @@
-"""Which seeds to run: from the environment, so that a failure is replayed by naming it."""
+"""Reads the seeds to run from the environment, so that a failure is replayed by its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the simulator makes the real servers."""
+"""Makes the real servers for the simulator."""
 
 from __future__ import annotations
 

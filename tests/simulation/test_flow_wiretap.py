@@ -1,4 +1,4 @@
-"""What the wire alone says of permits and of what comes again."""
+"""The wiretap of permits and redeliveries finds planted bugs."""
 
 from __future__ import annotations
 

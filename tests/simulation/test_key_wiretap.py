@@ -1,4 +1,4 @@
-"""What the wire alone says of keys: planted bugs are found without a look into the dispatcher."""
+"""The wiretap of keys finds planted bugs without a look into the dispatcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wire alone says of open transactions: who refuses or ends one of them is seen."""
+"""The wiretap of open transactions sees a server that refuses or ends an open transaction."""
 
 from __future__ import annotations
 

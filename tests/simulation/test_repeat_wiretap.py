@@ -1,4 +1,4 @@
-"""What the wire alone says of repeated sends: one that was confirmed is not wrong later."""
+"""The wiretap of repeated sends: a confirmed send is not refused later."""
 
 from __future__ import annotations
 

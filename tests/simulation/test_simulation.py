@@ -1,4 +1,4 @@
-"""Seeds, families and determinism. `SIM_SEEDS=4471` replays one seed and keeps its trace."""
+"""Seeds, families and determinism. `SIM_SEEDS=4471` replays a seed and keeps its trace."""
 
 from __future__ import annotations
 

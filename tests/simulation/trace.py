@@ -1,4 +1,4 @@
-"""What happened, in order: always as a digest, and as readable lines when somebody looks."""
+"""The trace of a run, in order: always as a digest, and as readable lines on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run: a cluster, its clients, what goes wrong, and the judgement. All from a seed."""
+"""A run: a cluster, its clients, the faults, and the judgement, all from a seed."""
 
 from __future__ import annotations
 

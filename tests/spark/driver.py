@@ -1,4 +1,4 @@
-"""A driver of its own, to be killed: copies "in" to "out" as its one argument says, JSON."""
+"""A separate driver, to be killed: copies "in" to "out" as its argument says, JSON."""
 
 from __future__ import annotations
 

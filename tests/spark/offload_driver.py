@@ -1,4 +1,4 @@
-"""A driver of its own that offloads or restores, and is killed: as its one argument says, JSON."""
+"""A separate driver that offloads or restores, and is killed: as its argument says, JSON."""
 
 from __future__ import annotations
 

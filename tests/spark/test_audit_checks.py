@@ -1,4 +1,4 @@
-"""What an audit takes for damage, without servers."""
+"""The checks of an audit, without servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the audit's tasks see of ranges, with real servers and without Spark."""
+"""The rows that an audit's tasks make of ranges, with real servers and without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch consists of: the same however it is cut and ordered, another for other rows."""
+"""Fingerprints: the same in any order and division, and different for other rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an offload's manifest says and refuses; which ranges become files."""
+"""The manifest of an offload: its content, its refusals, and the ranges that become files."""
 
 from __future__ import annotations
 

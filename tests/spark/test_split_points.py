@@ -1,4 +1,4 @@
-"""A restore's batches: no transaction lies in two, unless it is too large for one."""
+"""Batches of a restore: no transaction lies in two, unless it is too large for a batch."""
 
 from __future__ import annotations
 

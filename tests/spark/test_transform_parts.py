@@ -1,4 +1,4 @@
-"""The transform's pure parts: progress, errors in one line, and whose a checkpoint is."""
+"""The transform's pure parts: progress, errors in a single line, the owner of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics filled and read by the SDK, and queries from one to the other."""
+"""Topics that the SDK fills and reads, and queries between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of an attempt at a task: it sends until its transaction has ended, and beyond."""
+"""A zombie attempt at a task: it sends until its transaction has ended, and beyond."""
 
 from __future__ import annotations
 

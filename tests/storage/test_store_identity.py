@@ -1,4 +1,4 @@
-"""A data directory belongs to one server of one cluster, and to versions that can read it."""
+"""A data directory belongs to a server of a cluster, and to versions that can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests do with a client."""
+"""Programs that several tests run with a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users get wrong, and what goes wrong around servers: a typed error each, nothing lost."""
+"""Mistakes of users and trouble around servers: a typed error each, and nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What connectors use: offsets of topics, ranges read ahead, transactions shared by clients."""
+"""Calls for connectors: offsets of topics, ranges read ahead, transactions of several clients."""
 
 from __future__ import annotations
 

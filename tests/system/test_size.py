@@ -1,4 +1,4 @@
-"""One large transaction, and many open ones, within bounded memory and without delaying anybody."""
+"""A large transaction, and many open transactions, in bounded memory, without delays for others."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
     Messages of a lost partition cannot be acknowledged any more: that raises IllegalGeneration,
     even if the partition was assigned to this consumer again.
 
-        consumer = client.consumer_group("billing", "orders", initial_position="earliest")
-        for message in consumer.poll():
-            consumer.ack(message)
+        orders = client.consumer_group("billing", "orders", initial_position="earliest")
+        for message in orders.poll():
+            orders.ack(message)
     """
 
     @property

@@ -48,9 +48,9 @@ class GroupConsumer(ConsumerBase):
     Messages of a lost partition cannot be acknowledged any more: that raises IllegalGeneration,
     even if the partition was assigned to this consumer again.
 
-        consumer = await client.consumer_group("billing", "orders", initial_position="earliest")
-        for message in await consumer.poll():
-            await consumer.ack(message)
+        orders = await client.consumer_group("billing", "orders", initial_position="earliest")
+        for message in await orders.poll():
+            await orders.ack(message)
     """
 
     def __init__(

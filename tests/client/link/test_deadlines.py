@@ -1,4 +1,4 @@
-"""One timer for many moments: each comes in its order, those that are called off never."""
+"""A single timer serves many deadlines: in order, and never after they are cancelled."""
 
 import asyncio
 import logging

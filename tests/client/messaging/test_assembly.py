@@ -1,4 +1,4 @@
-"""A message in parts is whole, or it is none: no part of one is ever joined to another's."""
+"""A message in parts is complete or absent; parts of different messages are never joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values are cut into batches."""
+"""The division of values into batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of one key each: their headers tell the key, sequences stay without gaps."""
+"""Batches with a single key each: the header has the key, and sequences have no gaps."""
 
 from __future__ import annotations
 

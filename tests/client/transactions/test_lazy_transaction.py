@@ -1,4 +1,4 @@
-"""Lazy transactions: a plain batch while all fits one, a transaction as soon as it has to be."""
+"""Lazy transactions: a plain batch while everything fits, a transaction as soon as needed."""
 
 from __future__ import annotations
 

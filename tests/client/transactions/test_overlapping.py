@@ -1,4 +1,4 @@
-"""Transactions of one producer that overlap, and what comes after them: rule k, in the SDK."""
+"""Overlapping transactions of a producer, and the order of later messages (rule k)."""
 
 from __future__ import annotations
 

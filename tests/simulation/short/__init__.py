@@ -1,1 +1,1 @@
-"""Short histories: 10 to 20 transactions, one to three faults, all of them data."""
+"""Short histories: 10 to 20 transactions and up to three faults, all of them data."""

@@ -1,4 +1,4 @@
-"""Client processes of a short history: each does its steps, one after the other in each task."""
+"""The client processes of a short history; each task does its steps in sequence."""
 
 from __future__ import annotations
 

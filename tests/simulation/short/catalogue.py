@@ -1,4 +1,4 @@
-"""What short histories are made of: scenarios by name, profiles, and the meaning of every step."""
+"""The parts of short histories: scenarios by name, profiles, and the meaning of every step."""
 
 from __future__ import annotations
 

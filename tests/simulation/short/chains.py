@@ -1,4 +1,4 @@
-"""Transactions of one producer that follow each other, ended in any order (invariant 5, rule k)."""
+"""Transactions of a producer that follow each other, ended in any order (invariant 5, rule k)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where scenarios write down what happens; the whole becomes a script."""
+"""A draft in which scenarios write steps and faults, and which becomes a script."""
 
 from __future__ import annotations
 

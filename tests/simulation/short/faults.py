@@ -1,4 +1,4 @@
-"""What goes wrong, as data: a fault names its kind, whom it concerns, and how long it lasts."""
+"""Faults as data: a fault has a kind, a victim, and a duration."""
 
 from __future__ import annotations
 

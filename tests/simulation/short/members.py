@@ -1,4 +1,4 @@
-"""Transactional ids, named sequences, and coordinators of which one is away."""
+"""Transactional ids, named sequences, and several coordinators of which one is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers do: transactions, plain messages, whole batches; with unheard answers."""
+"""Steps of producers: transactions, plain messages, whole batches, and lost answers."""
 
 from __future__ import annotations
 

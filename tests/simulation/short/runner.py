@@ -1,4 +1,4 @@
-"""Run one short history: `run_history(seed, profile)` is the entry for every tool."""
+"""Run a short history: `run_history(seed, profile)` is the entry for every tool."""
 
 from __future__ import annotations
 

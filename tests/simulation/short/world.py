@@ -1,4 +1,4 @@
-"""The run of one script: a cluster, its clients, what goes wrong, and the judgement."""
+"""The run of a script: a cluster, its clients, the faults, and the judgement."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Stands before the real one: what `[spark]` does not bring must not be needed."""
+"""Takes the place of pandas: `[spark]` must not need it."""
 
 raise ImportError("the tests of Spark run without pandas")
