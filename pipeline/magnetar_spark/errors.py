@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import DataLoss, Gone, MagnetarError, OutOfRange, TopicNotFound
 
 # Spark's own switch: its workers look for it when they tell the JVM what was raised, and exit then.
 _HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
@@ -22,6 +22,10 @@ class SinkError(RuntimeError):
 
 class OffsetsLost(RuntimeError):
     """Offsets to be read no longer exist. Nothing was skipped."""
+
+
+# With what a broker says that what lies there cannot be read, now or later.
+UNREADABLE = (DataLoss, Gone, OutOfRange, TopicNotFound)
 
 
 @contextmanager

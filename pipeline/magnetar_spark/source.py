@@ -21,11 +21,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from magnetar_core.clock import SystemClock
-from magnetar_core.errors import DataLoss, Gone, OutOfRange, TopicNotFound
+from magnetar_core.errors import OutOfRange
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.catalog import Catalog, Extent
 from magnetar_spark.clients import client_of, close_all, exit_on_sigterm
-from magnetar_spark.errors import OffsetsLost, OptionError, said_first
+from magnetar_spark.errors import UNREADABLE, OffsetsLost, OptionError, said_first
 from magnetar_spark.offsets import METADATA, Places, StreamOffset, each, to_json
 from magnetar_spark.options import SourceOptions
 from magnetar_spark.planning import Range, limited, new_count, split
@@ -71,7 +71,7 @@ def _read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
                     start = columns.last_offset + 1
                     yield batches.of(columns)
             return
-        except (DataLoss, Gone, OutOfRange, TopicNotFound) as error:
+        except UNREADABLE as error:
             report_loss(options, f"{wanted.topic} partition {wanted.partition}: {error}", error)
             first = int(error.details.get("first_offset", 0))
             if not isinstance(error, OutOfRange) or first <= start:

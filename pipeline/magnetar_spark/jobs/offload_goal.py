@@ -6,15 +6,14 @@ from dataclasses import dataclass, replace
 
 from magnetar import blocking
 from magnetar.admin.topic_descriptions import PartitionOffsets
-from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import Gone, OutOfRange
+from magnetar_spark.jobs.being_committed import being_committed
 from magnetar_spark.jobs.manifest import Manifest, OffloadPartition
 from magnetar_spark.jobs.offload_log import OffloadError
 from magnetar_spark.sink import new_run_token
 
 ROWS_PER_FILE = 1_000_000
-TXNS_MAX = 100_000
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
     offsets = client.admin.topics.list_offsets(topic)
     unfinished: set[str] = set()
     if len(offsets.partitions) > 1:
-        for one in client.admin.transactions.list((TransactionStatus.COMMITTING,), limit=TXNS_MAX):
+        for one in being_committed(client):
             if any(place.topic_id == offsets.topic_id for place in one.partitions):
                 unfinished.add(str(one.txn_id))
         ends = {one.partition: one.end_offset for one in offsets.partitions}

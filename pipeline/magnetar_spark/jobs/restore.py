@@ -21,10 +21,10 @@ from pyspark.sql.types import StructType
 
 from magnetar import blocking
 from magnetar.admin.topic_descriptions import TopicOffsets
-from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
+from magnetar_spark.jobs.being_committed import being_committed
 from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
@@ -39,7 +39,6 @@ from magnetar_spark.sink import new_run_token
 from magnetar_spark.work import committed_version
 
 MESSAGES_PER_TRANSACTION = 1_000_000
-TXNS_MAX = 100_000
 FINISH_PATIENCE_MS = 120_000
 FINISH_PERIOD_S = 0.05
 SETTINGS = {
@@ -363,9 +362,7 @@ class _Restoring:
         while True:
             waiting = [
                 one.txn_id
-                for one in self._client.admin.transactions.list(
-                    (TransactionStatus.COMMITTING,), limit=TXNS_MAX
-                )
+                for one in being_committed(self._client)
                 if any(of.partition.topic_id == self._topic.topic_id for of in one.unfinished)
             ]
             if not waiting:

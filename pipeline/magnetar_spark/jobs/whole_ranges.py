@@ -18,10 +18,9 @@ from pyspark.sql.types import StructType
 
 from magnetar import blocking
 from magnetar.message import MessageColumns
-from magnetar_core.errors import DataLoss, Gone, OutOfRange, TopicNotFound
 from magnetar_spark.arrow_out import RecordBatches
 from magnetar_spark.clients import client_of
-from magnetar_spark.errors import OffsetsLost
+from magnetar_spark.errors import UNREADABLE, OffsetsLost
 from magnetar_spark.jobs.reading import Lost, Removed, read_all
 from magnetar_spark.planning import Range
 from magnetar_spark.schema import source_schema
@@ -93,7 +92,7 @@ def read_whole(client: blocking.Client, wanted: Range) -> Iterator[MessageColumn
                 yield columns
         if at < wanted.end:
             _check_hole(client, wanted, at, wanted.end)
-    except (DataLoss, Gone, OutOfRange, TopicNotFound) as error:
+    except UNREADABLE as error:
         raise OffsetsLost(f"{topic} partition {partition}: {error}") from error
 
 

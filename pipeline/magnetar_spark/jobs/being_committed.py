@@ -1,0 +1,25 @@
+"""The transactions that are committed and not carried out everywhere yet."""
+
+from __future__ import annotations
+
+from magnetar import blocking
+from magnetar.admin.transaction_descriptions import TransactionDescription
+from magnetar.enums import TransactionStatus
+from magnetar_core.list_limits import ROWS_MAX
+from magnetar_spark.jobs.failures import JobError
+
+
+def being_committed(client: blocking.Client) -> list[TransactionDescription]:
+    """Return all of them, of every coordinator.
+
+    Raises:
+        JobError: there are so many that a coordinator may have left some out.
+    """
+    found = client.admin.transactions.list((TransactionStatus.COMMITTING,), limit=ROWS_MAX)
+    if len(found) >= ROWS_MAX:
+        raise JobError(
+            f"{len(found)} transactions are being committed, and coordinators tell no more at once:"
+            " run this again when brokers have caught up (`magnetar transactions list --status"
+            " committing`)"
+        )
+    return found
