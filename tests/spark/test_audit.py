@@ -263,7 +263,7 @@ def test_what_goes_wrong_is_one_line(
 
 def test_without_a_broker_nobody_waits_for_spark() -> None:
     done = CliRunner().invoke(cli, ["--broker", "127.0.0.1:1", "pipeline", "audit"])
-    assert done.exit_code == 1
+    assert done.exit_code == 10
     (error,) = done.stderr.splitlines()
     assert error.startswith("Error: no broker answers at 127.0.0.1:1; is it running?")
 
