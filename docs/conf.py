@@ -24,6 +24,8 @@ myst_heading_anchors = 4
 suppress_warnings = ["myst.xref_missing"]
 
 autodoc_member_order = "bysource"
+# Under Attributes stands what the annotations of a class declare.
+napoleon_use_ivar = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -58,8 +60,12 @@ def mark_programs(
 def leave_out_the_wire(
     app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
 ) -> bool | None:
-    """Conversions from and to messages of the protocol are not for users."""
-    return True if name in ("from_wire", "to_wire") else None
+    """Conversions from and to messages of the protocol are not for users.
+
+    Nor is what Python says of the fields of a named tuple: the class describes them.
+    """
+    is_field_of_tuple = type(thing).__name__ == "_tuplegetter"
+    return True if name in ("from_wire", "to_wire") or is_field_of_tuple else None
 
 
 def setup(app: Sphinx) -> None:
