@@ -23,7 +23,8 @@ class NamedSequences:
 
     Args:
         config: limits.
-        put: adds a row to the open group; delete removes a row with the group.
+        put: adds a row to the open group.
+        delete: removes a row with the open group.
     """
 
     def __init__(

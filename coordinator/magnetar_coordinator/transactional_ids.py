@@ -35,7 +35,8 @@ class TransactionalIds:
     Args:
         config: limits and epochs.
         new_producer_id: returns a producer id that was never used.
-        put: adds a row to the open group; delete removes a row with the group.
+        put: adds a row to the open group.
+        delete: removes a row with the open group.
     """
 
     def __init__(
