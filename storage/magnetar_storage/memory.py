@@ -95,6 +95,25 @@ class MemoryDisk:
         self._undo.clear()  # Batches that survived a crash are on the disk.
         return lost_count
 
+    def durable(self, family: str, key: bytes) -> bytes | None:
+        """A row as it would be if all that is not synced were lost now; None: it would not be."""
+        for undo in self._undo:
+            for name, changed, before in undo:
+                if changed == key and name == family:
+                    return before
+        table = self._tables.get(family)
+        return None if table is None else table.values.get(key)
+
+    def durable_keys(self, family: str) -> list[bytes]:
+        """Those of all rows that would be there then."""
+        table = self._tables.get(family)
+        keys = dict.fromkeys(table.keys if table is not None else ())
+        for undo in self._undo:
+            for name, changed, _ in undo:
+                if name == family:
+                    keys[changed] = None
+        return [key for key in keys if self.durable(family, key) is not None]
+
     def _writable(self, family: str) -> Table:
         """Return the family's table, copied first if a snapshot uses it."""
         table = self._tables[family]

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
+from tests.virtual_loop import Incarnation
+
 from magnetar_core.wire import service_pb2 as pb
 
 # A group's name, topic id, partition.
@@ -205,6 +207,12 @@ class Wiretaps:
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         for tap in self._taps:
             tap.on_reply(link, frame)
+
+    def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
+        """A server, in one of its lives, writes to another one."""
+        for tap in self._taps:
+            if hasattr(tap, "on_said"):
+                tap.on_said(link, speaker, frame)
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""

@@ -151,6 +151,8 @@ class SimulatedLink:
         if self._client_told or not self.client.alive:
             return
         self._check_order(frame)
+        if self.network.wiretap is not None and self.client_node in self.network.server_names:
+            self.network.wiretap.on_said(self.number, self.client, frame)
         data = frame.SerializeToString(deterministic=True)
         self.recent.append((self.network.loop.time(), data))
         self.to_server.write(data)

@@ -14,9 +14,12 @@ from typing import Any, TextIO
 from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
 from tests.simulation.answer_wiretap import AnswerWiretap
 from tests.simulation.chaos import Chaos
+from tests.simulation.durable_wiretap import DurableWiretap
+from tests.simulation.ending_wiretap import EndingWiretap
 from tests.simulation.flow_wiretap import FlowWiretap
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
+from tests.simulation.identity_wiretap import IdentityWiretap
 from tests.simulation.judgement import Judgement
 from tests.simulation.key_order import KeyOrder
 from tests.simulation.key_wiretap import KeyWiretap
@@ -41,7 +44,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_broker.subscription import Subscription
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
 from magnetar_core.wire import topic_pb2
-from magnetar_storage.memory import MemoryStore
+from magnetar_storage.memory import MemoryDisk, MemoryStore
 
 PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = {
     "atomic": sdk_programs.atomic_producer,
@@ -124,6 +127,11 @@ class World:
             self.group_wiretap,
             self.key_wiretap,
             self.answer_wiretap,
+            IdentityWiretap(self.history.violation),
+            EndingWiretap(self.loop.time, self.history.violation),
+            DurableWiretap(
+                self._disk_at, lambda name: self.node_of(name).disk, self.history.violation
+            ),
         )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation
@@ -174,6 +182,15 @@ class World:
             return made
 
         return ServerNode(self.environment, name, make_one, make.families())
+
+    def node_of(self, name: str) -> ServerNode:
+        return next(one for one in self.servers if one.name == name)
+
+    def _disk_at(self, link_number: int) -> MemoryDisk | None:
+        for one in self.network.links():
+            if one.number == link_number:
+                return self.node_of(one.server_node).disk
+        return None
 
     def _delay_random(self, first: str, second: str) -> Random:
         """Chance of its own for both ends of a link: other links do not disturb this one."""

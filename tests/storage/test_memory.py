@@ -61,6 +61,27 @@ def test_a_crash_loses_only_an_unsynced_tail() -> None:
     run(scenario())
 
 
+def test_what_is_durable_is_what_the_worst_crash_leaves() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        store = MemoryStore(disk, FAMILIES)
+        await write_and_sync(store)
+        change = one_row(2)
+        change.put("rows", b"001", b"later")
+        await store.write(change)
+        change = WriteBatch()
+        change.delete_range("rows", b"", KEY_END)
+        await store.write(change)
+        assert disk.durable("rows", b"001") == b"v"
+        assert disk.durable("rows", b"002") is None
+        assert disk.durable_keys("rows") == [b"001"]
+        await store.sync()
+        assert disk.durable("rows", b"001") is None
+        assert disk.durable_keys("rows") == []
+
+    run(scenario())
+
+
 def test_a_kill_loses_nothing() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()

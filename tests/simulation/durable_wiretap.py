@@ -1,0 +1,203 @@
+"""Holds what coordinators say against what their disks would keep if the power went now.
+
+Nothing leaves a process before the records behind it are durable (rule a). Frames and their records
+are less than a millisecond apart: what a crash would have to hit, this sees in every frame.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tests.virtual_loop import Incarnation
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2, record_pb2
+from magnetar_core.wire import service_pb2 as pb
+from magnetar_storage.memory import MemoryDisk
+
+ACTION_OF: dict[int, int] = {
+    common_pb2.COMMITTING: common_pb2.COMMIT,
+    common_pb2.COMMITTED: common_pb2.COMMIT,
+    common_pb2.ABORTING: common_pb2.ABORT,
+    common_pb2.ABORTED: common_pb2.ABORT,
+}
+ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
+ASKED = ("new_txn", "end_txn", "init_producer")
+# What a coordinator never takes back, whatever it goes through.
+RISING = (b"counter", b"producer_id", b"run_time")
+
+
+class DurableWiretap:
+    """Args:
+    disk_of: the disk of the server at the end of a link, by its number; None: it is gone.
+    disk_by_name: that of a server.
+    violation: ends the run; invariant or rule, and text.
+    """
+
+    def __init__(
+        self,
+        disk_of: Callable[[int], MemoryDisk | None],
+        disk_by_name: Callable[[str], MemoryDisk],
+        violation: Callable[[str, str], NoReturn],
+    ) -> None:
+        self._disk_of = disk_of
+        self._disk_by_name = disk_by_name
+        self._violation = violation
+        # Of two copies on one link, the first one's answer comes first.
+        self._asked: defaultdict[tuple[int, int], deque[Any]] = defaultdict(deque)
+        # Name and sequence of those that have them.
+        self._named: dict[TxnID, tuple[str, int]] = {}
+        # What was seen of numbers that rise, by coordinator.
+        self._risen: dict[tuple[str, bytes], int] = {}
+
+    def on_request(self, link: int, frame: pb.Frame) -> None:
+        """A frame is about to be handled by a server."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name in ASKED:
+                self._asked[link, one.request_id].append(getattr(one, name))
+
+    def on_reply(self, link: int, frame: pb.Frame) -> None:
+        """A frame leaves a server."""
+        for one in frame.commands:
+            waiting = self._asked.get((link, one.request_id))
+            if not waiting:
+                continue
+            asked = waiting.popleft()
+            name = one.WhichOneof("body")
+            if name == "error":
+                continue
+            disk = self._disk_of(link)
+            if disk is None:
+                continue
+            if name == "new_txn_response":
+                self._begun(disk, asked, TxnID.from_wire(one.new_txn_response.txn_id))
+            elif name == "end_txn_response":
+                self._ended(disk, asked, one.end_txn_response)
+            elif name == "init_producer_response":
+                self._taken_over(disk, asked, one.init_producer_response)
+
+    def on_closed(self, link: int) -> None:
+        """A server was told that a link is gone."""
+        for request in [one for one in self._asked if one[0] == link]:
+            del self._asked[request]
+
+    def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
+        """A coordinator writes to the broker."""
+        disk = self._disk_by_name(speaker.name)
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name in ENDS_HERE:
+                body = getattr(one, name)
+                if not body.HasField("hanging"):
+                    self._end_said(disk, TxnID.from_wire(body.txn_id), body.txn_action)
+            elif name == "low_watermark":
+                self._watermark_said(disk, one.low_watermark)
+                self._check_rising(disk, speaker.name)
+
+    # Answers.
+
+    def _begun(self, disk: MemoryDisk, asked: Any, txn_id: TxnID) -> None:
+        status = _status(disk, txn_id)
+        if status is None:
+            self._violation("a", f"{txn_id} is told, and no disk has it")
+        if asked.HasField("identity"):
+            name = asked.identity.transactional_id
+            row = _row(disk, "identities", name, record_pb2.IdentityRow)
+            if row is None or TxnID.from_wire(row.txn_id) < txn_id:
+                self._violation("a", f"{txn_id} is told to {name!r}, and no disk knows whose it is")
+        elif asked.HasField("named_sequence"):
+            name = asked.named_sequence.name
+            self._named[txn_id] = name, asked.named_sequence.sequence
+            row = _row(disk, "names", name, record_pb2.NameRow)
+            is_open = status == common_pb2.OPEN
+            if is_open and (row is None or TxnID.from_wire(row.open_txn_id) != txn_id):
+                self._violation("a", f"{txn_id} is told, and no disk knows that {name!r} has it")
+
+    def _ended(self, disk: MemoryDisk, asked: Any, answer: Any) -> None:
+        by_identity = asked.HasField("identity")
+        # Without a transaction, or with an abort of nothing, it tells of what came before.
+        if answer.HasField("txn_id") and not (by_identity and asked.txn_action == common_pb2.ABORT):
+            txn_id = TxnID.from_wire(answer.txn_id)
+            self._check_decided(disk, txn_id, asked.txn_action)
+            if txn_id in self._named and asked.txn_action == common_pb2.COMMIT:
+                self._check_sequence(disk, *self._named[txn_id])
+        if by_identity:
+            self._check_pair(disk, asked.identity.transactional_id, answer.identity)
+
+    def _check_sequence(self, disk: MemoryDisk, name: str, sequence: int) -> None:
+        row = _row(disk, "names", name, record_pb2.NameRow)
+        # Without a row it was removed by hand.
+        if row is not None and not (row.has_committed and row.committed_sequence >= sequence):
+            self._violation("a", f"{sequence} of {name!r} is committed, and no disk says so")
+
+    def _taken_over(self, disk: MemoryDisk, asked: Any, answer: Any) -> None:
+        self._check_pair(disk, asked.transactional_id, answer)
+
+    def _check_pair(self, disk: MemoryDisk, name: str, told: Any) -> None:
+        """It is stored, or what came of it is."""
+        row = _row(disk, "identities", name, record_pb2.IdentityRow)
+        pair = told.producer_id, told.producer_epoch
+        newest = max(
+            ((row.producer_id, row.producer_epoch), (row.next_producer_id, row.next_producer_epoch))
+            if row is not None
+            else ((-1, -1),)
+        )
+        if newest < pair:
+            self._violation("a", f"{name!r} is told {pair}, and its disk has {newest}")
+
+    # Words to brokers.
+
+    def _end_said(self, disk: MemoryDisk, txn_id: TxnID, action: int) -> None:
+        if action == common_pb2.COMMIT:
+            self._check_decided(disk, txn_id, action)
+        elif _status(disk, txn_id) == common_pb2.OPEN:
+            # What has no row was never begun, or is forgotten. Of what is committed, nothing counts
+            # that a participant holds unasked.
+            self._violation("a", f"the abort of {txn_id} is told, and its disk has it open")
+
+    def _check_decided(self, disk: MemoryDisk, txn_id: TxnID, action: int) -> None:
+        status = _status(disk, txn_id)
+        if ACTION_OF.get(status or 0) != action:
+            name = common_pb2.TxnAction.Name(action)
+            self._violation("a", f"{name} of {txn_id} is told, and its disk says {status}")
+
+    def _watermark_said(self, disk: MemoryDisk, body: Any) -> None:
+        issuer = body.tcid << 48 | body.incarnation
+        for key in disk.durable_keys("metadata"):
+            txn_id = TxnID.from_bytes(key[:16])
+            counter = txn_id.counter
+            if txn_id.most_bits != issuer or counter >= body.low_watermark:
+                continue
+            if not any(one.first <= counter <= one.last for one in body.live):
+                self._violation("c", f"{txn_id} is covered, and on its disk it is live")
+
+    def _check_rising(self, disk: MemoryDisk, name: str) -> None:
+        for key in RISING:
+            value = int.from_bytes(disk.durable("meta", key) or b"", "big")
+            if value < self._risen.get((name, key), 0):
+                self._violation("8", f"{key.decode()} of {name} has fallen to {value}")
+            self._risen[name, key] = value
+
+
+def _status(disk: MemoryDisk, txn_id: TxnID) -> int | None:
+    """What a transaction's rows say of it; None: there are none."""
+    prefix = txn_id.to_bytes()
+    outcome = disk.durable("outcomes", prefix)
+    if outcome is not None:
+        return record_pb2.TransactionOutcome.FromString(outcome).status
+    status: int | None = None
+    sequence = 0
+    while (row := disk.durable("metadata", prefix + sequence.to_bytes(4, "big"))) is not None:
+        entry = record_pb2.TransactionMetadataEntry.FromString(row)
+        if entry.metadata_op in (record_pb2.NEW, record_pb2.UPDATE):
+            status = entry.new_status
+        sequence += 1
+    return status
+
+
+def _row(disk: MemoryDisk, family: str, name: str, kind: Any) -> Any:
+    value = disk.durable(family, name.encode())
+    return None if value is None else kind.FromString(value)
