@@ -194,10 +194,16 @@ async def dual_writer(world: World, node: ClientNode) -> None:
     await with_client(world, node, work)
 
 
-async def recover(world: World, instance: Instance) -> None:
-    """Recovery recipe. The database decides."""
+async def recover(world: World, instance: Instance, *, pause_s: float = 0.0) -> None:
+    """Recovery recipe. The database decides.
+
+    Args:
+        pause_s: for so long it is not completed what was found.
+    """
     database = world.databases.setdefault(instance.name, Database())
     kept = await instance.init()
+    if pause_s:
+        await asyncio.sleep(pause_s)
     database.owner = instance.label
     held = PreparedTxnState.parse(database.state)
     record = None if kept.txn_id is None else world.history.transactions.get(kept.txn_id)

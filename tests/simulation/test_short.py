@@ -44,6 +44,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "a deletion refused",
     ),
     "coordinator away": ("begins beside a dead coordinator",),
+    "ledgers": ("ledger lives", "meddling refused"),
 }
 
 

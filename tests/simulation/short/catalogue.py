@@ -12,6 +12,7 @@ from tests.simulation.short import (
     consuming,
     damage,
     derived,
+    ledgers,
     made_anew,
     members,
     producers,
@@ -38,6 +39,7 @@ VERBS: dict[str, Verb] = {
     **tricks.VERBS,
     **damage.VERBS,
     **made_anew.VERBS,
+    **ledgers.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -64,6 +66,7 @@ SCENARIOS: dict[str, Scenario] = {
     "hand made": tricks.hand_made,
     "damaged rows": damage.damaged_rows,
     "made anew": made_anew.made_anew,
+    "ledgers": ledgers.ledgers,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
