@@ -172,6 +172,10 @@ MUTANTS = (
         old="        self._recent_durable.append(txn_id)\n",
         new="        self._recent.pop(txn_id, None)\n",
         mistake="An outcome leaves memory at once, and each repeat reads the store.",
+        unseen_because=(
+            "The store holds the outcome before memory loses it, and answers the same: a repeat"
+            " takes a read more."
+        ),
     ),
     Mutant(
         name="deadline-from-zero",
@@ -231,6 +235,10 @@ MUTANTS = (
         old="            if ranges and ranges[-1][1] == counter - 1:",
         new="            if ranges and ranges[-1][1] >= counter - 2:",
         mistake="Two live ranges with one ended TxnID between them become one.",
+        unseen_because=(
+            "To list what has ended as live is always safe: brokers remember its end for longer,"
+            " and answer the same."
+        ),
     ),
     Mutant(
         name="subscriptions-hear-first",
