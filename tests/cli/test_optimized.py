@@ -22,7 +22,7 @@ import magnetar
 async def main() -> None:
     assert False, "there are no assertions"
     async with await magnetar.connect(sys.argv[1]) as client:
-        await client.create_topic("there", partitions=2)
+        await client.admin.topics.create("there", partitions=2)
         consumer = await client.subscribe("there", "s", initial_position="earliest")
         producer = await client.create_producer("there")
         async with client.transaction() as txn:
@@ -34,7 +34,7 @@ async def main() -> None:
                 await consumer.ack(one, txn=txn)
         print(sorted(int(one.value) for one in messages) == list(range(10)))
         try:
-            await client.describe_transaction(magnetar.TxnID(1, 10**9))
+            await client.admin.transactions.describe(magnetar.TxnID(1, 10**9))
         except magnetar.TxnNotFound as error:
             print(error.kind.name, magnetar.TxnNotFound().args[0])
 
