@@ -1,4 +1,4 @@
-"""The administrative client: what people and tools ask of a cluster, and change in it."""
+"""The administrator's client: it describes and changes a cluster, for people and tools."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from magnetar.link.cluster import Cluster, ClusterInfo
 
 
 class AdminClient:
-    """Administers a cluster: `client.admin`. It uses the client's links, and ends with it.
+    """Administers a cluster: `client.admin`. It uses the links of its client, and ends with it.
 
         async with await magnetar.connect("127.0.0.1:6650") as client:
             await client.admin.topics.create("flights", partitions=4)
 
     Attributes:
-        topics: create, list, describe, delete topics; look into their partitions.
+        topics: create, list, describe, delete topics; inspect their partitions.
         subscriptions: create, delete, move subscriptions.
         groups: list, describe, delete groups; reset their offsets.
-        transactions: list, describe, end transactions; find and abort those that hang.
-        transactional_ids: list and describe them; terminate what is prepared in one.
-        named_sequences: describe and remove names of work that counts once.
+        transactions: list, describe, end transactions; find and abort hanging transactions.
+        transactional_ids: list, describe transactional ids; terminate their prepared transactions.
+        named_sequences: describe and remove named sequences.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -41,6 +41,6 @@ class AdminClient:
         """Return the members of the cluster.
 
         Raises:
-            LogUnavailable: nobody answers in time.
+            LogUnavailable: no broker answers in time.
         """
         return await self._cluster.info()

@@ -1,4 +1,4 @@
-"""Deletions and seeks are refused while transactions are in their way; forced, they abort these."""
+"""Forced deletions and seeks abort the transactions that stand in their way."""
 
 from __future__ import annotations
 
@@ -44,12 +44,18 @@ class ForcedAborts:
         *,
         force: bool,
     ) -> T:
-        """Ask; when forced, end what is in the way at its coordinator first, then ask again.
+        """Send a command; with force, abort the transactions in its way and send it again.
 
         Args:
-            ask: sends the command, again with each call.
-            subscription: only what pends on this one is in the way; None: all that is open on the
-                topic.
+            ask: sends the command; every call sends it again.
+            topic: the topic of the command.
+            subscription: only transactions with pending acks on this subscription are in the way;
+                None: all transactions that are open on the topic, or have pending acks there.
+            force: abort the transactions at their coordinators; without it, ResourceInUse is
+                raised.
+        Raises:
+            ResourceInUse: transactions are in the way, and force is not set or the operation's
+                time is up.
         Source: docs/design/0001-protocol.md, Subscriptions (j).
         """
         runtime = self._cluster.runtime
@@ -75,7 +81,7 @@ class ForcedAborts:
             await asyncio.sleep(backoff.next_ms() / 1000)
 
     async def _in_the_way(self, topic: str, subscription: str | None) -> list[TxnID]:
-        """Those that are open on a topic, or whose acks pend on one of its subscriptions."""
+        """Return the transactions that are open on the topic or have pending acks there."""
         found: dict[TxnID, None] = {}
         for partition in (await describe_topic(self._cluster, topic)).partitions:
             if subscription is None:
@@ -87,7 +93,11 @@ class ForcedAborts:
 
 
 async def describe_topic(cluster: Cluster, topic: str) -> TopicDescription:
-    """Ask for a topic's partitions and subscriptions. Raises: TopicNotFound."""
+    """Describe a topic's partitions and subscriptions.
+
+    Raises:
+        TopicNotFound: no topic has this name.
+    """
     return TopicDescription.from_wire(
         await cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
     )

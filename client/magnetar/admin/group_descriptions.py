@@ -27,7 +27,7 @@ class GroupSummary:
     """A group in a list of groups.
 
     Attributes:
-        generation: raised with each new assignment.
+        generation: a number that rises with each new assignment.
         members: how many members it has.
         partitions: how many partitions it has.
         lag: how many messages are not acknowledged, over all partitions.
@@ -59,7 +59,7 @@ class GroupMember:
     Attributes:
         instance_id: the instance id of a static member; empty for a dynamic member.
         topic_pattern: a pattern with wildcards as in a shell; empty: none.
-        silent_ms: how long ago the broker has heard from it, in milliseconds.
+        silent_ms: how long ago the broker last heard from it, in milliseconds.
         partitions: how many partitions it owns.
         lag: how many messages of these partitions are not acknowledged.
     """
@@ -96,7 +96,7 @@ class GroupPartition:
     """A partition of a group.
 
     Attributes:
-        member_id: its owner; empty: nobody.
+        member_id: the member that owns it; empty: no member does.
         generation: the generation in which the owner got it.
         next_member_id: the next owner, when this owner has released it; empty: it does not move.
         mark_delete_offset: all messages below it are acknowledged.
@@ -157,7 +157,7 @@ class GroupDescription:
 
 
 class OffsetReset(NamedTuple):
-    """One partition's cursor, before and after."""
+    """The offset of a partition's cursor before and after a reset."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What an administrator does with groups: list, describe, delete them, reset their offsets."""
+"""Administration of groups: list, describe and delete groups, reset their offsets."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class GroupAdmin:
         """Describe a group's members and partitions.
 
         Raises:
-            GroupNotFound: there is none of this name.
+            GroupNotFound: no group has this name.
         """
         return GroupDescription.from_wire(
             await self._cluster.bootstrap.request(group_pb2.CommandDescribeGroup(group=group))
         )
 
     async def delete(self, group: str) -> None:
-        """Forget a group and its cursors.
+        """Delete a group and its cursors.
 
         Raises:
-            GroupNotFound: there is none of this name.
-            ResourceInUse: it has members, or acks pend. No effect.
+            GroupNotFound: no group has this name.
+            ResourceInUse: the group has members or pending acks. No effect.
         """
         await self._cluster.bootstrap.request(group_pb2.CommandDeleteGroup(group=group))
 
@@ -62,18 +62,28 @@ class GroupAdmin:
         partition: int | None = None,
         dry_run: bool = False,
     ) -> OffsetResets:
-        """Move the cursors of a group without members. Name exactly one target.
+        """Move the cursors of a group without members.
+
+        Name exactly one of offset, append_time_ms and position.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            group: the group's name.
+            offset: the offset of the next message that the group gets.
+            append_time_ms: move to the first message that was stored at this time or later, in
+                milliseconds since the Unix epoch.
             position: "earliest" or "latest".
-            topic, partition: only there; all that the group reads otherwise.
-            dry_run: only say what would be moved where.
+            topic: move the cursors of this topic only; None: of all topics of the group.
+            partition: move the cursors of this partition only; None: of all partitions.
+            dry_run: return what would be moved, and move nothing.
+        Returns:
+            The old and the new offset of each partition.
         Raises:
-            GroupNotFound: there is none of this name.
-            InvalidArgument: it reads no such topic or partition. No effect.
-            ResourceInUse: it has members, or acks pend. Partitions before that one are moved.
-            OutOfRange: the offset is not in the log. Likewise.
+            GroupNotFound: no group has this name.
+            InvalidArgument: the group does not read this topic or partition. No effect.
+            ResourceInUse: the group has members (no effect), or a partition has pending acks; the
+                partitions before it have been moved.
+            OutOfRange: a partition's log does not have the offset; the partitions before it have
+                been moved.
         """
         found = await self.describe(group)
         if found.summary.state is not GroupState.EMPTY:

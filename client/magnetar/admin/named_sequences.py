@@ -1,4 +1,4 @@
-"""What an administrator does with names of work that counts once: describe and remove them."""
+"""Administration of named sequences: describe and remove names."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from magnetar_core.wire import transaction_pb2
 
 
 class NamedSequenceAdmin:
-    """Administers names of sequences: `client.admin.named_sequences`."""
+    """Administers named sequences: `client.admin.named_sequences`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def describe(self, name: str) -> NameDescription:
-        """Describe a name: the last sequence that was committed, and the one that is open."""
+        """Describe a name: its last committed sequence and its open transaction."""
         coordinator = await self._cluster.coordinator_for(name)
         reply = await coordinator.request(transaction_pb2.CommandDescribeName(name=name))
         return NameDescription(
@@ -27,11 +27,11 @@ class NamedSequenceAdmin:
         )
 
     async def remove(self, name: str) -> None:
-        """Forget a name: its sequences may then be committed again.
+        """Remove a name. Its sequences can then be committed again.
 
         Raises:
-            InvalidArgument: there is none.
-            ResourceInUse: a transaction of it is open.
+            InvalidArgument: the coordinator does not know this name.
+            ResourceInUse: a transaction of this name is open.
         """
         coordinator = await self._cluster.coordinator_for(name)
         await coordinator.request(transaction_pb2.CommandRemoveName(name=name))

@@ -54,7 +54,7 @@ class ProducerDescription:
     Attributes:
         subscription: the subscription; empty for a producer.
         producer_id: the producer's id; for acks, the consumer's id.
-        producer_epoch: the epoch of the transactional producer; -1 without.
+        producer_epoch: the epoch of the transactional producer; -1 for other producers.
         txn_id: its open transaction; None for sends outside of transactions.
         start_offset: the end of the partition when the transaction began there.
     """
@@ -77,7 +77,11 @@ class ProducerDescription:
         return SubscriptionName(*self.partition, self.subscription)
 
     def open_ms(self, now_ms: int) -> int:
-        """Return for how many milliseconds the transaction is open."""
+        """Return for how many milliseconds the transaction has been open.
+
+        Args:
+            now_ms: the time now, in milliseconds since the Unix epoch.
+        """
         return max(0, now_ms - self.start_time_ms)
 
     @classmethod
@@ -99,7 +103,7 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open at a participant only, and the reason to think so."""
+    """A transaction that is open at a participant but not at its coordinator, and the evidence."""
 
     producer: ProducerDescription
     reason: str

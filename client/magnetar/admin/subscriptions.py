@@ -1,4 +1,4 @@
-"""What an administrator does with subscriptions: create, delete and move them."""
+"""Administration of subscriptions: create and delete subscriptions, move their cursors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ class SubscriptionAdmin:
         type: SubscriptionType = SubscriptionType.EXCLUSIVE,
         initial_position: InitialPosition | str = InitialPosition.LATEST,
     ) -> None:
-        """Create a subscription on all partitions, without a consumer. Harmless if it exists.
+        """Create a subscription on all partitions of a topic, without a consumer.
+
+        The call changes nothing when the subscription exists with the same type.
 
         Args:
-            type: which consumers it takes.
-            initial_position: where it begins, "earliest" or "latest".
+            topic: the topic's name.
+            subscription: the subscription's name.
+            type: how the consumers of the subscription share a partition.
+            initial_position: where the subscription begins, "earliest" or "latest".
         Raises:
-            TopicNotFound: there is no such topic.
-            SubscriptionExists: of another type.
+            TopicNotFound: no topic has this name.
+            SubscriptionExists: the subscription exists with another type.
         """
         route = await self._cluster.route(topic)
         for partition in range(route.partition_count):
@@ -44,13 +48,16 @@ class SubscriptionAdmin:
             )
 
     async def delete(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription on all partitions.
+        """Delete a subscription on all partitions of a topic.
 
         Args:
-            force: abort the transactions that are in the way.
+            topic: the topic's name.
+            subscription: the subscription's name.
+            force: first abort the transactions with pending acks on the subscription.
         Raises:
-            SubscriptionNotFound: there is none of this name.
-            ResourceInUse: acks pend there. It may be deleted on some partitions; repeat it.
+            SubscriptionNotFound: no subscription has this name.
+            ResourceInUse: a partition has pending acks of the subscription. Other partitions may
+                have deleted it already; repeat the call.
         """
         route = await self._cluster.route(topic)
         for partition in range(route.partition_count):
@@ -76,18 +83,24 @@ class SubscriptionAdmin:
         partition: int | None = None,
         force: bool = False,
     ) -> dict[int, int]:
-        """Move a subscription's cursor. Name exactly one target.
+        """Move the cursors of a subscription.
+
+        Name exactly one of offset, append_time_ms and position.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            topic: the topic's name.
+            subscription: the subscription's name.
+            offset: the offset of the next message that the subscription gets.
+            append_time_ms: move to the first message that was stored at this time or later, in
+                milliseconds since the Unix epoch.
             position: "earliest" or "latest".
-            partition: only there; all otherwise.
-            force: abort the transactions whose pending acks are in the way.
+            partition: move the cursor of this partition only; None: of all partitions.
+            force: first abort the transactions with pending acks on the subscription.
         Returns:
             The new offset of each partition.
         Raises:
-            SubscriptionNotFound: there is none of this name.
-            ResourceInUse: acks pend there. No effect on that partition.
+            SubscriptionNotFound: no subscription has this name.
+            ResourceInUse: a partition has pending acks; its cursor has not moved.
         """
         route = await self._cluster.route(topic)
         moved: dict[int, int] = {}

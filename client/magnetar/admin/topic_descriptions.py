@@ -14,7 +14,8 @@ class UncommittedMessage:
     """A message of an open transaction. It has no MessageId yet, and may never get one.
 
     Attributes:
-        event_time_ms: the producer's time, in milliseconds since the Unix epoch; None without.
+        event_time_ms: the producer's time, in milliseconds since the Unix epoch; None: the
+            producer gave no time.
     """
 
     txn_id: TxnID
@@ -30,7 +31,7 @@ class TopicSummary:
 
     Attributes:
         topic: the topic's name.
-        topic_id: the topic's id; a topic that is made anew has another id.
+        topic_id: the topic's id; a topic that is deleted and created again has another id.
         partitions: how many partitions it has.
     """
 
@@ -68,8 +69,9 @@ class PartitionDescription:
     """A partition.
 
     Attributes:
-        broker_name: the broker that has it.
-        ledger_id: raised when the partition is restored, since its offsets are others then.
+        broker_name: the name of the broker that stores it.
+        ledger_id: a number that rises when the partition is restored, since a restore changes its
+            offsets.
         first_offset: the first stored offset.
         end_offset: the first offset that is not readable yet.
         has_txnlog: whether its sidecar has messages.
@@ -94,9 +96,9 @@ class TopicDescription:
 
     Attributes:
         topic: the topic's name.
-        topic_id: the topic's id; a topic that is made anew has another id.
+        topic_id: the topic's id; a topic that is deleted and created again has another id.
         retention_ms: how long messages are kept, in milliseconds; 0: for ever.
-        retention_bytes: how much is kept in each partition, in bytes; 0: without limit.
+        retention_bytes: how many bytes are kept in each partition; 0: no limit.
         retain_unconsumed: whether retention keeps messages that are not acknowledged.
         partitions: the partitions.
     """
@@ -125,11 +127,12 @@ class PartitionOffsets:
     """Where a partition begins and ends.
 
     Attributes:
-        ledger_id: raised when the partition is restored, since its offsets are others then.
+        ledger_id: a number that rises when the partition is restored, since a restore changes its
+            offsets.
         first_offset: the first stored offset.
         end_offset: the first offset that is not readable yet.
         time_offset: the offset of the first message stored at the given time or later; end_offset
-            if there is none; None if no time was given.
+            if no message is; None if no time was given.
     """
 
     partition: int

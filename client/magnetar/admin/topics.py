@@ -1,4 +1,4 @@
-"""What an administrator does with topics: create, list, describe, delete, look into them."""
+"""Administration of topics: create, list, describe, delete topics, inspect their partitions."""
 
 from __future__ import annotations
 
@@ -44,14 +44,22 @@ class TopicAdmin:
         retention_bytes: int = 0,
         retain_unconsumed: bool = True,
     ) -> int:
-        """Create a topic; returns its id, which is never reused.
+        """Create a topic.
 
         Args:
-            retention_ms, retention_bytes: 0 is without limit.
-            retain_unconsumed: keep what a subscription still needs, whatever the limits say.
+            topic: the topic's name.
+            partitions: how many partitions the topic gets.
+            retention_ms: how long messages are kept, in milliseconds; 0: no limit.
+            retention_bytes: how many bytes are kept in each partition; 0: no limit.
+            retain_unconsumed: keep the messages that a subscription still needs, even beyond the
+                retention's limits.
+        Returns:
+            The topic's id, which is never used again.
         Raises:
-            TopicExists: there is one of this name. After a restart of the broker it may be this
-                very one.
+            TopicExists: a topic has this name. After a restart of the broker, it can be the topic
+                that this call has created itself.
+            InvalidArgument: the name or the number of partitions is not allowed.
+            QuotaExceeded: the broker has too many topics.
         """
         reply = await self._cluster.bootstrap.request(
             topic_pb2.CommandCreateTopic(
@@ -70,10 +78,10 @@ class TopicAdmin:
         return [TopicSummary(one.topic, one.topic_id, one.partitions) for one in reply.topics]
 
     async def describe(self, topic: str) -> TopicDescription:
-        """Describe a topic's partitions, and the subscriptions on them.
+        """Describe a topic's partitions and their subscriptions.
 
         Raises:
-            TopicNotFound: there is none of this name.
+            TopicNotFound: no topic has this name.
         """
         return await describe_topic(self._cluster, topic)
 
@@ -81,12 +89,13 @@ class TopicAdmin:
         """Delete a topic with all its messages and subscriptions.
 
         Args:
-            force: abort the transactions that are in the way.
-            topic_id: only this one; 0: whichever has the name.
+            topic: the topic's name.
+            force: first abort the transactions that use the topic.
+            topic_id: delete the topic only if it has this id; 0: whatever its id is.
         Raises:
-            TopicNotFound: there is none of this name.
+            TopicNotFound: no topic has this name.
             Gone: the topic of this name has another id. No effect.
-            ResourceInUse: transactions are open or acks pend there. No effect.
+            ResourceInUse: the topic has open transactions or pending acks. No effect.
         """
         command = topic_pb2.CommandDeleteTopic(topic=topic, topic_id=topic_id)
         await self._forced.unless_in_use(
@@ -101,15 +110,17 @@ class TopicAdmin:
         append_time_ms: int | None = None,
         topic_id: int = 0,
     ) -> TopicOffsets:
-        """Where partitions begin and end, and which offset belongs to a time.
+        """Return the first and end offsets of partitions, and the offset that belongs to a time.
 
         Args:
-            partitions: only these; without any, all.
-            append_time_ms: milliseconds since the Unix epoch.
-            topic_id: of the topic that is meant; 0: whichever has the name now.
+            topic: the topic's name.
+            partitions: the numbers of the partitions; empty: all partitions.
+            append_time_ms: also return the offset of the first message that was stored at this
+                time or later, in milliseconds since the Unix epoch.
+            topic_id: the id that the topic must have; 0: any id.
         Raises:
-            TopicNotFound: no such topic or partition.
-            Gone: the topic of that name has another id.
+            TopicNotFound: the topic or the partition does not exist.
+            Gone: the topic of this name has another id.
         """
         reply = await self._cluster.bootstrap.request(
             broker_pb2.CommandListOffsets(
@@ -136,14 +147,16 @@ class TopicAdmin:
     async def skip_damaged(
         self, topic: str, partition: int = 0, *, dry_run: bool = False
     ) -> OffsetRanges:
-        """Have everybody go on behind what cannot be read of a partition: it is given up.
+        """Give up the damaged messages of a partition. Readers and consumers then skip them.
 
         Args:
-            dry_run: only look.
+            topic: the topic's name.
+            partition: the number of the partition.
+            dry_run: return the damaged ranges, and give up nothing.
         Returns:
-            First and last offsets of what was damaged and not given up before.
+            The first and the last offset of each damaged range that was not given up before.
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         """
         route = await self._cluster.route(topic)
         damaged: OffsetRanges = []
@@ -170,15 +183,17 @@ class TopicAdmin:
         skip: int = 0,
         messages_max: int = 100,
     ) -> UncommittedMessages:
-        """What open transactions have written, in the order of their TxnIDs: for debugging.
+        """Return the messages of open transactions, for debugging, in the order of their TxnIDs.
 
         Args:
-            txn_id: of this one only.
-            skip: leave out so many, to go on where an earlier call ended. Transactions that end
-                meanwhile shift the others.
-            messages_max: at most 1,000.
+            topic: the topic's name.
+            partition: the number of the partition.
+            txn_id: only the messages of this transaction; None: of all open transactions.
+            skip: how many messages to leave out, to go on where an earlier call ended. When a
+                transaction ends between two calls, the messages of the others move up.
+            messages_max: how many messages to return at most, up to 1,000.
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         Source: PIP-31, READ_UNCOMMITTED.
         """
         route = await self._cluster.route(topic)
@@ -212,16 +227,19 @@ class TopicAdmin:
         txn_ids: Iterable[TxnID] = (),
         topic_id: int = 0,
     ) -> StoredTransactions:
-        """Which transactions have messages in a partition's sidecar, and which of them are open.
+        """List the transactions with messages in a partition's sidecar, open or committed.
 
         Args:
-            first_txn_id: begin with this one, as the page before says.
-            limit: at most 10,000.
-            txn_ids: only these of them, at most 10,000.
-            topic_id: of the topic that is meant; 0: whichever has the name now.
+            topic: the topic's name.
+            partition: the number of the partition.
+            first_txn_id: where this page begins: the next_txn_id of the page before; None: the
+                first page.
+            limit: how many transactions to return at most, up to 10,000.
+            txn_ids: only these transactions, at most 10,000; empty: all.
+            topic_id: the id that the topic must have; 0: any id.
         Raises:
-            TopicNotFound: no such topic or partition.
-            Gone: the topic of that name has another id.
+            TopicNotFound: the topic or the partition does not exist.
+            Gone: the topic of this name has another id.
         """
         route = await self._cluster.route(topic)
         if topic_id not in (0, route.topic_id):

@@ -35,8 +35,8 @@ class StoredTransactions:
     """A page of stored transactions, in the order of their TxnIDs.
 
     Attributes:
-        next_txn_id: where the next page begins; None: this is the last page. A page may be empty
-            and not the last.
+        next_txn_id: where the next page begins; None: this is the last page. A page can be empty
+            although another page follows.
         end_offset: the log's end; the markers of transactions that are not open lie before it.
     """
 
@@ -83,7 +83,7 @@ class UnfinishedParticipant:
 
     @property
     def refuses(self) -> bool:
-        """Whether it refuses, so that an administrator has to decide."""
+        """Whether the participant refuses the end, so that an administrator has to decide."""
         return isinstance(self.error, END_REFUSALS)
 
     @classmethod
@@ -112,10 +112,10 @@ class TransactionDescription:
 
     Attributes:
         timeout_ms: its timeout in milliseconds; 0: it never expires.
-        identity: the transactional producer that began it, with the producer id and epoch of that
-            time.
-        age_ms: for how many milliseconds of the coordinator's run time it has been open, or ended
-            at all participants; downtime is excluded.
+        identity: the transactional producer that began it, with the producer id and the epoch that
+            it had then.
+        age_ms: how long it has been open, or how long ago it ended at all participants, in
+            milliseconds of the coordinator's run time; downtime does not count.
         opened_at_ms: when it was opened, in milliseconds since the Unix epoch; 0: unknown.
         ended_at_ms: when it had ended at all participants, in milliseconds since the Unix epoch; 0:
             it has not.

@@ -1,4 +1,4 @@
-"""What an administrator does with transactional ids: list, describe, terminate."""
+"""Administration of transactional ids: list, describe, terminate."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class TransactionalIdAdmin:
         self._cluster = cluster
 
     async def list(self, pattern: str = "", *, limit: int = 1_000) -> TransactionalIds:
-        """Transactional ids of all coordinators.
+        """List the transactional ids of all coordinators.
 
         Args:
-            pattern: with a shell's wildcards, as `app-*`; empty: all.
-            limit: at most so many of each coordinator.
+            pattern: a pattern with wildcards as in a shell, for example `app-*`; empty: all.
+            limit: how many ids each coordinator returns at most, up to 10,000.
         """
         command = transaction_pb2.CommandListTransactionalIds(pattern=pattern, limit=limit)
         found: TransactionalIds = []
@@ -33,10 +33,10 @@ class TransactionalIdAdmin:
         return found
 
     async def describe(self, transactional_id: str) -> TransactionalIdDescription:
-        """Describe a transactional id: its producer id, its epoch, what is open in it.
+        """Describe a transactional id: its producer id, its epoch, its latest transaction.
 
         Raises:
-            TransactionalIdNotFound: nobody has used it.
+            TransactionalIdNotFound: no producer has used this id.
         Source: KIP-664, DescribeTransactions.
         """
         coordinator = await self._cluster.coordinator_for(transactional_id)
@@ -46,13 +46,13 @@ class TransactionalIdAdmin:
         return TransactionalIdDescription.from_wire(reply.description)
 
     async def force_terminate(self, transactional_id: str) -> None:
-        """Abort what is open in a transactional id, prepared or not, and fence its producer.
+        """Abort the open transaction of a transactional id, even if prepared; fence its producer.
 
-        Only the external coordinator of a prepared transaction knows whether that is safe.
+        Only the external coordinator of a prepared transaction knows whether this is safe.
 
         Raises:
-            TransactionalIdNotFound: nobody has used it.
-            ConcurrentTransactions: it is still ending; it has been fenced.
+            TransactionalIdNotFound: no producer has used this id.
+            ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
         Source: KIP-939, forceTerminateTransaction.
         """
         coordinator = await self._cluster.coordinator_for(transactional_id)

@@ -1,6 +1,6 @@
-"""What an administrator does with transactions: list, describe, end them, find those that hang.
+"""Administration of transactions: list, describe, end them, find hanging transactions.
 
-A transaction hangs when it is open at a participant and at no coordinator (KIP-664).
+A transaction hangs when it is open at a participant but not at its coordinator (KIP-664).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from magnetar_core.ids import TxnID
 from magnetar_core.requests import Request
 from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
-# About single transactions, that are on their way at the same time.
+# How many questions about single transactions may be on their way at the same time.
 QUESTIONS_MAX = 256
 
 
-# A client names a participant to the coordinator while it writes there already.
+# For how long a client may write to a participant before the coordinator has heard of it.
 JOINING_MS = 10_000
-# Of who writes in a transaction and names no producer's epoch.
+# The epoch of a writer that names none.
 NO_EPOCH = -1
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -60,19 +60,23 @@ class TransactionAdmin:
         limit: int = 1_000,
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
     ) -> Transactions:
-        """Transactions of all coordinators, those of each from the oldest to the newest.
+        """List the transactions of all coordinators, for each coordinator from old to new.
 
-        Of those that have ended, the latest ones that its coordinator has not forgotten.
+        Of ended transactions, the list has the latest that the coordinator has not forgotten.
 
         Args:
-            statuses: only these; without any, OPEN, COMMITTING and ABORTING.
-            age_ms_min: only what was opened, or has ended, so long ago.
-            transactional_id_pattern: with a shell's wildcards, as `app-*`; empty: all.
-            producer_ids: of these only, as transactional ids have them; none: all.
-            tcid: of this coordinator only.
-            limit: at most so many of each coordinator.
-            on_unanswered: told of each coordinator that does not answer, and why; what the others
-                have is returned. Without it the first of these errors is raised.
+            statuses: only transactions in these states; empty: OPEN, COMMITTING and ABORTING.
+            age_ms_min: only transactions that were opened, or have ended, at least this many
+                milliseconds ago.
+            transactional_id_pattern: only transactions of transactional ids that match, with
+                wildcards as in a shell, for example `app-*`; empty: all transactions.
+            producer_ids: only transactions of these producer ids, which are those of transactional
+                ids; empty: all transactions.
+            tcid: ask this coordinator only; None: all coordinators.
+            limit: how many transactions each coordinator returns at most, up to 10,000.
+            on_unanswered: called with the TCID of each coordinator that does not answer, and the
+                error; the transactions of the others are returned. None: the first of these errors
+                is raised.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
@@ -96,7 +100,7 @@ class TransactionAdmin:
         tcid: int | None,
         on_unanswered: Callable[[int, MagnetarError], None] | None,
     ) -> Sequence[ResponseT]:
-        """The same of all coordinators at once, or of one."""
+        """Send a command to all coordinators at once, or to a single coordinator."""
 
         async def ask(tcid: int, coordinator: Connection) -> ResponseT | None:
             try:
@@ -115,8 +119,8 @@ class TransactionAdmin:
         """Describe a transaction as its coordinator knows it.
 
         Raises:
-            TxnNotFound: never issued.
-            TxnForgotten: it ended longer ago than its coordinator remembers.
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         coordinator = await self._cluster.coordinator_of(txn_id)
         reply = await coordinator.request(
@@ -125,7 +129,11 @@ class TransactionAdmin:
         return TransactionDescription.from_wire(reply.transaction)
 
     async def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
-        """Return what coordinators say of many transactions, in order; None where none knows."""
+        """Return the status of each transaction, in order; None: its coordinator does not know it.
+
+        Args:
+            txn_ids: the transactions.
+        """
         questions = asyncio.Semaphore(QUESTIONS_MAX)
 
         async def status(txn_id: TxnID) -> TransactionStatus | None:
@@ -140,11 +148,21 @@ class TransactionAdmin:
     async def end(
         self, txn_id: TxnID, action: TransactionAction, *, wait_finished: bool = True
     ) -> TransactionStatus:
-        """End somebody's transaction by hand, with whatever it holds.
+        """End a transaction of any client by hand.
 
+        Args:
+            txn_id: the transaction.
+            action: COMMIT commits all that the participants have of it, without the counts that
+                its client would send; ABORT discards all of it.
+            wait_finished: wait until every participant has carried the outcome out; otherwise the
+                call returns when the outcome is decided.
+        Returns:
+            The status of the transaction after the call.
         Raises:
-            InvalidTxnState: it ended the other way. No effect.
-            TxnNotFound, TxnForgotten: as they say.
+            InvalidTxnState: the other outcome is decided, or the transaction belongs to a
+                transactional id (see transactional_ids.force_terminate). No effect.
+            TxnNotFound: this TxnID was never issued. No effect.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         coordinator = await self._cluster.coordinator_of(txn_id)
         reply = await coordinator.request(
@@ -158,15 +176,22 @@ class TransactionAdmin:
         return TransactionStatus(reply.status)
 
     async def accept_loss(self, txn_id: TxnID) -> None:
-        """Let a commit go on without what a participant has lost (TxnIncomplete)."""
+        """Let a commit go on without the data that a participant has lost (TxnIncomplete).
+
+        Raises:
+            TxnNotFound: this TxnID was never issued. No effect.
+            InvalidTxnState: the transaction is not being committed. No effect.
+        """
         coordinator = await self._cluster.coordinator_of(txn_id)
         await coordinator.request(transaction_pb2.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
 
     async def describe_producers(self, topic: str, partition: int) -> Producers:
-        """Who writes to a partition, and what is open there and at its subscriptions.
+        """Describe the producers of a partition, and the transactions open there.
+
+        Transactions with pending acks on the partition's subscriptions are among them.
 
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         Source: KIP-664, DescribeProducers.
         """
         route = await self._cluster.route(topic)
@@ -181,11 +206,12 @@ class TransactionAdmin:
     async def find_hanging(
         self, topic: str | None = None, partition: int | None = None, *, age_ms_min: int = 0
     ) -> HangingOnes:
-        """What is open at participants, and at no coordinator.
+        """Find the transactions that are open at participants but not at their coordinators.
 
         Args:
-            topic, partition: only there; everywhere unless given.
-            age_ms_min: only what has been open for so long.
+            topic: look at this topic only; None: at all topics.
+            partition: look at this partition only; None: at all partitions.
+            age_ms_min: only transactions that have been open for at least this many milliseconds.
         Source: KIP-664, Finding Hanging Transactions.
         """
         topics = await self._topics() if topic is None else (topic,)
@@ -201,10 +227,11 @@ class TransactionAdmin:
     async def hanging_among(
         self, producers: Iterable[ProducerDescription], *, age_ms_min: int = 0
     ) -> HangingOnes:
-        """Those whose transaction is open where they write, and at no coordinator.
+        """Find the hanging transactions of producers: open there, but not at the coordinator.
 
         Args:
-            age_ms_min: as find_hanging.
+            producers: the answers of describe_producers.
+            age_ms_min: only transactions that have been open for at least this many milliseconds.
         """
         questions = asyncio.Semaphore(QUESTIONS_MAX)
 
@@ -225,7 +252,7 @@ class TransactionAdmin:
         return [one.topic for one in reply.topics]
 
     async def _why_hanging(self, producer: ProducerDescription) -> str:
-        """Empty when its coordinator will end it, or its producer."""
+        """Return why a transaction hangs; empty: its coordinator or its producer will end it."""
         assert producer.txn_id is not None
         try:
             known = await self.describe(producer.txn_id)
@@ -234,7 +261,7 @@ class TransactionAdmin:
         if known.status in (TransactionStatus.COMMITTED, TransactionStatus.ABORTED):
             return f"its coordinator has ended it: {known.status.name}"
         identity, told_epoch = known.identity, producer.producer_epoch
-        # Who writes by hand need not say an epoch.
+        # A writer by hand may leave the epoch out.
         if identity is not None and told_epoch not in (NO_EPOCH, identity.producer_epoch):
             return f"its coordinator has it under epoch {identity.producer_epoch}"
         participants: tuple[object, ...] = (*known.partitions, *known.subscriptions)
@@ -245,14 +272,16 @@ class TransactionAdmin:
         return ""
 
     async def abort_hanging(self, hanging: ProducerDescription) -> None:
-        """Abort a transaction where it hangs; its coordinator vouches that nobody commits it.
+        """Abort a hanging transaction at its participant.
+
+        The coordinator first makes sure that nobody can commit the transaction.
 
         Args:
-            hanging: as describe_producers or find_hanging told it: start and epoch have to match.
+            hanging: an answer of describe_producers or find_hanging; start and epoch must match.
         Raises:
-            InvalidTxnState: it is open or committing at its coordinator, or is not open there, or
-                not with this start and epoch. No effect.
-            TxnNotFound: no coordinator has ever issued it. No effect.
+            InvalidTxnState: the transaction is open or committing at its coordinator, or it is not
+                open at the participant with this start and epoch. No effect.
+            TxnNotFound: no coordinator has ever issued this TxnID. No effect.
         Source: KIP-664, Aborting Transactions.
         """
         assert hanging.txn_id is not None

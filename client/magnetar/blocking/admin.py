@@ -42,14 +42,22 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         retention_bytes: int = 0,
         retain_unconsumed: bool = True,
     ) -> int:
-        """Create a topic; returns its id, which is never reused.
+        """Create a topic.
 
         Args:
-            retention_ms, retention_bytes: 0 is without limit.
-            retain_unconsumed: keep what a subscription still needs, whatever the limits say.
+            topic: the topic's name.
+            partitions: how many partitions the topic gets.
+            retention_ms: how long messages are kept, in milliseconds; 0: no limit.
+            retention_bytes: how many bytes are kept in each partition; 0: no limit.
+            retain_unconsumed: keep the messages that a subscription still needs, even beyond the
+                retention's limits.
+        Returns:
+            The topic's id, which is never used again.
         Raises:
-            TopicExists: there is one of this name. After a restart of the broker it may be this
-                very one.
+            TopicExists: a topic has this name. After a restart of the broker, it can be the topic
+                that this call has created itself.
+            InvalidArgument: the name or the number of partitions is not allowed.
+            QuotaExceeded: the broker has too many topics.
         """
         return self._loop.wait(
             self.inner.create(
@@ -66,10 +74,10 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         return self._loop.wait(self.inner.list())
 
     def describe(self, topic: str) -> TopicDescription:
-        """Describe a topic's partitions, and the subscriptions on them.
+        """Describe a topic's partitions and their subscriptions.
 
         Raises:
-            TopicNotFound: there is none of this name.
+            TopicNotFound: no topic has this name.
         """
         return self._loop.wait(self.inner.describe(topic))
 
@@ -77,12 +85,13 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         """Delete a topic with all its messages and subscriptions.
 
         Args:
-            force: abort the transactions that are in the way.
-            topic_id: only this one; 0: whichever has the name.
+            topic: the topic's name.
+            force: first abort the transactions that use the topic.
+            topic_id: delete the topic only if it has this id; 0: whatever its id is.
         Raises:
-            TopicNotFound: there is none of this name.
+            TopicNotFound: no topic has this name.
             Gone: the topic of this name has another id. No effect.
-            ResourceInUse: transactions are open or acks pend there. No effect.
+            ResourceInUse: the topic has open transactions or pending acks. No effect.
         """
         self._loop.wait(self.inner.delete(topic, force=force, topic_id=topic_id))
 
@@ -94,15 +103,17 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         append_time_ms: int | None = None,
         topic_id: int = 0,
     ) -> TopicOffsets:
-        """Where partitions begin and end, and which offset belongs to a time.
+        """Return the first and end offsets of partitions, and the offset that belongs to a time.
 
         Args:
-            partitions: only these; without any, all.
-            append_time_ms: milliseconds since the Unix epoch.
-            topic_id: of the topic that is meant; 0: whichever has the name now.
+            topic: the topic's name.
+            partitions: the numbers of the partitions; empty: all partitions.
+            append_time_ms: also return the offset of the first message that was stored at this
+                time or later, in milliseconds since the Unix epoch.
+            topic_id: the id that the topic must have; 0: any id.
         Raises:
-            TopicNotFound: no such topic or partition.
-            Gone: the topic of that name has another id.
+            TopicNotFound: the topic or the partition does not exist.
+            Gone: the topic of this name has another id.
         """
         return self._loop.wait(
             self.inner.list_offsets(
@@ -113,14 +124,16 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
     def skip_damaged(
         self, topic: str, partition: int = 0, *, dry_run: bool = False
     ) -> OffsetRanges:
-        """Have everybody go on behind what cannot be read of a partition: it is given up.
+        """Give up the damaged messages of a partition. Readers and consumers then skip them.
 
         Args:
-            dry_run: only look.
+            topic: the topic's name.
+            partition: the number of the partition.
+            dry_run: return the damaged ranges, and give up nothing.
         Returns:
-            First and last offsets of what was damaged and not given up before.
+            The first and the last offset of each damaged range that was not given up before.
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         """
         return self._loop.wait(self.inner.skip_damaged(topic, partition, dry_run=dry_run))
 
@@ -133,15 +146,17 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         skip: int = 0,
         messages_max: int = 100,
     ) -> UncommittedMessages:
-        """What open transactions have written, in the order of their TxnIDs: for debugging.
+        """Return the messages of open transactions, for debugging, in the order of their TxnIDs.
 
         Args:
-            txn_id: of this one only.
-            skip: leave out so many, to go on where an earlier call ended. Transactions that end
-                meanwhile shift the others.
-            messages_max: at most 1,000.
+            topic: the topic's name.
+            partition: the number of the partition.
+            txn_id: only the messages of this transaction; None: of all open transactions.
+            skip: how many messages to leave out, to go on where an earlier call ended. When a
+                transaction ends between two calls, the messages of the others move up.
+            messages_max: how many messages to return at most, up to 1,000.
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         Source: PIP-31, READ_UNCOMMITTED.
         """
         return self._loop.wait(
@@ -160,16 +175,19 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         txn_ids: Iterable[TxnID] = (),
         topic_id: int = 0,
     ) -> StoredTransactions:
-        """Which transactions have messages in a partition's sidecar, and which of them are open.
+        """List the transactions with messages in a partition's sidecar, open or committed.
 
         Args:
-            first_txn_id: begin with this one, as the page before says.
-            limit: at most 10,000.
-            txn_ids: only these of them, at most 10,000.
-            topic_id: of the topic that is meant; 0: whichever has the name now.
+            topic: the topic's name.
+            partition: the number of the partition.
+            first_txn_id: where this page begins: the next_txn_id of the page before; None: the
+                first page.
+            limit: how many transactions to return at most, up to 10,000.
+            txn_ids: only these transactions, at most 10,000; empty: all.
+            topic_id: the id that the topic must have; 0: any id.
         Raises:
-            TopicNotFound: no such topic or partition.
-            Gone: the topic of that name has another id.
+            TopicNotFound: the topic or the partition does not exist.
+            Gone: the topic of this name has another id.
         """
         return self._loop.wait(
             self.inner.stored_transactions(
@@ -194,27 +212,34 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
         type: SubscriptionType = SubscriptionType.EXCLUSIVE,
         initial_position: InitialPosition | str = InitialPosition.LATEST,
     ) -> None:
-        """Create a subscription on all partitions, without a consumer. Harmless if it exists.
+        """Create a subscription on all partitions of a topic, without a consumer.
+
+        The call changes nothing when the subscription exists with the same type.
 
         Args:
-            type: which consumers it takes.
-            initial_position: where it begins, "earliest" or "latest".
+            topic: the topic's name.
+            subscription: the subscription's name.
+            type: how the consumers of the subscription share a partition.
+            initial_position: where the subscription begins, "earliest" or "latest".
         Raises:
-            TopicNotFound: there is no such topic.
-            SubscriptionExists: of another type.
+            TopicNotFound: no topic has this name.
+            SubscriptionExists: the subscription exists with another type.
         """
         self._loop.wait(
             self.inner.create(topic, subscription, type=type, initial_position=initial_position)
         )
 
     def delete(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription on all partitions.
+        """Delete a subscription on all partitions of a topic.
 
         Args:
-            force: abort the transactions that are in the way.
+            topic: the topic's name.
+            subscription: the subscription's name.
+            force: first abort the transactions with pending acks on the subscription.
         Raises:
-            SubscriptionNotFound: there is none of this name.
-            ResourceInUse: acks pend there. It may be deleted on some partitions; repeat it.
+            SubscriptionNotFound: no subscription has this name.
+            ResourceInUse: a partition has pending acks of the subscription. Other partitions may
+                have deleted it already; repeat the call.
         """
         self._loop.wait(self.inner.delete(topic, subscription, force=force))
 
@@ -229,18 +254,24 @@ class SubscriptionAdmin(Facade[AsyncSubscriptionAdmin]):
         partition: int | None = None,
         force: bool = False,
     ) -> dict[int, int]:
-        """Move a subscription's cursor. Name exactly one target.
+        """Move the cursors of a subscription.
+
+        Name exactly one of offset, append_time_ms and position.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            topic: the topic's name.
+            subscription: the subscription's name.
+            offset: the offset of the next message that the subscription gets.
+            append_time_ms: move to the first message that was stored at this time or later, in
+                milliseconds since the Unix epoch.
             position: "earliest" or "latest".
-            partition: only there; all otherwise.
-            force: abort the transactions whose pending acks are in the way.
+            partition: move the cursor of this partition only; None: of all partitions.
+            force: first abort the transactions with pending acks on the subscription.
         Returns:
             The new offset of each partition.
         Raises:
-            SubscriptionNotFound: there is none of this name.
-            ResourceInUse: acks pend there. No effect on that partition.
+            SubscriptionNotFound: no subscription has this name.
+            ResourceInUse: a partition has pending acks; its cursor has not moved.
         """
         return self._loop.wait(
             self.inner.seek(
@@ -266,16 +297,16 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
         """Describe a group's members and partitions.
 
         Raises:
-            GroupNotFound: there is none of this name.
+            GroupNotFound: no group has this name.
         """
         return self._loop.wait(self.inner.describe(group))
 
     def delete(self, group: str) -> None:
-        """Forget a group and its cursors.
+        """Delete a group and its cursors.
 
         Raises:
-            GroupNotFound: there is none of this name.
-            ResourceInUse: it has members, or acks pend. No effect.
+            GroupNotFound: no group has this name.
+            ResourceInUse: the group has members or pending acks. No effect.
         """
         self._loop.wait(self.inner.delete(group))
 
@@ -290,18 +321,28 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
         partition: int | None = None,
         dry_run: bool = False,
     ) -> OffsetResets:
-        """Move the cursors of a group without members. Name exactly one target.
+        """Move the cursors of a group without members.
+
+        Name exactly one of offset, append_time_ms and position.
 
         Args:
-            append_time_ms: milliseconds since the Unix epoch; the first message not older.
+            group: the group's name.
+            offset: the offset of the next message that the group gets.
+            append_time_ms: move to the first message that was stored at this time or later, in
+                milliseconds since the Unix epoch.
             position: "earliest" or "latest".
-            topic, partition: only there; all that the group reads otherwise.
-            dry_run: only say what would be moved where.
+            topic: move the cursors of this topic only; None: of all topics of the group.
+            partition: move the cursors of this partition only; None: of all partitions.
+            dry_run: return what would be moved, and move nothing.
+        Returns:
+            The old and the new offset of each partition.
         Raises:
-            GroupNotFound: there is none of this name.
-            InvalidArgument: it reads no such topic or partition. No effect.
-            ResourceInUse: it has members, or acks pend. Partitions before that one are moved.
-            OutOfRange: the offset is not in the log. Likewise.
+            GroupNotFound: no group has this name.
+            InvalidArgument: the group does not read this topic or partition. No effect.
+            ResourceInUse: the group has members (no effect), or a partition has pending acks; the
+                partitions before it have been moved.
+            OutOfRange: a partition's log does not have the offset; the partitions before it have
+                been moved.
         """
         return self._loop.wait(
             self.inner.reset_offsets(
@@ -330,19 +371,23 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         limit: int = 1_000,
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
     ) -> Transactions:
-        """Transactions of all coordinators, those of each from the oldest to the newest.
+        """List the transactions of all coordinators, for each coordinator from old to new.
 
-        Of those that have ended, the latest ones that its coordinator has not forgotten.
+        Of ended transactions, the list has the latest that the coordinator has not forgotten.
 
         Args:
-            statuses: only these; without any, OPEN, COMMITTING and ABORTING.
-            age_ms_min: only what was opened, or has ended, so long ago.
-            transactional_id_pattern: with a shell's wildcards, as `app-*`; empty: all.
-            producer_ids: of these only, as transactional ids have them; none: all.
-            tcid: of this coordinator only.
-            limit: at most so many of each coordinator.
-            on_unanswered: told of each coordinator that does not answer, and why; what the others
-                have is returned. Without it the first of these errors is raised.
+            statuses: only transactions in these states; empty: OPEN, COMMITTING and ABORTING.
+            age_ms_min: only transactions that were opened, or have ended, at least this many
+                milliseconds ago.
+            transactional_id_pattern: only transactions of transactional ids that match, with
+                wildcards as in a shell, for example `app-*`; empty: all transactions.
+            producer_ids: only transactions of these producer ids, which are those of transactional
+                ids; empty: all transactions.
+            tcid: ask this coordinator only; None: all coordinators.
+            limit: how many transactions each coordinator returns at most, up to 10,000.
+            on_unanswered: called with the TCID of each coordinator that does not answer, and the
+                error; the transactions of the others are returned. None: the first of these errors
+                is raised.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
@@ -364,35 +409,56 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         """Describe a transaction as its coordinator knows it.
 
         Raises:
-            TxnNotFound: never issued.
-            TxnForgotten: it ended longer ago than its coordinator remembers.
+            TxnNotFound: this TxnID was never issued.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         return self._loop.wait(self.inner.describe(txn_id))
 
     def statuses(self, txn_ids: Sequence[TxnID]) -> TransactionStatuses:
-        """Return what coordinators say of many transactions, in order; None where none knows."""
+        """Return the status of each transaction, in order; None: its coordinator does not know it.
+
+        Args:
+            txn_ids: the transactions.
+        """
         return self._loop.wait(self.inner.statuses(txn_ids))
 
     def end(
         self, txn_id: TxnID, action: TransactionAction, *, wait_finished: bool = True
     ) -> TransactionStatus:
-        """End somebody's transaction by hand, with whatever it holds.
+        """End a transaction of any client by hand.
 
+        Args:
+            txn_id: the transaction.
+            action: COMMIT commits all that the participants have of it, without the counts that
+                its client would send; ABORT discards all of it.
+            wait_finished: wait until every participant has carried the outcome out; otherwise the
+                call returns when the outcome is decided.
+        Returns:
+            The status of the transaction after the call.
         Raises:
-            InvalidTxnState: it ended the other way. No effect.
-            TxnNotFound, TxnForgotten: as they say.
+            InvalidTxnState: the other outcome is decided, or the transaction belongs to a
+                transactional id (see transactional_ids.force_terminate). No effect.
+            TxnNotFound: this TxnID was never issued. No effect.
+            TxnForgotten: the transaction ended longer ago than its coordinator remembers.
         """
         return self._loop.wait(self.inner.end(txn_id, action, wait_finished=wait_finished))
 
     def accept_loss(self, txn_id: TxnID) -> None:
-        """Let a commit go on without what a participant has lost (TxnIncomplete)."""
+        """Let a commit go on without the data that a participant has lost (TxnIncomplete).
+
+        Raises:
+            TxnNotFound: this TxnID was never issued. No effect.
+            InvalidTxnState: the transaction is not being committed. No effect.
+        """
         self._loop.wait(self.inner.accept_loss(txn_id))
 
     def describe_producers(self, topic: str, partition: int) -> Producers:
-        """Who writes to a partition, and what is open there and at its subscriptions.
+        """Describe the producers of a partition, and the transactions open there.
+
+        Transactions with pending acks on the partition's subscriptions are among them.
 
         Raises:
-            TopicNotFound: no such topic or partition.
+            TopicNotFound: the topic or the partition does not exist.
         Source: KIP-664, DescribeProducers.
         """
         return self._loop.wait(self.inner.describe_producers(topic, partition))
@@ -400,11 +466,12 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
     def find_hanging(
         self, topic: str | None = None, partition: int | None = None, *, age_ms_min: int = 0
     ) -> HangingOnes:
-        """What is open at participants, and at no coordinator.
+        """Find the transactions that are open at participants but not at their coordinators.
 
         Args:
-            topic, partition: only there; everywhere unless given.
-            age_ms_min: only what has been open for so long.
+            topic: look at this topic only; None: at all topics.
+            partition: look at this partition only; None: at all partitions.
+            age_ms_min: only transactions that have been open for at least this many milliseconds.
         Source: KIP-664, Finding Hanging Transactions.
         """
         return self._loop.wait(self.inner.find_hanging(topic, partition, age_ms_min=age_ms_min))
@@ -412,22 +479,25 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
     def hanging_among(
         self, producers: Iterable[ProducerDescription], *, age_ms_min: int = 0
     ) -> HangingOnes:
-        """Those whose transaction is open where they write, and at no coordinator.
+        """Find the hanging transactions of producers: open there, but not at the coordinator.
 
         Args:
-            age_ms_min: as find_hanging.
+            producers: the answers of describe_producers.
+            age_ms_min: only transactions that have been open for at least this many milliseconds.
         """
         return self._loop.wait(self.inner.hanging_among(producers, age_ms_min=age_ms_min))
 
     def abort_hanging(self, hanging: ProducerDescription) -> None:
-        """Abort a transaction where it hangs; its coordinator vouches that nobody commits it.
+        """Abort a hanging transaction at its participant.
+
+        The coordinator first makes sure that nobody can commit the transaction.
 
         Args:
-            hanging: as describe_producers or find_hanging told it: start and epoch have to match.
+            hanging: an answer of describe_producers or find_hanging; start and epoch must match.
         Raises:
-            InvalidTxnState: it is open or committing at its coordinator, or is not open there, or
-                not with this start and epoch. No effect.
-            TxnNotFound: no coordinator has ever issued it. No effect.
+            InvalidTxnState: the transaction is open or committing at its coordinator, or it is not
+                open at the participant with this start and epoch. No effect.
+            TxnNotFound: no coordinator has ever issued this TxnID. No effect.
         Source: KIP-664, Aborting Transactions.
         """
         self._loop.wait(self.inner.abort_hanging(hanging))
@@ -437,66 +507,66 @@ class TransactionalIdAdmin(Facade[AsyncTransactionalIdAdmin]):
     """Administers transactional ids: `client.admin.transactional_ids`."""
 
     def list(self, pattern: str = "", *, limit: int = 1_000) -> TransactionalIds:
-        """Transactional ids of all coordinators.
+        """List the transactional ids of all coordinators.
 
         Args:
-            pattern: with a shell's wildcards, as `app-*`; empty: all.
-            limit: at most so many of each coordinator.
+            pattern: a pattern with wildcards as in a shell, for example `app-*`; empty: all.
+            limit: how many ids each coordinator returns at most, up to 10,000.
         """
         return self._loop.wait(self.inner.list(pattern, limit=limit))
 
     def describe(self, transactional_id: str) -> TransactionalIdDescription:
-        """Describe a transactional id: its producer id, its epoch, what is open in it.
+        """Describe a transactional id: its producer id, its epoch, its latest transaction.
 
         Raises:
-            TransactionalIdNotFound: nobody has used it.
+            TransactionalIdNotFound: no producer has used this id.
         Source: KIP-664, DescribeTransactions.
         """
         return self._loop.wait(self.inner.describe(transactional_id))
 
     def force_terminate(self, transactional_id: str) -> None:
-        """Abort what is open in a transactional id, prepared or not, and fence its producer.
+        """Abort the open transaction of a transactional id, even if prepared; fence its producer.
 
-        Only the external coordinator of a prepared transaction knows whether that is safe.
+        Only the external coordinator of a prepared transaction knows whether this is safe.
 
         Raises:
-            TransactionalIdNotFound: nobody has used it.
-            ConcurrentTransactions: it is still ending; it has been fenced.
+            TransactionalIdNotFound: no producer has used this id.
+            ConcurrentTransactions: the transaction is still ending; the producer has been fenced.
         Source: KIP-939, forceTerminateTransaction.
         """
         self._loop.wait(self.inner.force_terminate(transactional_id))
 
 
 class NamedSequenceAdmin(Facade[AsyncNamedSequenceAdmin]):
-    """Administers names of sequences: `client.admin.named_sequences`."""
+    """Administers named sequences: `client.admin.named_sequences`."""
 
     def describe(self, name: str) -> NameDescription:
-        """Describe a name: the last sequence that was committed, and the one that is open."""
+        """Describe a name: its last committed sequence and its open transaction."""
         return self._loop.wait(self.inner.describe(name))
 
     def remove(self, name: str) -> None:
-        """Forget a name: its sequences may then be committed again.
+        """Remove a name. Its sequences can then be committed again.
 
         Raises:
-            InvalidArgument: there is none.
-            ResourceInUse: a transaction of it is open.
+            InvalidArgument: the coordinator does not know this name.
+            ResourceInUse: a transaction of this name is open.
         """
         self._loop.wait(self.inner.remove(name))
 
 
 class AdminClient(Facade[AsyncAdminClient]):
-    """Administers a cluster: `client.admin`. It uses the client's links, and ends with it.
+    """Administers a cluster: `client.admin`. It uses the links of its client, and ends with it.
 
         with magnetar.connect("127.0.0.1:6650") as client:
             client.admin.topics.create("flights", partitions=4)
 
     Attributes:
-        topics: create, list, describe, delete topics; look into their partitions.
+        topics: create, list, describe, delete topics; inspect their partitions.
         subscriptions: create, delete, move subscriptions.
         groups: list, describe, delete groups; reset their offsets.
-        transactions: list, describe, end transactions; find and abort those that hang.
-        transactional_ids: list and describe them; terminate what is prepared in one.
-        named_sequences: describe and remove names of work that counts once.
+        transactions: list, describe, end transactions; find and abort hanging transactions.
+        transactional_ids: list, describe transactional ids; terminate their prepared transactions.
+        named_sequences: describe and remove named sequences.
     """
 
     @property
@@ -533,6 +603,6 @@ class AdminClient(Facade[AsyncAdminClient]):
         """Return the members of the cluster.
 
         Raises:
-            LogUnavailable: nobody answers in time.
+            LogUnavailable: no broker answers in time.
         """
         return self._loop.wait(self.inner.cluster_info())
