@@ -50,6 +50,14 @@ class GroupWiretap:
         self._consumers: dict[tuple[int, int, int], tuple[Cursor, int]] = {}
         self._pending: dict[Cursor, dict[TxnKey, int]] = {}
         self._ends: Counter[tuple[Cursor, TxnKey]] = Counter()
+        # The newest generation of each group that was announced; what it was when calls arrived.
+        self._generations: dict[str, int] = {}
+        self._asked_in: dict[Request, tuple[str, int]] = {}
+        # With which epoch a member had joined when it left: a copy of that call is refused.
+        self._joins: dict[Request, tuple[tuple[str, str], int, bool]] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
+        self._leaves: dict[Request, tuple[str, str]] = {}
+        self._left: dict[tuple[str, str], int] = {}
         self.counts: Counter[str] = Counter()
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
@@ -59,9 +67,15 @@ class GroupWiretap:
             request = link, one.request_id
             if name in ("join_group", "group_heartbeat"):
                 body = getattr(one, name)
+                known = self._generations.get(body.group, 0)
+                self._asked_in.setdefault(request, (body.group, known))
                 if name == "group_heartbeat" and request not in self._members:
                     self._note_held(request, body)
                 self._members.setdefault(request, (body.group, body.member_id))
+                if name == "join_group":
+                    self._note_join(request, body)
+            elif name == "leave_group":
+                self._leaves[request] = (one.leave_group.group, one.leave_group.member_id)
             elif name == "ack" and one.ack.HasField("member"):
                 self._acks.setdefault(request, self._ack(one.ack))
             elif name == "subscribe" and one.subscribe.HasField("member"):
@@ -78,6 +92,9 @@ class GroupWiretap:
         """What is made anew under a deleted group's name counts its generations from 1 on."""
         self._owners = {key: one for key, one in self._owners.items() if key[0][0] != group}
         self._announced = {key: one for key, one in self._announced.items() if key[0] != group}
+        self._generations.pop(group, None)
+        self._asked_in = {key: one for key, one in self._asked_in.items() if one[0] != group}
+        self._left = {key: one for key, one in self._left.items() if key[0] != group}
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
@@ -85,7 +102,12 @@ class GroupWiretap:
             name = one.WhichOneof("body")
             request = link, one.request_id
             if name == "join_group_response":
+                self._check_join(request)
                 self._announce(request, one.join_group_response.state)
+            elif name == "leave_group_response":
+                left = self._leaves.pop(request, None)
+                if left is not None:
+                    self._left[left] = self._epochs.get(left, 0)
             elif name == "group_heartbeat_response":
                 self._check_held(request, one.group_heartbeat_response)
                 self._announce(request, one.group_heartbeat_response)
@@ -101,11 +123,42 @@ class GroupWiretap:
                     self._consumers[key] = cursor, wire.member.generation
             elif name == "error":
                 self._held.pop(request, None)
+                self._joins.pop(request, None)
+                self._leaves.pop(request, None)
+                self._asked_in.pop(request, None)
                 known = (self._members, self._subscribes, self._acks)
                 if any([some.pop(request, None) is not None for some in known]):
                     self.counts["refused"] += 1
             elif name == "deliver":
                 self._check(one.deliver)
+
+    def on_crash(self) -> None:
+        """The broker is gone. Copies of what it was asked do not survive that."""
+        self._joins.clear()
+        self._leaves.clear()
+        self._left.clear()
+
+    def _note_join(self, request: Request, wire: Any) -> None:
+        member = wire.group, wire.member_id
+        is_late = 0 < wire.join_epoch <= self._left.get(member, 0)
+        self._joins.setdefault(request, (member, wire.join_epoch, is_late))
+
+    def _check_join(self, request: Request) -> None:
+        """Who has left comes back with a higher epoch, or not at all."""
+        member, epoch, is_late = self._joins.pop(request, (("", ""), 0, False))
+        if is_late:
+            self._violation("p", f"{member} has left, and is back by a copy of its join {epoch}")
+        self._epochs[member] = max(epoch, self._epochs.get(member, 0))
+
+    def _check_generation(self, request: Request, generation: int) -> None:
+        """The generations of a group only rise, whatever crashes."""
+        group, known = self._asked_in.pop(request, ("", 0))
+        if generation < known:
+            self._violation(
+                "group", f"{group} was in generation {known}, and is in {generation} now"
+            )
+        if group:
+            self._generations[group] = max(generation, self._generations.get(group, 0))
 
     def _note_held(self, request: Request, wire: Any) -> None:
         """What a member says with its newest heartbeat binds the broker while it is a member."""
@@ -139,6 +192,7 @@ class GroupWiretap:
                 )
 
     def _announce(self, request: Request, state: Any) -> None:
+        self._check_generation(request, state.generation)
         asked = self._members.pop(request, None)
         if asked is None:
             return

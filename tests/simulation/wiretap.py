@@ -133,7 +133,11 @@ class Wiretap:
         if wire.HasField("txn_id"):
             txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
         cumulative = wire.ack_type == broker_pb2.CommandAck.CUMULATIVE
-        if not cumulative or txn is not None:
+        if cumulative and txn is None:
+            offsets.update(
+                range(max([*offsets, *(one.last for one in wire.ranges)], default=-1) + 1)
+            )
+        else:
             for one in wire.ranges:
                 offsets.update(range(one.first, one.last + 1))
         state = self._state(cursor)

@@ -19,6 +19,7 @@ from tests.simulation.ending_wiretap import EndingWiretap
 from tests.simulation.flow_wiretap import FlowWiretap
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
+from tests.simulation.hold_wiretap import HoldWiretap
 from tests.simulation.identity_wiretap import IdentityWiretap
 from tests.simulation.judgement import Judgement
 from tests.simulation.key_order import KeyOrder
@@ -124,6 +125,7 @@ class World:
                 self.history.violation,
             ),
             FlowWiretap(self.history.violation),
+            HoldWiretap(self.history.violation),
             self.group_wiretap,
             self.key_wiretap,
             self.answer_wiretap,

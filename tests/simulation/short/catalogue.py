@@ -12,6 +12,7 @@ from tests.simulation.short import (
     consuming,
     damage,
     derived,
+    hand_members,
     ledgers,
     made_anew,
     members,
@@ -40,6 +41,7 @@ VERBS: dict[str, Verb] = {
     **damage.VERBS,
     **made_anew.VERBS,
     **ledgers.VERBS,
+    **hand_members.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -67,6 +69,7 @@ SCENARIOS: dict[str, Scenario] = {
     "damaged rows": damage.damaged_rows,
     "made anew": made_anew.made_anew,
     "ledgers": ledgers.ledgers,
+    "members by hand": hand_members.hand_members,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}

@@ -19,6 +19,8 @@ from tests.simulation.short.power import Power
 from tests.simulation.short.script import Script, Step
 from tests.simulation.world import Result, World
 
+from magnetar_core.ids import TxnID
+
 if TYPE_CHECKING:
     from tests.simulation.short.derived import Tally
 
@@ -113,6 +115,8 @@ class ShortWorld(World):
         # been committed, and whether that is certain.
         self.instances: dict[str, list[str]] = {}
         self.sequences: dict[str, dict[int, bool]] = {}
+        # Of members by hand: whose each transaction is.
+        self.hand_transactions: dict[TxnID, str] = {}
         # What scenarios found out, each by the name of what they count.
         self.active: Counter[str] = Counter()
         # Of topics that the history does not know message by message.
