@@ -38,6 +38,8 @@ class Ran(NamedTuple):
     digest: str
     failure: str | None
     cpu_seconds: float
+    # It ended before anybody had done anything.
+    at_once: bool = False
 
 
 class Baseline:
@@ -69,7 +71,7 @@ class Baseline:
         def take(line: Any) -> None:
             with lock:
                 if isinstance(line, list):
-                    number, digest, failure, seconds = line
+                    number, digest, failure, seconds, _ = line
                     results[number] = Ran(history(number), digest, failure, seconds)
                     ran()
                     return

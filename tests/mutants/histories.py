@@ -15,7 +15,7 @@ import time
 from typing import Any, NamedTuple
 
 from tests.simulation.families import FAMILIES, make_world
-from tests.simulation.seeds import Failure
+from tests.simulation.seeds import Failure, is_crash_at_once
 from tests.simulation.short.catalogue import SCENARIOS
 from tests.simulation.short.runner import run_history
 from tests.simulation.world import World
@@ -74,11 +74,12 @@ def share(job: int, jobs: int, count: int) -> list[int]:
     return [one for one in range(count) if one // LONG_EVERY % jobs == job]
 
 
-def run(one: History) -> tuple[str, str | None]:
-    """The digest of its trace, and what was wrong in one line."""
+def run(one: History) -> tuple[str, str | None, bool]:
+    """The digest of its trace, what was wrong in one line, and whether it was wrong at once."""
     if one.is_short:
         outcome = run_history(one.seed, one.of, checks_servers=False)
-        return outcome.digest, outcome.failure
+        at_once = is_crash_at_once(outcome.failure, outcome.counts)
+        return outcome.digest, outcome.failure, at_once
     world = World(one.seed) if one.kind == "long" else make_world(one.of, one.seed)
     world.checks_servers = False
     failure = None
@@ -86,7 +87,8 @@ def run(one: History) -> tuple[str, str | None]:
         world.run()
     except BaseException as error:
         failure = Failure.of(error).headline
-    return world.trace.digest(), failure
+    at_once = is_crash_at_once(failure, world.history.counts)
+    return world.trace.digest(), failure, at_once
 
 
 def bound_memory() -> None:
@@ -95,13 +97,13 @@ def bound_memory() -> None:
 
 
 def timed(one: History, seconds_max: float = HISTORY_SECONDS_MAX) -> tuple[Any, ...]:
-    """Digest, failure, and the seconds of processor time that it took."""
+    """Digest, failure, the seconds of processor time that it took, and whether it fell at once."""
     # Again and again, should somebody catch it.
     signal.setitimer(signal.ITIMER_PROF, seconds_max, 1.0)
     started_at = time.process_time()
-    digest, failure = run(one)
+    digest, failure, at_once = run(one)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
-    return digest, failure and failure[:300], time.process_time() - started_at
+    return digest, failure and failure[:300], time.process_time() - started_at, at_once
 
 
 def _give_up(*_: Any) -> None:

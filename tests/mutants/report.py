@@ -48,7 +48,8 @@ def _cells(trial: Trial) -> tuple[str, str, str]:
     seconds = f"{simulated.cpu_seconds:.1f}" if simulated is not None else ""
     if verdict is Verdict.SIMULATION:
         assert simulated is not None
-        return histories, seconds, f"{simulated.found}: {simulated.failure}"[:160]
+        where = "every history, at once" if simulated.everywhere else simulated.found
+        return histories, seconds, f"{where}: {simulated.failure}"[:160]
     by = f"runs differently in {simulated.active}" if simulated and simulated.active else ""
     if tested is None:
         return histories, seconds, by
@@ -68,6 +69,9 @@ def summary(trials: list[Trial], baseline: Baseline) -> Iterator[str]:
     found = [one.simulated for one in active if one.simulated and one.simulated.found]
     share = f" ({len(found) / len(active):.0%})" if active else ""
     yield f"{len(active)} active in the simulation, which found {len(found)} of them{share}"
+    everywhere = sum(one.everywhere for one in found)
+    if everywhere:
+        yield f"{everywhere} of these crash at once in every history: no checker was needed"
     if found:
         seconds = sorted(one.cpu_seconds for one in found)
         yield (

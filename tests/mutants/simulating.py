@@ -20,6 +20,8 @@ from tests.mutants.reach import Choice, Reach, further, reach
 
 # Long histories begin when the short ones have had so much processor time.
 SHORT_SECONDS_FIRST = 1.0
+# When so many fall before anybody has done anything, all do.
+AT_ONCE_HISTORIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Simulated:
         reached: histories of the baseline that execute what is changed.
         active: the first history that ran differently; None: all ran as ever.
         found: the one in which a checker complained, and what it said.
+        everywhere: every history that was run crashed at once: no checker was needed.
         histories, cpu_seconds: how much was run until then, or in all.
     """
 
@@ -39,6 +42,7 @@ class Simulated:
     active: str | None = None
     found: str | None = None
     failure: str | None = None
+    everywhere: bool = False
 
 
 class Process:
@@ -64,7 +68,7 @@ class Process:
             return Ran(one, *json.loads(read_line(process.stdout, errors)))
         except (ProcessFailed, BrokenPipeError) as error:
             self.end()
-            return Ran(one, "", str(error), 0.0)
+            return Ran(one, "", str(error), 0.0, at_once=True)
 
     def _start(self) -> None:
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -105,6 +109,8 @@ def simulate(mutant: Mutant, baseline: Baseline, folder: Path, cpu_seconds_max: 
     there = reach(mutant, baseline)
     count, spent = 0, 0.0
     active: str | None = None
+    # What crashed at once, as all before it.
+    crash: Simulated | None = None
     with _process(folder) as changed, _process(None) as sound:
         for choice in _choices(there, baseline):
             if spent >= cpu_seconds_max:
@@ -115,20 +121,28 @@ def simulate(mutant: Mutant, baseline: Baseline, folder: Path, cpu_seconds_max: 
             known = baseline.ran[choice.number] if choice.number is not None else None
             if active is None and known is not None and known.digest != one.digest:
                 active = str(one.history)
+            if crash is not None and not one.at_once:
+                return crash
             if one.failure is None:
                 continue
             if known is None:
                 known = sound.run(one.history)
             if known.failure is None:
-                return Simulated(
+                found = Simulated(
                     reached=len(there.numbers),
                     histories=count,
                     cpu_seconds=spent,
                     active=active or str(one.history),
                     found=str(one.history),
                     failure=one.failure,
+                    everywhere=one.at_once and count == AT_ONCE_HISTORIES,
                 )
-    return Simulated(reached=len(there.numbers), histories=count, cpu_seconds=spent, active=active)
+                if not one.at_once or (crash is None and count > 1) or found.everywhere:
+                    return found
+                crash = crash or found
+    return crash or Simulated(
+        reached=len(there.numbers), histories=count, cpu_seconds=spent, active=active
+    )
 
 
 class _Stream:

@@ -101,6 +101,24 @@ def test_the_simulation_finds_a_gross_mistake(baseline: Baseline) -> None:
     assert trial.simulated.histories <= _HISTORIES
 
 
+def test_what_crashes_at_once_is_told_apart(baseline: Baseline) -> None:
+    budget = Budget(cpu_seconds=60.0, test_seconds=0)
+    gross = Mutant(
+        name="gross",
+        file="broker/magnetar_broker/topics.py",
+        old="        self.next_topic_id = 1\n",
+        new="        self.next_topic_id = 1 // 0\n",
+        mistake="The broker cannot start.",
+    )
+    trial = try_mutant(gross, baseline, budget)
+    assert trial.simulated is not None
+    assert trial.simulated.everywhere
+    assert "1 of these crash at once" in "\n".join(report([trial], baseline))
+    subtle = try_mutant(_BY_NAME["counted-discarded"], baseline, budget)
+    assert subtle.simulated is not None
+    assert not subtle.simulated.everywhere
+
+
 def test_a_unit_test_finds_what_no_history_comes_to() -> None:
     trial = try_mutant(
         _BY_NAME["abort-forgets-sequence"], Baseline(), Budget(cpu_seconds=0, test_seconds=300)

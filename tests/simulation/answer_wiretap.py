@@ -34,6 +34,7 @@ class _Asked:
         arrived: the how manieth request it is.
         is_first: no copy of it has arrived before.
         is_ended: its transaction's end had been answered here.
+        is_late: a copy, or an attempt to attach that comes after a later one, of who is not there.
         full_seconds: for how long the disk had been full.
     """
 
@@ -43,6 +44,7 @@ class _Asked:
     arrived: int
     is_first: bool = True
     is_ended: bool = False
+    is_late: bool = False
     full_seconds: float = 0.0
 
 
@@ -72,6 +74,12 @@ class AnswerWiretap:
         self._attached: dict[Consumer, _Attached] = {}
         # By producer id: whose it is.
         self._producers: dict[int, str] = {}
+        # By TCID and store: the incarnation that it was given.
+        self._incarnations: dict[int, dict[str, int]] = {}
+        # Whether a broker remembers the attempts to attach of whoever has left lately.
+        self.remembers_attempts = True
+        # The newest attempt of each consumer that was answered.
+        self._epochs: dict[Consumer, int] = {}
         # Plain batches by where the broker said that they are: topic and partition, and offset.
         self.placed: dict[tuple[tuple[str, int], int], bytes] = {}
         self.counts: Counter[str] = Counter()
@@ -90,6 +98,12 @@ class AnswerWiretap:
             elif name == "ack" and asked.body.HasField("txn_id"):
                 place = _of_subscription(asked.body.subscription)
                 asked.is_ended = (place, _txn(asked.body.txn_id)) in self._ended
+            elif name == "subscribe":
+                consumer = _consumer(asked.body)
+                epoch = asked.body.attach_epoch
+                asked.is_late = consumer not in self._attached and 0 < epoch <= self._epochs.get(
+                    consumer, 0
+                )
             elif name == "close_consumer":
                 self._attached.pop(_consumer(asked.body), None)
             self._asked[link, one.request_id] = asked
@@ -114,6 +128,7 @@ class AnswerWiretap:
     def on_crash(self) -> None:
         """The broker is gone. Its links will be closed; what it has answered binds it."""
         self._attached.clear()
+        self._epochs.clear()
         self._types.clear()
         for request, asked in list(self._asked.items()):
             if asked.name != "init_producer":
@@ -199,6 +214,11 @@ class AnswerWiretap:
             self._violation(
                 "order", f"{consumer} is taken off its link by a copy of {wire.attach_epoch}"
             )
+        if asked.is_late and self.remembers_attempts:
+            self._violation(
+                "order", f"{consumer} has left, and is back by a copy of {wire.attach_epoch}"
+            )
+        self._epochs[consumer] = max(wire.attach_epoch, self._epochs.get(consumer, 0))
         self._attached[consumer] = _Attached(asked.link, wire.attach_epoch)
         self._types[consumer[0]] = wire.type
 
@@ -207,6 +227,17 @@ class AnswerWiretap:
         if refused and wire.HasField("position") and answer.code == common_pb2.OUT_OF_RANGE:
             place = _of_subscription(wire.subscription)
             self._violation("m", f"{place}: the beginning or the end is refused: {answer.message}")
+
+    def _incarnation_answered(self, asked: _Asked, refused: bool, answer: Any) -> None:
+        """No two stores of a coordinator have one incarnation, whatever crashes between them."""
+        if refused:
+            return
+        wire = asked.body
+        known = self._incarnations.setdefault(wire.tcid, {})
+        found = known.setdefault(wire.store_token, answer.incarnation)
+        same = [token for token, other in known.items() if other == answer.incarnation]
+        if found != answer.incarnation or len(same) > 1:
+            self._violation("8", f"incarnation {answer.incarnation} of {wire.tcid} is for {same}")
 
     def _nothing(self, asked: _Asked, refused: bool, answer: Any) -> None:
         return
@@ -234,6 +265,7 @@ _RULES: dict[str, Callable[[AnswerWiretap, _Asked, bool, Any], None]] = {
     "close_consumer": AnswerWiretap._nothing,
     "seek": AnswerWiretap._seek_answered,
     "init_producer": AnswerWiretap._init_answered,
+    "take_incarnation": AnswerWiretap._incarnation_answered,
 }
 
 

@@ -16,7 +16,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +26,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from tests.simulation.families import FAMILIES, make_world
 from tests.simulation.planted import PLANTED
-from tests.simulation.seeds import Failure, how_to_replay, parse_seeds, trace_path
+from tests.simulation.seeds import (
+    Failure,
+    how_to_replay,
+    is_crash_at_once,
+    parse_seeds,
+    trace_path,
+)
 from tests.simulation.shrink_long import LongScript, run_long, run_seed, shrink_long
 from tests.simulation.world import World
 
 PLANTED_SEEDS_MAX = 1_000
+# When so many seeds crash before anybody has done anything, the plant is broken: no bug was found.
+AT_ONCE_SEEDS = 3
 
 
 class Task(NamedTuple):
@@ -45,6 +53,8 @@ class Outcome(NamedTuple):
     counts: Counter[str]
     faults: Counter[str]
     provoked: Counter[str]
+    # It crashed before anybody had done anything.
+    at_once: bool = False
 
 
 def run_one(task: Task) -> Outcome:
@@ -57,7 +67,9 @@ def run_one(task: Task) -> Outcome:
             result = world.run()
         except BaseException as error:
             headline, text = Failure.of(error)
-            return Outcome(task, f"{text}\n{headline}", Counter(), Counter(), Counter())
+            at_once = is_crash_at_once(headline, world.history.counts)
+            none: Counter[str] = Counter()
+            return Outcome(task, f"{text}\n{headline}", none, none, none, at_once)
     failure = None
     if task.family and not task.planted and not FAMILIES[task.family].occurred(world):
         failure = f"rule {task.family} was not put to the test: {world.provoked}"
@@ -157,21 +169,40 @@ def _print_totals(
     )
 
 
+def first_found(results: Iterable[Outcome]) -> tuple[Outcome | None, int]:
+    """The first failure, and after how many seeds.
+
+    One that crashed at once counts when others do not: it is returned when the first few all do.
+    """
+    crash: Outcome | None = None
+    count = 0
+    for outcome in results:
+        count += 1
+        if outcome.failure is None:
+            if crash is not None:
+                return crash._replace(at_once=False), count
+        elif not outcome.at_once or (crash is None and count > 1):
+            return outcome._replace(at_once=False), count
+        elif count == AT_ONCE_SEEDS:
+            return outcome, count
+        else:
+            crash = crash or outcome
+    return crash, count
+
+
 def run_planted(names: list[str], workers: int, console: Console) -> int:
     """Plant each bug in turn; returns how many were not found."""
     missed = 0
     for name in names:
         started_at = time.monotonic()
         tasks = [Task(seed, None, name) for seed in range(PLANTED_SEEDS_MAX)]
-        found = None
-        count = 0
-        for outcome in outcomes(tasks, workers):
-            count += 1
-            if outcome.failure is not None:
-                found = outcome
-                break
+        found, count = first_found(outcomes(tasks, workers))
         seconds = time.monotonic() - started_at
-        if found is None or found.failure is None:
+        if found is not None and found.at_once:
+            missed += 1
+            headline = (found.failure or "").strip().splitlines()[-1][:160]
+            console.print(f"{name}: CRASHES AT ONCE in every seed: {headline}", markup=False)
+        elif found is None or found.failure is None:
             missed += 1
             console.print(f"{name}: NOT FOUND in {count} seeds, {seconds:.0f} s")
         else:

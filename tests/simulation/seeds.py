@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,15 @@ class Failure(NamedTuple):
             raise error
         headline = f"{type(error).__name__}: {error}".splitlines()[0]
         return cls(headline, "".join(traceback.format_exception(error)))
+
+
+def is_crash_at_once(failure: str | None, counts: Mapping[str, int]) -> bool:
+    """Whether a run ended before anybody had done anything, and not by what a checker said.
+
+    Of a bug that was put into the code on purpose, when every run does so: it is no subtle one,
+    or the code has changed under it.
+    """
+    return failure is not None and not failure.startswith("Violation") and not any(counts.values())
 
 
 def seeds_from_env(name: str, *, count: int) -> list[int]:

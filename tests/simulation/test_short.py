@@ -43,6 +43,8 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "a late deletion of a name",
         "a deletion refused",
     ),
+    "members by hand": ("acked as a member", "emptied by hand", "intruder refused"),
+    "keys moving": ("acked what was kept",),
     "coordinator away": ("begins beside a dead coordinator",),
     "ledgers": ("ledger lives", "meddling refused"),
 }

@@ -220,7 +220,9 @@ def crowd(draft: Draft) -> None:
                     pause_s=pause_s,
                 )
             elif kind < 0.75:
-                draft.step(client, "leave", consumer="c", after=after, pause_s=pause_s)
+                left = draft.step(client, "leave", consumer="c", after=after, pause_s=pause_s)
+                if random.random() < 0.3:
+                    _attach_again(draft, client, left)
             else:
                 draft.step(
                     client,
@@ -233,3 +235,57 @@ def crowd(draft: Draft) -> None:
                 )
     feed(draft, topic, random.randint(2, 5))
     draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+
+
+def _attach_again(draft: Draft, client: str, left: int) -> None:
+    """An attempt to attach comes once more when its consumer has left."""
+    random = draft.random
+    draft.fault(
+        "copies",
+        step=left,
+        delay_s=random.choice((0.005, 0.02, 0.1)),
+        client=client,
+        server="broker",
+        command="subscribe",
+        late_s=0.0,
+        count=2,
+    )
+
+
+def keys_moving(draft: Draft) -> None:
+    """Keys go to who joins when they are settled for good, and the disk takes its time for that."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    settings = subscription(draft, topic, "moving", type="key_shared")
+    settings["receiver_queue_messages"] = random.choice((1, 4, 8))
+    before = filled(draft, topic, random.randint(10, 24))
+    holder = draft.client("holder")
+    kept = draft.step(
+        holder, "keep", consumer="c", settings=settings, count=8, slot="kept", after=(before,)
+    )
+    for _ in range(random.choice((1, 2))):
+        client = draft.client("consumer")
+        for _ in range(3):
+            # Who gives something back has the broker look for what it may hand out.
+            draft.step(
+                client, "drain", consumer="c", settings=settings, nack_share=0.7, after=(kept,)
+            )
+        draft.step(client, "drain", consumer="c", settings=settings, closing=True)
+    for _ in range(random.choice((1, 2, 3))):
+        acked = draft.step(
+            holder,
+            "ack kept",
+            consumer="c",
+            settings=settings,
+            count=random.choice((1, 2, 8)),
+            slot="kept",
+            pause_s=random.uniform(0.05, 0.4),
+        )
+        draft.fault(
+            "disk stall",
+            step=acked,
+            server="broker",
+            sync_s=random.choice((0.03, 0.1)),
+            seconds=0.2,
+        )
+    draft.step(holder, "leave", consumer="c", pause_s=random.choice((0.0, 0.2)))

@@ -328,7 +328,34 @@ async def leave(actor: Actor, step: Step, *, consumer: str) -> None:
         await made.close()
 
 
+async def keep(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any], count: int, slot: str
+) -> None:
+    """Receive, and say nothing about it for now."""
+    made = await consumer_of(actor, consumer, settings)
+    actor.units[slot] = await receive(actor, made, count)
+
+
+async def ack_kept(
+    actor: Actor, step: Step, *, consumer: str, settings: dict[str, Any], count: int, slot: str
+) -> None:
+    """Acknowledge some of it, outside of transactions."""
+    made, messages = actor.consumers.get(consumer), actor.units.get(slot)
+    if made is None or not messages:
+        return
+    some, actor.units[slot] = messages[:count], messages[count:]
+    for message in some:
+        actor.world.history.ack(
+            cursor_of(message, settings["subscription"]), [message.offset], None
+        )
+    await made.ack_many(some)
+    await made.flush_acks()
+    actor.world.active["acked what was kept"] += len(some)
+
+
 VERBS: dict[str, Verb] = {
+    "keep": keep,
+    "ack kept": ack_kept,
     "take": take,
     "hold": hold,
     "administer": administer,

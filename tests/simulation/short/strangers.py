@@ -46,16 +46,32 @@ async def end_long(actor: Actor, step: Step, *, slot: str) -> None:
 
 
 async def late(
-    actor: Actor, step: Step, *, topic: str, partition: int, what: str, end: str, delay_s: float
+    actor: Actor,
+    step: Step,
+    *,
+    topic: str,
+    partition: int,
+    what: str,
+    end: str,
+    delay_s: float,
+    open_s: float = 0.0,
 ) -> None:
-    """A send or an ack in a transaction that has ended without this participant."""
+    """A send or an ack in a transaction that has ended without this participant.
+
+    Args:
+        open_s: how long it is open at least; if at all, it has taken part in the partition, where
+            its end is answered, and so nothing is taken any more.
+    """
     unit = actor.unit(step)
     await unit.begin(60_000)
     place = await _place(actor, topic, partition, f"late-{step.number}")
     held = await _held(actor, place) if what == "ack" else []
+    sent = await unit.send(step.number + 7_000, topic, partition) if open_s else []
+    await asyncio.sleep(open_s)
     if end == "commit":
-        actor.world.history.ask_commit(unit.record, expected=[])
-        await unit.end(unit.end_command(COMMIT, counts={}, wait_finished=True))
+        actor.world.history.ask_commit(unit.record, expected=sent)
+        counts = unit.confirmed_counts()
+        await unit.end(unit.end_command(COMMIT, counts=counts, wait_finished=True))
     else:
         await unit.end(unit.end_command(ABORT, wait_finished=True))
     await asyncio.sleep(delay_s)
@@ -220,22 +236,38 @@ def over(draft: Draft) -> None:
     """Sends and acks in transactions that are over, while an older one is open."""
     random = draft.random
     topic = draft.topic("mix", 2)
-    draft.settings["coordinator"]["watermark_listed_age_ms_min"] = 60_000
+    listed_ms = random.choice((50, 60_000, 60_000))
+    draft.settings["coordinator"]["watermark_listed_age_ms_min"] = listed_ms
     before = _filled(draft, topic)
     client = draft.client("late")
     draft.step(
         client, "open long", slot="old", topic=topic, sends=random.choice((0, 1)), after=(before,)
     )
     for _ in range(random.choice((1, 2))):
-        draft.step(
+        # So long that watermarks name it, of which copies may turn up when it has ended.
+        open_s = 0.4 if listed_ms == 50 else 0.0
+        delay_s = random.choice((0.0, 0.3, 0.5))
+        step = draft.step(
             client,
             "late",
             topic=topic,
             partition=draft.partition(topic),
-            what=random.choice(("ack", "ack", random.choice(SENDS))),
+            what="send" if open_s else random.choice(("ack", "ack", random.choice(SENDS))),
             end=random.choice(("commit", "abort")),
-            delay_s=random.choice((0.0, 0.5)),
+            delay_s=delay_s,
+            open_s=open_s,
         )
+        for _ in range(4 if open_s else 0):
+            draft.fault(
+                "copies",
+                step=step,
+                delay_s=open_s + random.uniform(0.0, delay_s + 0.1),
+                client="coordinator",
+                server="broker",
+                command="low_watermark",
+                late_s=0.0,
+                count=2,
+            )
     draft.step(client, "end long", slot="old")
 
 

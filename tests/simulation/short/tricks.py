@@ -37,4 +37,24 @@ def hand_made(draft: Draft) -> None:
             draft.step(client, "trick", name=name, pause_s=random.choice((0.0, 0.05)))
 
 
+def lost_stores(draft: Draft) -> None:
+    """A coordinator loses its store again and again, while the broker starts anew."""
+    random = draft.random
+    draft.topic("mix", 2)
+    client = draft.client("sloppy")
+    for _ in range(random.choice((2, 3))):
+        lost = draft.step(
+            client, "trick", name="old incarnation", pause_s=random.choice((0.0, 0.05))
+        )
+        draft.fault(
+            "crash",
+            step=lost,
+            delay_s=random.uniform(0.0, 0.1),
+            server="broker",
+            power_loss=random.random() < 0.5,
+            in_write_s=0.0,
+            down_s=0.01,
+        )
+
+
 VERBS: dict[str, Verb] = {"trick": trick}

@@ -89,6 +89,10 @@ class ShortWorld(World):
         self.network.copied = COPIED
         # Frames do not travel for longer than a broker remembers an idle producer.
         self.network.delay_seconds_max = FRAME_AGE_SECONDS_MAX
+        # Where it is to forget soon, nobody can expect it to know.
+        self.answer_wiretap.remembers_attempts = (
+            "magnetar_broker.delivery:PAST_CONSUMERS_MAX" not in settings["constants"]
+        )
         self.power = Power(self._server_at)
         self.taps.add(self.power)
         self.network.on_half_open = lambda link, seconds: self.calm.trouble(

@@ -1,0 +1,52 @@
+"""A planted bug is found by a checker; a plant that breaks the code is told apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.simulation.run import Outcome, Task, first_found
+from tests.simulation.seeds import is_crash_at_once
+
+PASSES = (None, False)
+FOUND = ("Violation: invariant 1", False)
+CRASH = ("AttributeError: no such thing", True)
+
+
+@pytest.mark.parametrize(
+    ("results", "after", "at_once"),
+    [
+        ([FOUND, PASSES], 1, False),
+        ([PASSES, PASSES, FOUND, PASSES], 3, False),
+        ([CRASH, CRASH, CRASH, CRASH], 3, True),
+        # Others do not: some bugs end a server in few seeds only.
+        ([CRASH, PASSES], 2, False),
+        ([CRASH, FOUND], 2, False),
+        ([PASSES, CRASH, CRASH], 2, False),
+    ],
+)
+def test_the_first_failure_is_found(
+    results: list[tuple[str | None, bool]], after: int, at_once: bool
+) -> None:
+    none: Counter[str] = Counter()
+    outcomes = [
+        Outcome(Task(seed, None, "a plant"), failure, none, none, none, crashed)
+        for seed, (failure, crashed) in enumerate(results)
+    ]
+    found, count = first_found(iter(outcomes))
+    assert found is not None
+    assert count == after
+    assert found.at_once is at_once
+
+
+def test_nothing_is_found_where_nothing_fails() -> None:
+    none: Counter[str] = Counter()
+    outcomes = [Outcome(Task(0, None, "a plant"), None, none, none, none)]
+    assert first_found(iter(outcomes)) == (None, 1)
+
+
+def test_a_crash_at_once_is_no_finding_of_a_checker() -> None:
+    assert is_crash_at_once("TypeError: none", Counter())
+    assert not is_crash_at_once("TypeError: none", Counter({"transactions": 1}))
+    assert not is_crash_at_once("Violation: invariant 8", Counter())
+    assert not is_crash_at_once(None, Counter())
