@@ -93,6 +93,10 @@ MUTANTS = (
         old="                self._environment.when_durable(partial(session.push, word))",
         new="                session.push(word)",
         mistake="Members hear of a new assignment before it is durable.",
+        unseen_because=(
+            "the word has its member ask, and says nothing else. The answer to that waits until the"
+            " change is durable, and a broker that has started anew meanwhile answers what it knows"
+        ),
     ),
     Mutant(
         name="generation-not-stored",

@@ -1,0 +1,92 @@
+"""What the wire alone says of a group: its generations only rise, and who has left is away."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pytest
+from tests.core.envelope import command
+from tests.simulation.group_wiretap import GroupWiretap
+
+from magnetar_core.wire import group_pb2
+from magnetar_core.wire import service_pb2 as pb
+
+LINK = 1
+
+
+class Seen(Exception):
+    pass
+
+
+class Wire:
+    """A group and its members."""
+
+    def __init__(self) -> None:
+        self.tap = GroupWiretap(self._violation)
+        self._count = 0
+
+    def _violation(self, what: str, text: str) -> NoReturn:
+        raise Seen(f"{what}: {text}")
+
+    def asks(self, body: Any) -> int:
+        self._count += 1
+        self.tap.on_request(LINK, pb.Frame(commands=[command(body, self._count)]))
+        return self._count
+
+    def answers(self, request_id: int, body: Any) -> None:
+        self.tap.on_reply(LINK, pb.Frame(commands=[command(body, request_id)]))
+
+    def join(self, member_id: str, epoch: int) -> int:
+        return self.asks(
+            group_pb2.CommandJoinGroup(group="g", member_id=member_id, join_epoch=epoch)
+        )
+
+    def joined(self, request_id: int, generation: int) -> None:
+        state = group_pb2.CommandGroupHeartbeatResponse(generation=generation)
+        self.answers(request_id, group_pb2.CommandJoinGroupResponse(state=state))
+
+    def leaves(self, member_id: str) -> None:
+        request_id = self.asks(group_pb2.CommandLeaveGroup(group="g", member_id=member_id))
+        self.answers(request_id, group_pb2.CommandLeaveGroupResponse())
+
+
+def test_generations_only_rise() -> None:
+    wire = Wire()
+    wire.joined(wire.join("a", 1), 3)
+    wire.tap.on_crash()
+    asked = wire.asks(group_pb2.CommandGroupHeartbeat(group="g", member_id="a"))
+    with pytest.raises(Seen, match="generation 3, and is in 2"):
+        wire.answers(asked, group_pb2.CommandGroupHeartbeatResponse(generation=2))
+
+
+def test_an_answer_may_be_older_than_one_that_overtook_it() -> None:
+    wire = Wire()
+    early = wire.join("a", 1)
+    wire.joined(wire.join("b", 1), 4)
+    wire.joined(early, 3)
+
+
+def test_a_group_that_was_made_anew_begins_anew() -> None:
+    wire = Wire()
+    wire.joined(wire.join("a", 1), 3)
+    wire.asks(group_pb2.CommandDeleteGroup(group="g"))
+    wire.joined(wire.join("a", 2), 1)
+
+
+def test_who_has_left_does_not_come_back_by_a_copy() -> None:
+    wire = Wire()
+    wire.joined(wire.join("a", 1), 1)
+    wire.leaves("a")
+    wire.joined(wire.join("a", 2), 3)
+    wire.leaves("a")
+    copy = wire.join("a", 2)
+    with pytest.raises(Seen, match="back by a copy of its join 2"):
+        wire.joined(copy, 5)
+
+
+def test_copies_do_not_survive_a_crash() -> None:
+    wire = Wire()
+    wire.joined(wire.join("a", 1), 1)
+    wire.leaves("a")
+    wire.tap.on_crash()
+    wire.joined(wire.join("a", 1), 3)
