@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.broker.group_workers import join
 from tests.broker.harness import (
     Client,
     World,
@@ -23,7 +24,6 @@ from tests.broker.harness import (
     watermark,
 )
 from tests.broker.test_damaged_rows import loss_at, three_entries
-from tests.broker.test_groups import join
 
 from magnetar_broker import keys
 from magnetar_core.errors import (

@@ -1,0 +1,200 @@
+"""What a client does when somebody else has ended its transaction, or nobody remembers it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.client.fakes import FakeCluster, run
+from tests.playbook import HOLD
+from tests.virtual_time import time_passes
+from tests.waiting import turns, until
+
+from magnetar import (
+    Client,
+    InvalidTxnState,
+    Message,
+    TransactionStatus,
+)
+from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "failover", "key_shared"])
+def test_what_an_abort_brings_back_keeps_its_order(kind: Any) -> None:
+    """Some of it comes before the client knows of the abort, and is taken for copies at first."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        for first in range(0, 10, 5):
+            cluster.publish("flights", [b"%d" % (first + place) for place in range(5)])
+        consumer = await client.subscribe("flights", "s", type=kind, initial_position="earliest")
+        messages: list[Message] = []
+        while len(messages) < 10:
+            messages += await consumer.receive_batch(10)
+        txn = await client.begin_transaction()
+        for message in messages:
+            await consumer.ack(message, txn=txn)
+        cluster.play.when("end_txn", "nack").always(HOLD)
+        abort = asyncio.ensure_future(txn.abort())
+        await cluster.play.holds()
+        # The broker hears of it first; the second half comes when the client knows as well.
+        cluster.end(txn.txn_id, commit=False)
+        (attachment,) = cluster.cursors["flights", "s", 0].attached.values()
+        attachment.permits = 5
+        cluster.dispatch()
+        assert len(attachment.sent) == 5
+        await turns()
+        cluster.play.forget()
+        cluster.play.when("nack").always(HOLD)
+        cluster.play.release()
+        await abort
+        attachment.permits = 1_000
+        cluster.dispatch()
+        await time_passes(0.005)
+        cluster.play.forget()
+        cluster.play.release()
+        again: list[bytes] = []
+        while len(again) < 10:
+            again += [one.value for one in await consumer.receive_batch(10)]
+        assert again == [b"%d" % number for number in range(10)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", ["exclusive", "shared", "failover", "key_shared"])
+def test_what_somebody_else_aborted_comes_again_at_once(kind: Any) -> None:
+    """An administrator, while this client is idle: no matter how long the transaction may last."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"%d" % number for number in range(10)])
+        consumer = await client.subscribe("flights", "s", type=kind, initial_position="earliest")
+        messages = await consumer.receive_batch(10)
+        txn = await client.begin_transaction(900_000)
+        for message in messages:
+            await consumer.ack(message, txn=txn)
+        cluster.end(txn.txn_id, commit=False)
+        cluster.dispatch()
+        again: list[bytes] = []
+        async with asyncio.timeout(1.0):
+            while len(again) < 10:
+                again += [one.value for one in await consumer.receive_batch(10)]
+        assert again == [b"%d" % number for number in range(10)]
+        assert txn.status is TransactionStatus.ABORTED
+        assert txn.has_been_aborted
+        with pytest.raises(InvalidTxnState):
+            await txn.commit()
+
+    run(test)
+
+
+def test_a_copy_alone_ends_nothing() -> None:
+    """The cursor may have moved, or the coordinator be away: it is asked, once a second at most."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"0"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        message = await consumer.receive()
+        txn = await client.begin_transaction()
+        await consumer.ack(message, txn=txn)
+        for _ in range(5):
+            txn.doubt()
+            await cluster.play.came("describe_txn")
+        assert len(cluster.play.commands("describe_txn")) == 1
+        assert txn.status is TransactionStatus.OPEN
+        await txn.commit()
+        assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
+
+    run(test)
+
+
+def test_a_refused_send_tells_that_somebody_else_has_ended_it() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.publish("flights", [b"0"])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        message = await consumer.receive()
+        txn = await client.begin_transaction(900_000)
+        cluster.play.when("ack").always(HOLD)
+        acking = asyncio.ensure_future(consumer.ack(message, txn=txn))
+        await cluster.play.holds()
+        cluster.end(txn.txn_id, commit=False)
+        cluster.play.forget()
+        cluster.play.release()
+        with pytest.raises(InvalidTxnState):
+            await acking
+        async with asyncio.timeout(1.0):
+            assert (await consumer.receive()).value == b"0"
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [TxnForgotten("long ago"), TxnNotFound("lost")])
+@pytest.mark.parametrize("while_flushing", [False, True])
+def test_what_nobody_remembers_is_neither_committed_nor_aborted(
+    error: MagnetarError, while_flushing: bool
+) -> None:
+    """Whoever asks again hears the same, and not that this client is at a loss."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=60_000)
+        txn = await client.begin_transaction()
+        await producer.enqueue(b"x", txn=txn)
+
+        cluster.play.when("describe_txn", "end_txn").always(error)
+        cluster.play.when("send").always(HOLD)
+        committing = asyncio.ensure_future(txn.commit()) if while_flushing else None
+        if committing is not None:
+            await cluster.play.came("send")
+        txn.doubt()
+        await cluster.play.came("describe_txn")
+        await until(lambda: txn._settled)
+        if committing is not None:
+            cluster.play.release()
+            with pytest.raises(type(error)):
+                await committing
+        for _ in range(2):
+            with pytest.raises(type(error)):
+                await txn.commit()
+            with pytest.raises(type(error)):
+                await txn.abort()
+        with pytest.raises(InvalidTxnState):
+            txn.require_open()
+        assert txn.status is TransactionStatus.OPEN
+
+    run(test)
+
+
+def test_leaving_the_block_of_one_that_nobody_remembers_raises() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        async def program() -> None:
+            async with client.transaction() as txn:
+                cluster.play.when("describe_txn").always(TxnForgotten("long ago"))
+                txn.doubt()
+                await until(lambda: txn._settled)
+
+        with pytest.raises(TxnForgotten):
+            await program()
+        assert not cluster.play.commands("end_txn")
+
+    run(test)
+
+
+def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        txn = await client.begin_transaction()
+        cluster.play.when("end_txn").always(HOLD)
+        cluster.play.when("describe_txn").always(TxnNotFound("asked of an older copy"))
+        committing = asyncio.ensure_future(txn.commit())
+        await cluster.play.holds()
+        txn.doubt()
+        await until(lambda: txn._settled)
+        cluster.play.release()
+        await committing
+        assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
+
+    run(test)
