@@ -26,9 +26,8 @@ def followed_by(
     """Return the transactions that a send, or a writer's row, follows."""
     if not message.HasField("follows_txn_id"):
         return ()
-    return tuple(
-        TxnID.from_wire(one) for one in (message.follows_txn_id, *message.also_follows_txn_ids)
-    )
+    named = (message.follows_txn_id, *message.also_follows_txn_ids)
+    return tuple([TxnID(one.most_bits, one.least_bits) for one in named])
 
 
 def put_open(batch: WriteBatch, key: bytes, transaction: OpenTransaction) -> None:

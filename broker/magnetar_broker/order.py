@@ -66,7 +66,12 @@ class Order:
         assert all(self.is_unsettled(txn_id) for txn_id in self._parked)
 
     def is_unsettled(self, txn_id: TxnID) -> bool:
-        return txn_id in self._index.open or txn_id in self._passing
+        return bool(self.unsettled((txn_id,)))
+
+    def unsettled(self, txn_ids: Iterable[TxnID]) -> list[TxnID]:
+        """Those of them that are not settled here, in their order."""
+        opened, passing = self._index.open, self._passing
+        return [one for one in txn_ids if one in opened or one in passing]
 
     @property
     def passing(self) -> KeysView[TxnID]:
@@ -81,9 +86,7 @@ class Order:
         Raises:
             InvalidArgument: one of them itself waits for `txn_id`: neither would ever end.
         """
-        follows = tuple(
-            dict.fromkeys(one for one in named if one != txn_id and self.is_unsettled(one))
-        )
+        follows = tuple(dict.fromkeys(one for one in self.unsettled(named) if one != txn_id))
         transaction = self._index.open.get(txn_id)
         # No transaction follows a transaction that is new here.
         if transaction is None or writer_id in transaction.writers:
@@ -147,7 +150,7 @@ class Order:
         followed = dict.fromkeys(
             itertools.chain.from_iterable(writer.follows for writer in writers)
         )
-        unsettled = tuple(one for one in followed if self.is_unsettled(one))
+        unsettled = tuple(self.unsettled(followed))
         if unsettled:
             self._pass_on(end.txn_id, unsettled)
         else:

@@ -8,7 +8,7 @@ Source: PIP-31, Broker - Transaction Buffer; docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from magnetar_broker import index_rows, keys
@@ -131,7 +131,7 @@ class Partition:
         count: int,
         batch: bytes,
         *,
-        follows: tuple[TxnID, ...],
+        follows: Sequence[TxnID],
         session: CommandSession | None,
         origin: str,
         producer_epoch: int,
@@ -159,7 +159,7 @@ class Partition:
         open_count = len(self.index.open) + len(self.order.passing)
         if txn_id not in self.index.open and open_count >= config.open_txns_max:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
-        follows = self.order.to_follow(txn_id, producer_id, follows)
+        followed = self.order.to_follow(txn_id, producer_id, follows)
         open_bytes = self._environment.open_bytes
         account = open_bytes.account(session, origin)
         open_bytes.check(account, len(batch))
@@ -168,7 +168,7 @@ class Partition:
             txn_id,
             producer_id,
             count,
-            follows=follows,
+            follows=followed,
             now_ms=now_ms,
             start_offset=self.log.end_offset,
             producer_epoch=producer_epoch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from magnetar_broker.environment import Environment
@@ -66,21 +66,21 @@ class SendCommands:
             raise InvalidArgument(
                 f"num_messages is {command.num_messages}, but the batch has {count} messages"
             )
-        unsettled = [one for one in follows if partition.order.is_unsettled(one)]
+        unsettled = partition.order.unsettled(follows)
         if not transactional and unsettled:
             self._park(partition, unsettled[0], command, reply)
             return
-        settled: list[TxnID] = []
+        settled: Sequence[TxnID] = ()
         if transactional:
             if len(follows) > 1:
-                settled = [one for one in follows if one not in unsettled]
+                settled = [one for one in follows if one not in unsettled] if unsettled else follows
             accepted = partition.send_in(
                 TxnID.from_wire(command.txn_id),
                 command.producer_id,
                 command.sequence_id,
                 count,
                 batch,
-                follows=follows,
+                follows=unsettled,
                 session=reply.session,
                 origin=reply.origin,
                 producer_epoch=epoch_of(command),
@@ -89,11 +89,14 @@ class SendCommands:
             raise InvalidArgument("a message comes in parts only inside a transaction")
         else:
             accepted = partition.send(command.producer_id, command.sequence_id, count, batch)
-        response = wire.CommandSendResponse(
-            message_id=accepted.message_id.to_wire() if accepted.message_id is not None else None,
-            duplicate=accepted.duplicate,
-            settled_txn_ids=[one.to_wire() for one in settled],
-        )
+        # Filled in place: a message that is given to a constructor is copied, at thrice the cost.
+        response = wire.CommandSendResponse(duplicate=accepted.duplicate)
+        if accepted.message_id is not None:
+            place = response.message_id
+            place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
+        for one in settled:
+            named = response.settled_txn_ids.add()
+            named.most_bits, named.least_bits = one
         self._answer_send(reply, response, count, len(batch), transactional=transactional)
 
     def _park(

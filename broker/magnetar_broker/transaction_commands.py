@@ -45,6 +45,8 @@ class TransactionCommands:
         self._topics = topics
         self._orphan_resolver = orphan_resolver
         self._replies = replies
+        ends = environment.metrics.txn_ends
+        self._ends = {outcome: ends.labels(outcome.value) for outcome in Outcome}
         # As its row says, since this life began.
         self._stored: dict[int, Watermark] = {}
         self.handlers: Mapping[str, Handler] = {
@@ -64,8 +66,10 @@ class TransactionCommands:
 
         def done() -> None:
             def leave() -> None:
-                self._environment.metrics.txn_ends.labels(end.outcome.value).inc()
-                reply.send(txn_wire.CommandEndTxnOnPartitionResponse(txn_id=command.txn_id))
+                self._ends[end.outcome].inc()
+                response = txn_wire.CommandEndTxnOnPartitionResponse()
+                response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
+                reply.send(response)
 
             self._environment.when_durable(leave)
 
@@ -82,8 +86,10 @@ class TransactionCommands:
         Source: PIP-31, Broker - Acknowledgements, New Acknowledgement State.
         """
         name = command.subscription
-        self._topics.named(name).subscriptions.end(name.subscription, self._end_of(command))
-        response = txn_wire.CommandEndTxnOnSubscriptionResponse(txn_id=command.txn_id)
+        end = self._end_of(command)
+        self._topics.named(name).subscriptions.end(name.subscription, end)
+        response = txn_wire.CommandEndTxnOnSubscriptionResponse()
+        response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
         self._replies.answer(reply, response)
 
     def _end_of(

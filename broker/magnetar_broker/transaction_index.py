@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from magnetar_broker.open_bytes import Account
 from magnetar_broker.producers import check_sequence
@@ -69,8 +70,7 @@ class OpenTransaction:
     writers: dict[int, Writer] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class EndedTransaction:
+class EndedTransaction(NamedTuple):
     """Kept until the coordinator's watermark covers it, so that late-comers are refused."""
 
     outcome: Outcome
@@ -79,8 +79,7 @@ class EndedTransaction:
     follows: tuple[TxnID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class End(NamedTuple):
     """What a coordinator asks of a participant."""
 
     txn_id: TxnID
@@ -103,16 +102,14 @@ class End:
         return digest_of_selection(self.selection)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptWriter:
+class KeptWriter(NamedTuple):
     """A writer and how much of it a commit keeps; 0: all of it is discarded."""
 
     writer: Writer
     kept: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndPlan:
+class EndPlan(NamedTuple):
     """What an end will do. `already_ended`: nothing."""
 
     already_ended: bool

@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         name="plain-send-not-parked",
         file=_SENDS,
-        old="[one for one in follows if partition.order.is_unsettled(one)]",
+        old="partition.order.unsettled(follows)",
         new="[one for one in follows if one in partition.order.passing]",
         mistake="A plain send overtakes the open transaction that it comes after (rule k).",
     ),
@@ -91,17 +91,14 @@ MUTANTS = (
     Mutant(
         name="order-ignores-passing",
         file=_ORDER,
-        old="        return txn_id in self._index.open or txn_id in self._passing",
-        new="        return txn_id in self._index.open",
+        old="        return [one for one in txn_ids if one in opened or one in passing]",
+        new="        return [one for one in txn_ids if one in opened]",
         mistake="What an aborted transaction followed is not inherited by those who follow it.",
     ),
     Mutant(
         name="abort-inherits-nothing",
         file=_ORDER,
-        old=(
-            "        unsettled = tuple(one for one in followed if self.is_unsettled(one))\n"
-            "        if"
-        ),
+        old=("        unsettled = tuple(self.unsettled(followed))\n        if"),
         new="        unsettled: tuple[TxnID, ...] = ()\n        if",
         mistake="An end releases all who wait, although what it followed is still open (rule k).",
     ),
