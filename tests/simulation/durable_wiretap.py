@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tests.simulation.asked import take
 from tests.virtual_loop import Incarnation
 
 from magnetar_core.ids import TxnID
@@ -25,6 +26,11 @@ ACTION_OF: dict[int, int] = {
 }
 ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
 ASKED = ("new_txn", "end_txn", "init_producer")
+_NAMES = {
+    "CommandNewTxn": "new_txn",
+    "CommandEndTxn": "end_txn",
+    "CommandInitProducer": "init_producer",
+}
 # What a coordinator never takes back, whatever it goes through.
 RISING = (b"counter", b"producer_id", b"run_time")
 
@@ -62,11 +68,12 @@ class DurableWiretap:
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
         for one in frame.commands:
-            waiting = self._asked.get((link, one.request_id))
-            if not waiting:
-                continue
-            asked = waiting.popleft()
             name = one.WhichOneof("body")
+            assert name is not None
+            waiting = self._asked.get((link, one.request_id))
+            asked = take(waiting, name, _name_of)
+            if asked is None:
+                continue
             if name == "error":
                 continue
             disk = self._disk_of(link)
@@ -180,6 +187,11 @@ class DurableWiretap:
             if value < self._risen.get((name, key), 0):
                 self._violation("8", f"{key.decode()} of {name} has fallen to {value}")
             self._risen[name, key] = value
+
+
+def _name_of(body: Any) -> str:
+    """As a request's kind is called in a frame."""
+    return _NAMES[body.DESCRIPTOR.name]
 
 
 def _status(disk: MemoryDisk, txn_id: TxnID) -> int | None:

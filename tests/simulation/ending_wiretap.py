@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from tests.simulation.asked import take
+
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
 
@@ -126,11 +128,11 @@ class EndingWiretap:
             if name in ("describe_txn_response", "list_txns_response"):
                 self._described(getattr(one, name))
                 continue
-            waiting = self._asked.get((link, one.request_id))
-            if not waiting:
-                continue
-            asked = waiting.popleft()
             assert name is not None
+            waiting = self._asked.get((link, one.request_id))
+            asked = take(waiting, name, lambda request: request.name)
+            if asked is None:
+                continue
             answer = getattr(one, name)
             if name != "error":
                 _RULES[asked.name](self, asked, answer)

@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
+from tests.simulation.asked import take
+
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
 
@@ -69,12 +71,12 @@ class IdentityWiretap:
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
         for one in frame.commands:
-            waiting = self._asked.get((link, one.request_id))
-            if not waiting:
-                continue
-            asked = waiting.popleft()
             name = one.WhichOneof("body")
             assert name is not None
+            waiting = self._asked.get((link, one.request_id))
+            asked = take(waiting, name, lambda request: request.name)
+            if asked is None:
+                continue
             answer = getattr(one, name)
             whose = _transactional_id(asked.name, asked.body)
             assert whose is not None
