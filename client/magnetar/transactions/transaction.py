@@ -78,6 +78,8 @@ class Transaction:
         self._runtime = runtime
         self._on_ended = on_ended
         self._phase = Phase.OPEN
+        # Whether the application has prepared, committed, aborted or left it, or tried to.
+        self._is_ended_here = False
         self._failure: MagnetarError | None = None
         # The error of a coordinator that no longer knows the transaction.
         self._forgotten: TxnNotFound | TxnForgotten | None = None
@@ -224,6 +226,7 @@ class Transaction:
             InvalidTxnState: the transaction has ended, or is not open.
         Source: KIP-939, prepareTransaction.
         """
+        self._is_ended_here = True
         async with self._ending:
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
@@ -249,6 +252,7 @@ class Transaction:
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#commit.
         """
+        self._is_ended_here = True
         async with self._ending:
             if self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT:
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
@@ -280,6 +284,7 @@ class Transaction:
                 transaction stays open, and the work of other clients in it stands.
             InvalidTxnState: the transaction has ended, or is not open.
         """
+        self._is_ended_here = True
         async with self._ending:
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
@@ -295,6 +300,7 @@ class Transaction:
         Nothing that this client has sent or acknowledged counts. The transaction stays open for the
         other clients, and their work stands. The call is harmless when the transaction has ended.
         """
+        self._is_ended_here = True
         if self._phase in UNDECIDED:
             self._move(Event.LEFT)
             self._release(committed=False)
@@ -318,6 +324,7 @@ class Transaction:
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#abort.
         """
+        self._is_ended_here = True
         async with self._ending:
             await self._abort()
 
@@ -326,7 +333,8 @@ class Transaction:
         if self._inquiry is not None:
             self._inquiry.forget_expiry()
         if self._phase is Phase.OPEN:
-            await self.abort()
+            async with self._ending:
+                await self._abort()
 
     async def __aenter__(self) -> Transaction:
         return self
@@ -338,7 +346,10 @@ class Transaction:
         traceback: TracebackType | None,
     ) -> None:
         if error is None:
-            if self._phase in (Phase.OPEN, Phase.FORGOTTEN):
+            # When somebody else has aborted it, commit() says so: the application must not go on as
+            # if its block had been committed.
+            is_lost = self._phase in DECIDED_ABORT and not self._is_ended_here
+            if is_lost or self._phase in (Phase.OPEN, Phase.FORGOTTEN):
                 try:
                     await self.commit()
                 except BaseException as commit_error:

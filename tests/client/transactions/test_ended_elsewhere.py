@@ -198,3 +198,42 @@ def test_the_answer_to_a_commit_says_more_than_an_inquiry_that_found_nothing() -
         assert txn.status in (TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
 
     run(test)
+
+
+@pytest.mark.parametrize("by", ["somebody else", "the client's close"])
+def test_the_block_of_one_that_was_aborted_meanwhile_raises(by: str) -> None:
+    """It left in silence, as if it had committed, and what it had sent was nowhere."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights")
+
+        async def block() -> None:
+            async with client.transaction() as txn:
+                await producer.send(b"0", txn=txn)
+                if by == "somebody else":
+                    cluster.end(txn.txn_id, commit=False)
+                    txn.doubt()
+                    await until(lambda: txn.status is TransactionStatus.ABORTED)
+                else:
+                    await client.close()
+
+        with pytest.raises(InvalidTxnState, match="was aborted"):
+            await block()
+
+    run(test)
+
+
+def test_the_block_of_one_that_the_application_aborted_ends_in_silence() -> None:
+    """Also when it asked for the abort after somebody else had."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        async with client.transaction() as txn:
+            cluster.end(txn.txn_id, commit=False)
+            txn.doubt()
+            await until(lambda: txn.status is TransactionStatus.ABORTED)
+            await txn.abort()
+        async with client.transaction() as txn:
+            await txn.abort()
+
+    run(test)
