@@ -454,14 +454,13 @@ class FakeCluster(FakeGroups):
         )
 
     def on_list_txns(self, link: FakeLink, body: Any) -> Any:
+        listed = [
+            transaction_pb2.TransactionDescription(txn_id=txn_id.to_wire(), status=txn["status"])
+            for txn_id, txn in self.transactions.items()
+            if txn_id.tcid == self.coordinators[link.address]
+        ]
         return transaction_pb2.CommandListTxnsResponse(
-            transactions=[
-                transaction_pb2.TransactionDescription(
-                    txn_id=txn_id.to_wire(), status=txn["status"]
-                )
-                for txn_id, txn in self.transactions.items()
-                if txn_id.tcid == self.coordinators[link.address]
-            ]
+            transactions=listed[: body.limit], truncated=len(listed) > body.limit
         )
 
 

@@ -73,9 +73,11 @@ def list_transactions(
     wanted = [TransactionStatus[one.upper()] for one in statuses]
 
     unanswered: dict[int, MagnetarError] = {}
+    truncated: list[int] = []
 
     def show() -> None:
         unanswered.clear()
+        truncated.clear()
         found = with_client(
             lambda client: client.admin.transactions.list(
                 wanted,
@@ -85,12 +87,19 @@ def list_transactions(
                 tcid=tcid,
                 limit=limit,
                 on_unanswered=unanswered.__setitem__,
+                on_truncated=truncated.append,
             )
         )
         for missing, error in sorted(unanswered.items()):
             click.echo(
                 f"Warning: coordinator {missing} does not answer, so its transactions are missing:"
                 f" {error}",
+                err=True,
+            )
+        for having_more in sorted(truncated):
+            click.echo(
+                f"Warning: coordinator {having_more} has more of them than these: raise --limit, or"
+                " narrow the search",
                 err=True,
             )
         found = sorted(found, key=lambda one: -one.age_ms)

@@ -59,6 +59,7 @@ class TransactionAdmin:
         tcid: int | None = None,
         limit: int = 1_000,
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
+        on_truncated: Callable[[int], None] | None = None,
     ) -> Transactions:
         """List the transactions of all coordinators, for each coordinator from old to new.
 
@@ -77,6 +78,8 @@ class TransactionAdmin:
             on_unanswered: called with the TCID of each coordinator that does not answer, and the
                 error; the transactions of the others are returned. None: the first of these errors
                 is raised.
+            on_truncated: called with the TCID of each coordinator that has more such transactions
+                than it returned.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
@@ -89,7 +92,10 @@ class TransactionAdmin:
             limit=limit,
         )
         found: Transactions = []
-        for reply in await self._ask_coordinators(command, tcid, on_unanswered):
+        replies = await self._ask_coordinators(command, tcid, on_unanswered)
+        for answered_by, reply in replies.items():
+            if reply.truncated and on_truncated is not None:
+                on_truncated(answered_by)
             listed = [TransactionDescription.from_wire(one) for one in reply.transactions]
             found += sorted(listed, key=lambda one: (one.ended_at_ms == 0, one.txn_id))
         return found
@@ -99,8 +105,12 @@ class TransactionAdmin:
         command: Request[ResponseT],
         tcid: int | None,
         on_unanswered: Callable[[int, MagnetarError], None] | None,
-    ) -> Sequence[ResponseT]:
-        """Send a command to all coordinators at once, or to a single coordinator."""
+    ) -> dict[int, ResponseT]:
+        """Send a command to all coordinators at once, or to a single coordinator.
+
+        Returns:
+            The answers, by TCID.
+        """
 
         async def ask(tcid: int, coordinator: Connection) -> ResponseT | None:
             try:
@@ -113,7 +123,11 @@ class TransactionAdmin:
 
         coordinators = await self._cluster.coordinators_by_tcid(tcid)
         replies = await asyncio.gather(*(ask(*one) for one in coordinators.items()))
-        return [one for one in replies if one is not None]
+        return {
+            one: reply
+            for one, reply in zip(coordinators, replies, strict=True)
+            if reply is not None
+        }
 
     async def describe(self, txn_id: TxnID) -> TransactionDescription:
         """Describe a transaction as its coordinator knows it.

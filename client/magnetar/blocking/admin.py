@@ -370,6 +370,7 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
         tcid: int | None = None,
         limit: int = 1_000,
         on_unanswered: Callable[[int, MagnetarError], None] | None = None,
+        on_truncated: Callable[[int], None] | None = None,
     ) -> Transactions:
         """List the transactions of all coordinators, for each coordinator from old to new.
 
@@ -388,6 +389,8 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
             on_unanswered: called with the TCID of each coordinator that does not answer, and the
                 error; the transactions of the others are returned. None: the first of these errors
                 is raised.
+            on_truncated: called with the TCID of each coordinator that has more such transactions
+                than it returned.
         Raises:
             LogUnavailable, OutcomeUnknown: a coordinator does not answer in time.
         Source: KIP-664, ListTransactions.
@@ -402,6 +405,7 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
                     tcid=tcid,
                     limit=limit,
                     on_unanswered=calls.here(on_unanswered),
+                    on_truncated=calls.here(on_truncated),
                 )
             )
 

@@ -247,10 +247,23 @@ def _add_told(tally: Tally, rows: DataFrame, findings_max: int) -> None:
 def _refusals(
     client: blocking.Client,
 ) -> list[tuple[TransactionDescription, UnfinishedParticipant]]:
-    """Decided transactions, and the participants that refuse to end them: what they had is lost."""
+    """Decided transactions, and the participants that refuse to end them: what they had is lost.
+
+    Raises:
+        JobError: there are so many that a coordinator left some out.
+    """
+    truncated: list[int] = []
     unfinished = client.admin.transactions.list(
-        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING), limit=ROWS_MAX
+        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING),
+        limit=ROWS_MAX,
+        on_truncated=truncated.append,
     )
+    if truncated:
+        raise JobError(
+            f"more than {len(unfinished)} transactions have not been carried out yet, and"
+            " coordinators tell no more at once: run the audit again when brokers have caught up"
+            " (`magnetar transactions list --status committing --status aborting`)"
+        )
     return [
         (transaction, one)
         for transaction in unfinished

@@ -13,12 +13,16 @@ def being_committed(client: blocking.Client) -> list[TransactionDescription]:
     """Return all of them, of every coordinator.
 
     Raises:
-        JobError: there are so many that a coordinator may have left some out.
+        JobError: there are so many that a coordinator left some out.
     """
-    found = client.admin.transactions.list((TransactionStatus.COMMITTING,), limit=ROWS_MAX)
-    if len(found) >= ROWS_MAX:
+    truncated: list[int] = []
+    found = client.admin.transactions.list(
+        (TransactionStatus.COMMITTING,), limit=ROWS_MAX, on_truncated=truncated.append
+    )
+    if truncated:
         raise JobError(
-            f"{len(found)} transactions are being committed, and coordinators tell no more at once:"
+            f"more than {len(found)} transactions are being committed, and coordinators tell no"
+            " more at once:"
             " run this again when brokers have caught up (`magnetar transactions list --status"
             " committing`)"
         )

@@ -69,6 +69,22 @@ def test_transactions_are_listed_although_a_coordinator_is_away() -> None:
     run(test)
 
 
+def test_who_lists_hears_which_coordinators_have_more() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        await three(cluster, client)
+        for _ in range(4):
+            await client.begin_transaction()
+        truncated: list[int] = []
+        found = await client.admin.transactions.list(limit=1, on_truncated=truncated.append)
+        assert sorted(one.txn_id.tcid for one in found) == [1, 2, 3]
+        assert len(truncated) == 1
+        truncated.clear()
+        assert len(await client.admin.transactions.list(on_truncated=truncated.append)) == 4
+        assert truncated == []
+
+    run(test)
+
+
 def test_coordinators_take_turns() -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
         await three(cluster, client)
