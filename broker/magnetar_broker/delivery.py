@@ -131,14 +131,23 @@ class Delivery:
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)
         self.dispatcher.attach(consumer, subscription_type)
         self._attachments[consumer_id] = Attachment(self, consumer, session)
-        self._attach_epochs.pop(consumer_id, None)
-        self._attach_epochs[consumer_id] = attach_epoch
-        while len(self._attach_epochs) > len(self._attachments) + PAST_CONSUMERS_MAX:
-            del self._attach_epochs[next(iter(self._attach_epochs))]
+        self._note_epoch(consumer_id, attach_epoch)
         self._tell_active()
         if earlier is not None:
             # Messages of its earlier attachment may go to others.
             self.wake()
+
+    def _note_epoch(self, consumer_id: int, attach_epoch: int) -> None:
+        """Keep the epochs of all consumers that are attached, and of the last that have left."""
+        epochs = self._attach_epochs
+        epochs.pop(consumer_id, None)
+        epochs[consumer_id] = attach_epoch
+        while len(epochs) > len(self._attachments) + PAST_CONSUMERS_MAX:
+            oldest = next(iter(epochs))
+            epoch = epochs.pop(oldest)
+            if oldest in self._attachments:
+                # It stays, and waits behind those that were noted later.
+                epochs[oldest] = epoch
 
     def refuse_late(self, consumer_id: int, attach_epoch: int) -> None:
         """Refuse a late copy of an attempt to attach.

@@ -25,7 +25,7 @@ from tests.broker.harness import (
 )
 from tests.broker.test_damaged_rows import loss_at, three_entries
 
-from magnetar_broker import keys
+from magnetar_broker import delivery, keys
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
@@ -254,6 +254,25 @@ def test_seek() -> None:
         await ask(seek(0, token=3))
         await Client(world).ask(on)
         assert world.subscription().backlog == 2
+
+    run(scenario)
+
+
+def test_subscribe_of_a_consumer_that_stays_while_many_come_and_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its epoch was forgotten as the oldest, and the copy took it off its new link."""
+    monkeypatch.setattr(delivery, "PAST_CONSUMERS_MAX", 2)
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe(consumer=1, kind=wire.SHARED, epoch=2))
+        for other in range(2, 8):
+            await world.client.ask(subscribe(consumer=other, kind=wire.SHARED))
+            await world.client.ask(
+                wire.CommandCloseConsumer(subscription=subscription(), consumer_id=other)
+            )
+        with pytest.raises(InvalidArgument, match="raise it"):
+            await Client(world).ask(subscribe(consumer=1, kind=wire.SHARED, epoch=1))
 
     run(scenario)
 
