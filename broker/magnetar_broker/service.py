@@ -29,6 +29,7 @@ from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
+from magnetar_core.version import VERSION
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
@@ -140,7 +141,7 @@ class BrokerServer:
                 wire.Member(name=one.name, address=address_of(one), tcid=one.tcid)
                 for one in config.coordinators
             ],
-            server_version="0.1.0",
+            server_version=VERSION,
         )
         self._replies.answer(reply, info)
 

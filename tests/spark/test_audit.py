@@ -383,7 +383,7 @@ def _submitted(servers: Servers) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=900,
     )
     assert done.returncode == 3, (done.returncode, done.stdout, done.stderr[-2000:])
     return done.stdout

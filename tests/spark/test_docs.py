@@ -24,7 +24,7 @@ def test_the_quick_start(java: None, servers: Servers, tmp_path: Path) -> None:
         env=environment_of_a_user(),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     # Of a registration, by Spark's log.
