@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from magnetar_broker.groups import Groups
 from magnetar_broker.metrics import Overview
@@ -68,27 +69,27 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
 
 
 def describe_producers(partition: Partition) -> wire.CommandDescribeProducersResponse:
-    """Describe writers here, plain and transactional, and consumers with pending acks."""
+    """Describe writers here, transactional and plain, and consumers with pending acks.
+
+    Whoever looks for hanging transactions needs those with a TxnID, so they come first: an answer
+    that is cut lacks plain producers before it lacks them.
+    """
     response = wire.CommandDescribeProducersResponse()
-    for producer_id, producer in partition.producers.all():
+    for described in chain(_open_writers(partition), _plain_producers(partition)):
         if len(response.producers) == PRODUCERS_SHOWN_MAX:
             response.truncated = True
-            return response
-        response.producers.add(
-            producer_id=producer_id,
-            producer_epoch=NO_EPOCH,
-            last_sequence=producer.next_sequence_id - 1,
-            last_time_ms=producer.last_time_ms,
-        )
+            break
+        response.producers.append(described)
+    return response
+
+
+def _open_writers(partition: Partition) -> Iterator[wire.ProducerDescription]:
     indexes = [("", partition.index)]
     indexes += [(one.name.subscription, one.index) for one in partition.subscriptions]
     for subscription, index in indexes:
         for transaction in index.open.values():
             for writer in transaction.writers.values():
-                if len(response.producers) == PRODUCERS_SHOWN_MAX:
-                    response.truncated = True
-                    return response
-                response.producers.add(
+                yield wire.ProducerDescription(
                     producer_id=writer.writer_id,
                     producer_epoch=transaction.producer_epoch,
                     last_sequence=writer.next_index - 1,
@@ -98,7 +99,16 @@ def describe_producers(partition: Partition) -> wire.CommandDescribeProducersRes
                     start_time_ms=transaction.start_time_ms,
                     subscription=subscription,
                 )
-    return response
+
+
+def _plain_producers(partition: Partition) -> Iterator[wire.ProducerDescription]:
+    for producer_id, producer in partition.producers.all():
+        yield wire.ProducerDescription(
+            producer_id=producer_id,
+            producer_epoch=NO_EPOCH,
+            last_sequence=producer.next_sequence_id - 1,
+            last_time_ms=producer.last_time_ms,
+        )
 
 
 def overview(

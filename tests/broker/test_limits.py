@@ -5,8 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.harness import Client, World, ack, end, run, send, subscribe, subscription, txn
+from tests.broker.harness import (
+    Client,
+    World,
+    ack,
+    end,
+    flow,
+    partition,
+    run,
+    send,
+    subscribe,
+    subscription,
+    txn,
+)
 
+from magnetar_broker import views
 from magnetar_broker.send_commands import PARKED_OVERHEAD_BYTES
 from magnetar_core.batch import encode
 from magnetar_core.commands import Reply, run_handler
@@ -309,3 +322,25 @@ def test_the_tails_of_all_partitions_share_a_budget() -> None:
         assert world.broker.environment.tails.byte_count == 0
 
     run(scenario, tails_bytes_max=budget, partitions_max=20)
+
+
+def test_producers_that_are_not_shown_have_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind many plain producers, a hanging transaction could not be found (KIP-664)."""
+    monkeypatch.setattr(views, "PRODUCERS_SHOWN_MAX", 3)
+
+    async def scenario(world: World) -> None:
+        for producer in range(1, 4):
+            await world.client.ask(send(b"0", producer=producer))
+        await world.client.ask(subscribe(consumer=1))
+        world.client.tell(flow())
+        await world.client.ask(send(b"1", producer=9, in_txn=txn(1)))
+        await world.client.ask(ack((0, 0), in_txn=txn(2)))
+        shown = await world.client.ask(wire.CommandDescribeProducers(partition=partition()))
+        assert [one.HasField("txn_id") for one in shown.producers] == [
+            True,
+            True,
+            False,
+        ]
+        assert shown.truncated
+
+    run(scenario)
