@@ -133,6 +133,7 @@ class SimulatedLink:
         self.broken = False
         self.half_open = False
         self._client_told = False
+        self._copy_count = 0
         self._server_told = False
         # Of what the client has written.
         self._newest_request_id = 0
@@ -280,8 +281,10 @@ class SimulatedLink:
         if not commands:
             return False
         if not same:
-            for number, one in enumerate(commands):
-                one.request_id = COPY_REQUEST_ID + number
+            # Answers are told apart by their numbers, copies' too: checkers read them.
+            for one in commands:
+                one.request_id = COPY_REQUEST_ID + self._copy_count
+                self._copy_count += 1
         self.to_server.write(pb.Frame(commands=commands).SerializeToString(deterministic=True))
         return True
 
