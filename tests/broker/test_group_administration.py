@@ -109,7 +109,7 @@ def test_bad_input() -> None:
         ask = world.client.ask
         with pytest.raises(TopicNotFound):
             await ask(join("a", topics=["nothing"]))
-        with pytest.raises(InvalidArgument, match="wants topics"):
+        with pytest.raises(InvalidArgument, match="must name topics"):
             await ask(join("a", topics=[]))
         with pytest.raises(InvalidArgument, match="names itself"):
             await ask(join(""))
