@@ -111,7 +111,7 @@ def test_bad_input() -> None:
             await ask(join("a", topics=["nothing"]))
         with pytest.raises(InvalidArgument, match="must name topics"):
             await ask(join("a", topics=[]))
-        with pytest.raises(InvalidArgument, match="names itself"):
+        with pytest.raises(InvalidArgument, match="member_id is missing"):
             await ask(join(""))
         with pytest.raises(InvalidArgument, match="session_timeout_ms"):
             await ask(join("a", session_timeout_ms=10))
