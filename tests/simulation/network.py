@@ -13,6 +13,7 @@ from collections.abc import Callable
 from math import inf
 from random import Random
 
+from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.group_wiretap import Wiretaps
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
@@ -154,6 +155,8 @@ class SimulatedLink:
         self._check_order(frame)
         if self.network.wiretap is not None and self.client_node in self.network.server_names:
             self.network.wiretap.on_said(self.number, self.client, frame)
+        elif self.network.client_wiretap is not None:
+            self.network.client_wiretap.on_written(self.number, self.client, frame)
         data = frame.SerializeToString(deterministic=True)
         self.recent.append((self.network.loop.time(), data))
         self.to_server.write(data)
@@ -177,6 +180,8 @@ class SimulatedLink:
         if self.broken:
             return
         self.broken = True
+        if self.network.client_wiretap is not None:
+            self.network.client_wiretap.on_lost(self.number)
         self.network.forget(self)
         self.to_server.open = False
         self.to_client.cut(self.network.random)
@@ -225,6 +230,8 @@ class SimulatedLink:
             frame = pb.Frame.FromString(data)
             if self.network.watch is not None:
                 self.network.watch(frame)
+            if self.network.client_wiretap is not None:
+                self.network.client_wiretap.on_heard(self.number, frame)
             self._on_frame(frame)
 
     # Faults.
@@ -294,6 +301,8 @@ class SimulatedLink:
     def _client_closed(self) -> None:
         if not self._client_told:
             self._client_told = True
+            if self.network.client_wiretap is not None:
+                self.network.client_wiretap.on_lost(self.number)
             self.network.trace.event("closed", f"#{self.number} {self.client_node}")
             self._on_closed()
 
@@ -330,6 +339,8 @@ class Network:
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
         self.wiretap: Wiretaps | None = None
+        # Listens where frames leave and enter clients.
+        self.client_wiretap: ClientWiretaps | None = None
         # Told of links that are silent for so many seconds.
         self.on_half_open: Callable[[SimulatedLink, float], None] = lambda link, seconds: None
         # Commands of which copies may turn up.

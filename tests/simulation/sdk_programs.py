@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.history import Sent, TransactionRecord
+from tests.simulation.history import COMMIT_STATUSES, Sent, TransactionRecord
 from tests.simulation.nodes import ClientNode
+from tests.virtual_loop import CURRENT
 
 import magnetar
 from magnetar_core.errors import (
@@ -105,6 +106,7 @@ class Unit:
             await producer.send(
                 message.value, message.key, partition=message.place[1], txn=self.txn
             )
+            self.world.asked_wiretap.check_counted(self.txn.txn_id, *message.place)
             self.world.history.confirm(message, asked_at=asked_at)
         else:
             producer.send_nowait(
@@ -123,10 +125,12 @@ class Unit:
             try:
                 await self.txn.commit(wait_finished=random.random() < 0.3)
             except (magnetar.CommitRefused, InvalidTxnState):
+                self.check_status()
                 history.never_commits(record)
                 history.counts["commits refused"] += 1
                 return False
             except OutcomeUnknown:
+                self.said_unknown()
                 history.counts["outcomes unknown"] += 1
                 continue
             except MagnetarError as error:
@@ -135,9 +139,21 @@ class Unit:
                 continue
             for message in self.accepted:
                 message.confirmed = True
+            self.check_status()
             history.told(record, self.txn.status, asked_at=asked_at)
             return True
         return False
+
+    def check_status(self) -> None:
+        """The SDK says no more of it than it was told."""
+        if int(self.txn.status) in COMMIT_STATUSES:
+            self.world.asked_wiretap.check_committed(self.txn.txn_id)
+
+    def said_unknown(self) -> None:
+        """The SDK does not know whether it is committed."""
+        client = CURRENT.get()
+        assert client is not None
+        self.world.follow_wiretap.said_unknown(client, self.txn.txn_id)
 
     async def abort(self) -> None:
         history = self.world.history
@@ -148,6 +164,7 @@ class Unit:
         except InvalidTxnState:
             if not self.record.commit_asked:
                 history.violation("7", f"{self.txn.txn_id} is committed, nobody asked for it")
+            self.check_status()
             history.told(self.record, common_pb2.COMMITTING, asked_at=asked_at)
         except MagnetarError:
             return

@@ -13,10 +13,13 @@ from typing import Any, TextIO
 
 from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
 from tests.simulation.answer_wiretap import AnswerWiretap
+from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.chaos import Chaos
+from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.durable_wiretap import DurableWiretap
 from tests.simulation.ending_wiretap import EndingWiretap
 from tests.simulation.flow_wiretap import FlowWiretap
+from tests.simulation.follow_wiretap import FollowWiretap
 from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
 from tests.simulation.hold_wiretap import HoldWiretap
@@ -30,6 +33,7 @@ from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
 from tests.simulation.repeat_wiretap import RepeatWiretap
+from tests.simulation.sending_wiretap import SendingWiretap
 from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
 from tests.simulation.trace import Trace
 from tests.simulation.wiretap import Wiretap
@@ -134,6 +138,19 @@ class World:
             DurableWiretap(
                 self._disk_at, lambda name: self.node_of(name).disk, self.history.violation
             ),
+        )
+        sending = SendingWiretap(self.loop.time, self.history.violation)
+        self.asked_wiretap = AskedWiretap(
+            sending,
+            lambda: self.client_config.abort_drain_ms / 1000,
+            self.history.violation,
+        )
+        self.follow_wiretap = FollowWiretap(sending, self.history.violation)
+        self.network.client_wiretap = ClientWiretaps(
+            self.loop.time,
+            sending,
+            self.follow_wiretap,
+            self.asked_wiretap,
         )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.history import TransactionRecord
+from tests.simulation.history import Cursor, TransactionRecord
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, RawClient
 from tests.simulation.raw_unit import RawUnit, raw_client
@@ -51,6 +51,9 @@ class Actor:
         self.writers: dict[str, Writer] = {}
         self.consumers: dict[str, Any] = {}
         self.units: dict[str, Any] = {}
+        # By consumer, topic, partition and offset: the transaction that has acknowledged it, and
+        # where.
+        self.acked_in: dict[tuple[Any, str, int, int], tuple[magnetar.Transaction, Cursor]] = {}
         self._client: magnetar.Client | None = None
         self._connecting: asyncio.Lock | None = None
         self._raw: RawClient | None = None

@@ -53,8 +53,22 @@ async def receive(
             break
         for message in some:
             actor.world.saw(message)
+            _check_copy(actor, consumer, message)
         messages += some
     return messages
+
+
+def _check_copy(actor: Actor, consumer: magnetar.Consumer, message: magnetar.Message) -> None:
+    """What a transaction has acknowledged comes again when it is known to be aborted, no sooner."""
+    known = actor.acked_in.get((consumer, message.topic, message.partition, message.offset))
+    if known is None or known[1] in actor.world.history.unchecked_cursors:
+        return
+    try:
+        known[0].require_open()
+    except MagnetarError:
+        return
+    text = f"{message.topic}/{message.partition} {message.offset} is handed to {actor.name} again"
+    actor.world.history.violation("4", f"{text}, while {known[0].txn_id} has acknowledged it")
 
 
 def cursor_of(message: magnetar.Message, subscription: str) -> Cursor:
@@ -86,6 +100,12 @@ async def ack_in(
     else:
         await consumer.ack_many(messages, txn=unit.txn)
     for cursor, some in by_cursor.items():
+        offsets = [one.offset for one in some]
+        for one in offsets:
+            actor.acked_in[consumer, *cursor[:2], one] = unit.txn, cursor
+        world.asked_wiretap.check_acked(cursor, offsets, unit.txn.txn_id)
+        if way == "cumulative":
+            world.asked_wiretap.check_not_again(cursor, unit.txn.txn_id, asked_at)
         history.ack_confirmed(cursor, [one.offset for one in some], unit.record, asked_at=asked_at)
 
 
@@ -292,6 +312,9 @@ async def drain(
         for message in messages:
             world.history.ack(cursor_of(message, subscription), [message.offset], None)
         await made.ack_many(messages)
+        for message in messages:
+            cursor = cursor_of(message, subscription)
+            world.asked_wiretap.check_acked(cursor, [message.offset])
 
 
 async def seek(
@@ -350,6 +373,9 @@ async def ack_kept(
         )
     await made.ack_many(some)
     await made.flush_acks()
+    for message in some:
+        cursor = cursor_of(message, settings["subscription"])
+        actor.world.asked_wiretap.check_acked(cursor, [message.offset])
     actor.world.active["acked what was kept"] += len(some)
 
 

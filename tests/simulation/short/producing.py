@@ -84,10 +84,12 @@ async def commit(
         try:
             await unit.txn.commit(wait_finished=wait_finished)
         except (magnetar.CommitRefused, InvalidTxnState):
+            unit.check_status()
             history.never_commits(record)
             history.counts["commits refused"] += 1
             return False
         except OutcomeUnknown:
+            unit.said_unknown()
             history.counts["outcomes unknown"] += 1
             continue
         except MagnetarError as error:
@@ -99,6 +101,7 @@ async def commit(
             message.confirmed = True
             if message.until is not None:
                 message.until = returned
+        unit.check_status()
         history.told(record, unit.txn.status, asked_at=asked_at)
         if not wait_finished:
             _check_patience(actor, "commit", asked_at)

@@ -1,0 +1,102 @@
+"""Listens where frames leave and enter clients of the SDK: what they ask, and what they are told.
+
+Copies and losses happen behind this place, so all that is heard here the SDK has done itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.virtual_loop import Incarnation
+
+import magnetar
+from magnetar_core.wire import service_pb2 as pb
+
+Txn = tuple[int, int]
+NO_TXN: Txn = (0, 0)
+
+
+class Asked(NamedTuple):
+    """A request that an SDK has written."""
+
+    client: Incarnation
+    link: int
+    request_id: int
+    name: str
+    body: Any
+    at: float
+
+
+class ClientWiretaps:
+    """Tells its listeners of every request, answer and end of a link.
+
+    Args:
+        time: virtual seconds.
+        taps: whatever listens.
+    """
+
+    def __init__(self, time: Callable[[], float], *taps: Any) -> None:
+        self._time = time
+        self._taps = taps
+        # By link; others speak by hand.
+        self._of_sdk: dict[int, Incarnation | None] = {}
+        self._asked: dict[tuple[int, int], Asked] = {}
+        self._sdk_name = magnetar.ClientConfig().client_name
+
+    def on_written(self, link: int, client: Incarnation, frame: pb.Frame) -> None:
+        """A client writes a frame."""
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name is None:
+                continue
+            if link not in self._of_sdk:
+                is_sdk = name == "hello" and one.hello.client_name == self._sdk_name
+                self._of_sdk[link] = client if is_sdk else None
+            if self._of_sdk[link] is None:
+                return
+            body = getattr(one, name)
+            asked = Asked(client, link, one.request_id, name, body, self._time())
+            if one.request_id:
+                self._asked[link, one.request_id] = asked
+            for tap in self._taps:
+                tap.on_asked(asked)
+
+    def on_heard(self, link: int, frame: pb.Frame) -> None:
+        """A frame reaches a client."""
+        client = self._of_sdk.get(link)
+        if client is None:
+            return
+        for one in frame.commands:
+            asked = self._asked.pop((link, one.request_id), None)
+            name = one.WhichOneof("body")
+            if name == "deliver":
+                for tap in self._taps:
+                    if hasattr(tap, "on_delivered"):
+                        tap.on_delivered(client, one.deliver)
+            if asked is None or name is None:
+                continue
+            for tap in self._taps:
+                tap.on_answer(asked, name, getattr(one, name))
+
+    def on_lost(self, link: int) -> None:
+        """A client has closed a link, or was told that it broke."""
+        if self._of_sdk.get(link) is not None:
+            self._of_sdk[link] = None
+            for request in [one for one in self._asked if one[0] == link]:
+                del self._asked[request]
+            for tap in self._taps:
+                if hasattr(tap, "on_lost"):
+                    tap.on_lost(link)
+
+
+def txn_of(wire: Any) -> Txn:
+    return (wire.most_bits, wire.least_bits)
+
+
+def followed(send: Any) -> set[Txn]:
+    """The transactions that a send names as those it comes after (rule k)."""
+    names = {txn_of(one) for one in send.also_follows_txn_ids}
+    if send.HasField("follows_txn_id"):
+        names.add(txn_of(send.follows_txn_id))
+    return names
