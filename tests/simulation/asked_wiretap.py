@@ -54,6 +54,7 @@ class _Transaction:
     Attributes:
         enrolled: participants that the coordinator has said it knows.
         heard_at: the newest answer that a commit has to wait for.
+        is_over: the client has heard that somebody has ended it: it waits for nothing more.
     """
 
     enrolled: set[Participant] = field(default_factory=set)
@@ -63,6 +64,7 @@ class _Transaction:
     # With the time when it was asked for first.
     ends_asked: dict[int, float] = field(default_factory=dict)
     is_committed: bool = False
+    is_over: bool = False
 
 
 class AskedWiretap:
@@ -150,7 +152,7 @@ class AskedWiretap:
             is_first = asked.body.txn_action not in known.ends_asked
             known.ends_asked.setdefault(asked.body.txn_action, asked.at)
             if asked.body.txn_action == common_pb2.ABORT:
-                if is_first and not asked.body.counts_given:
+                if is_first and not asked.body.counts_given and not known.is_over:
                     self._abort(asked)
             elif asked.body.counts_given and not asked.body.selection_given:
                 self._commit(asked, known, is_first=is_first)
@@ -170,8 +172,12 @@ class AskedWiretap:
             is_commit = asked.body.txn_action == common_pb2.COMMIT
             if is_commit and body.status in (0, *COMMITS):
                 self._committed(asked)
-        elif name == "describe_txn_response" and body.transaction.status in COMMITS:
-            self.of(txn_of(asked.body.txn_id)).is_committed = True
+        elif asked.name == "describe_txn":
+            known = self.of(txn_of(asked.body.txn_id))
+            if name == "error" or body.transaction.status != common_pb2.OPEN:
+                known.is_over = True
+            if name != "error" and body.transaction.status in COMMITS:
+                known.is_committed = True
 
     def _enroll(self, txn: Txn, wire: Any) -> None:
         known = self.of(txn)

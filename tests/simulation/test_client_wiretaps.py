@@ -336,6 +336,16 @@ def test_an_abort_waits_for_sends_and_not_for_ever() -> None:
     client.asks_abort(FIRST)
 
 
+def test_an_abort_of_what_is_known_to_be_over_waits_for_nothing() -> None:
+    client = Client()
+    client.begins(FIRST)
+    client.sends(0, txn=FIRST)
+    request = client.asks(transaction_pb2.CommandDescribeTxn(txn_id=FIRST))
+    described = transaction_pb2.TransactionDescription(status=common_pb2.ABORTED)
+    client.hears(request, transaction_pb2.CommandDescribeTxnResponse(transaction=described))
+    client.asks_abort(FIRST)
+
+
 @pytest.mark.parametrize("what", ["send", "ack"])
 def test_an_abort_does_not_wait(what: str) -> None:
     client = Client()
