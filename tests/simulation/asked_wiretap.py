@@ -201,7 +201,8 @@ class AskedWiretap:
                 acks.unanswered
             ):
                 self._violation("6", f"{key}: ack {number} leaves before its turn")
-            acks.unanswered[number] = asked.link, asked.at
+            _, first_at = acks.unanswered.get(number, (asked.link, asked.at))
+            acks.unanswered[number] = asked.link, first_at
 
     def _ack_answered(self, asked: Asked, name: str) -> None:
         body = asked.body
@@ -287,17 +288,18 @@ class AskedWiretap:
 
     def _abort(self, asked: Asked) -> None:
         txn = txn_of(asked.body.txn_id)
+        # It waits from its call on, and what is on its way then may go out again meanwhile.
         since = asked.at - self._drain_seconds() + 0.01
         for lane in self._lanes(txn, asked.client):
             for batch in lane.unconfirmed.values():
                 link = batch.request[0]
-                if not lane.refused and link not in self._lost and batch.written_at > since:
+                if not lane.refused and link not in self._lost and batch.first_at > since:
                     self._violation("1", f"{lane}: an abort leaves while a send is under way")
         for acks in self.of(txn).acks.values():
             if acks.client is not asked.client or acks.refused:
                 continue
-            for link, written_at in acks.unanswered.values():
-                if link not in self._lost and written_at > since:
+            for link, first_at in acks.unanswered.values():
+                if link not in self._lost and first_at > since:
                     self._violation("1", f"{txn}: an abort leaves while an ack is under way")
 
 

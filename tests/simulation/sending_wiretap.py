@@ -33,7 +33,6 @@ class Batch:
     first_at: float
     attempts: int = 0
     request: tuple[int, int] = (0, 0)
-    written_at: float = 0.0
     follows: set[Txn] = field(default_factory=set)
 
 
@@ -106,7 +105,6 @@ class SendingWiretap:
             self._violation("4", f"{lane}: {sequence} is repeated with another content")
         batch.attempts += 1
         batch.request = asked.link, asked.request_id
-        batch.written_at = asked.at
         batch.follows |= followed(body)
 
     def on_answer(self, asked: Asked, name: str, body: Any) -> None:
