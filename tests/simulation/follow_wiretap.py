@@ -42,9 +42,11 @@ class _Writer:
 
 
 class FollowWiretap:
-    """Args:
-    sending: hears everything before this one.
-    violation: ends the run; invariant, and text.
+    """Holds what sends name as coming before them against what their client knows.
+
+    Args:
+        sending: the checker of sends, which hears everything before this one.
+        violation: ends the run; takes an invariant and a text.
     """
 
     def __init__(self, sending: SendingWiretap, violation: Callable[[str, str], NoReturn]) -> None:
@@ -109,7 +111,7 @@ class FollowWiretap:
         missing = {
             one
             for one, since in writer.required.items()
-            if since + HEARD_SECONDS < asked.at and one not in names
+            if since + HEARD_SECONDS < asked.at and one not in self._led_by(lane, names)
         }
         if missing:
             self._violation("k", f"{lane}: a send does not name {sorted(missing)}")
@@ -131,7 +133,7 @@ class FollowWiretap:
         missing = {
             one
             for one, since in writer.required.items()
-            if since + HEARD_SECONDS < begun_at and one not in names
+            if since + HEARD_SECONDS < begun_at and one not in self._led_by(lane, names)
         }
         if missing:
             self._violation("k", f"{lane}: its sends do not name {sorted(missing)}")
@@ -181,6 +183,15 @@ class FollowWiretap:
 
     def _lanes(self, client: Incarnation, txn: Txn) -> list[Lane]:
         return [one for one in self._sending.lanes_in.get(txn, ()) if one.client is client]
+
+    def _led_by(self, lane: Lane, names: set[Txn]) -> set[Txn]:
+        """Return these transactions and all that they name here, which come before them."""
+        found, rest = set(names), list(names)
+        while rest:
+            earlier = self._named.get((lane.producer_id, lane.place, rest.pop()), set()) - found
+            found |= earlier
+            rest.extend(earlier)
+        return found
 
     def _names(self, lane: Lane) -> set[Txn]:
         return self._named.get((lane.producer_id, lane.place, lane.txn), set())

@@ -19,7 +19,7 @@ from magnetar_core.wire import service_pb2 as pb
 
 PLACE = common_pb2.Partition(topic="in", topic_id=1)
 CURSOR = common_pb2.Subscription(topic="in", topic_id=1, subscription="s")
-FIRST, SECOND = (common_pb2.TxnId(least_bits=number) for number in (1, 2))
+FIRST, SECOND, THIRD = (common_pb2.TxnId(least_bits=number) for number in (1, 2, 3))
 FIRST_ID, SECOND_ID = TxnID.from_wire(FIRST), TxnID.from_wire(SECOND)
 STORED = broker_pb2.CommandSendResponse()
 REFUSED = common_pb2.ServerError(code=common_pb2.SEQUENCE_GAP)
@@ -246,6 +246,27 @@ def test_the_second_transaction_stands_for_the_first() -> None:
     client.commits(FIRST)
     client.commits(SECOND, FIRST)
     client.sends(0, SECOND)
+
+
+def test_a_commit_that_never_left_stands_for_what_it_follows() -> None:
+    """Seed 5221: the link broke before the commit could leave, and its outcome is not known."""
+    client = Client()
+    client.commits(FIRST)
+    client.begins(SECOND)
+    client.stores(0, FIRST, txn=SECOND)
+    client.begins(THIRD)
+    client.sends(0, SECOND, txn=THIRD)
+    client.sends(0, THIRD)
+
+
+def test_one_that_follows_nobody_stands_for_nobody() -> None:
+    client = Client()
+    client.begins(SECOND)
+    client.stores(0, txn=SECOND)
+    client.commits(FIRST)
+    client.begins(THIRD)
+    with pytest.raises(Seen, match=r"k: .* do not name"):
+        client.sends(0, SECOND, txn=THIRD)
 
 
 def test_a_repeat_follows_somebody_else() -> None:
