@@ -1,25 +1,38 @@
-"""Which request an answer belongs to, where copies of several may travel under one number."""
+"""Requests that servers have got and not answered yet, by link and number."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Generic, TypeVar
 
-Asked = TypeVar("Asked")
+AskedT = TypeVar("AskedT")
 
 
-def take(
-    waiting: deque[Asked] | None, answer: str, name_of: Callable[[Asked], str]
-) -> Asked | None:
-    """Take the oldest request that an answer of this name fits; None: nobody can say which."""
-    if not waiting:
-        return None
-    if answer == "error":
-        alike = len({name_of(one) for one in waiting}) == 1
-        return waiting.popleft() if alike else None
-    for place, one in enumerate(waiting):
-        if f"{name_of(one)}_response" == answer:
-            del waiting[place]
-            return one
-    return None
+class Unanswered(Generic[AskedT]):
+    """What a checker keeps of each request until the answer leaves.
+
+    A copy on the link of the request has its number: their answers come in their order. A copy on
+    another link has a number of its own.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[tuple[int, int], deque[AskedT]] = defaultdict(deque)
+
+    def add(self, link: int, number: int, asked: AskedT) -> None:
+        """Keep what is known of a request."""
+        self._waiting[link, number].append(asked)
+
+    def take(self, link: int, number: int) -> AskedT | None:
+        """Return what is known of the request that is answered now; None: nothing."""
+        waiting = self._waiting.get((link, number))
+        return waiting.popleft() if waiting else None
+
+    def __iter__(self) -> Iterator[AskedT]:
+        return chain.from_iterable(self._waiting.values())
+
+    def forget(self, link: int) -> None:
+        """Forget the requests of a link that is gone."""
+        for request in [one for one in self._waiting if one[0] == link]:
+            del self._waiting[request]

@@ -6,11 +6,10 @@ are less than a millisecond apart: what a crash would have to hit, this sees in 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tests.simulation.asked import take
+from tests.simulation.asked import Unanswered
 from tests.virtual_loop import Incarnation
 
 from magnetar_core.ids import TxnID
@@ -26,11 +25,6 @@ ACTION_OF: dict[int, int] = {
 }
 ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
 ASKED = ("new_txn", "end_txn", "init_producer")
-_NAMES = {
-    "CommandNewTxn": "new_txn",
-    "CommandEndTxn": "end_txn",
-    "CommandInitProducer": "init_producer",
-}
 # What a coordinator never takes back, whatever it goes through.
 RISING = (b"counter", b"producer_id", b"run_time")
 
@@ -51,8 +45,7 @@ class DurableWiretap:
         self._disk_of = disk_of
         self._disk_by_name = disk_by_name
         self._violation = violation
-        # Of two copies on one link, the first one's answer comes first.
-        self._asked: defaultdict[tuple[int, int], deque[Any]] = defaultdict(deque)
+        self._asked = Unanswered[Any]()
         # Name and sequence of those that have them.
         self._named: dict[TxnID, tuple[str, int]] = {}
         # What was seen of numbers that rise, by coordinator.
@@ -63,15 +56,14 @@ class DurableWiretap:
         for one in frame.commands:
             name = one.WhichOneof("body")
             if name in ASKED:
-                self._asked[link, one.request_id].append(getattr(one, name))
+                self._asked.add(link, one.request_id, getattr(one, name))
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
         for one in frame.commands:
             name = one.WhichOneof("body")
             assert name is not None
-            waiting = self._asked.get((link, one.request_id))
-            asked = take(waiting, name, _name_of)
+            asked = self._asked.take(link, one.request_id)
             if asked is None:
                 continue
             if name == "error":
@@ -88,8 +80,7 @@ class DurableWiretap:
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""
-        for request in [one for one in self._asked if one[0] == link]:
-            del self._asked[request]
+        self._asked.forget(link)
 
     def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
         """A coordinator writes to the broker."""
@@ -187,11 +178,6 @@ class DurableWiretap:
             if value < self._risen.get((name, key), 0):
                 self._violation("8", f"{key.decode()} of {name} has fallen to {value}")
             self._risen[name, key] = value
-
-
-def _name_of(body: Any) -> str:
-    """As a request's kind is called in a frame."""
-    return _NAMES[body.DESCRIPTOR.name]
 
 
 def _status(disk: MemoryDisk, txn_id: TxnID) -> int | None:

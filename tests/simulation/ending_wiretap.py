@@ -7,12 +7,12 @@ coordinator keeps inside is not asked.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tests.simulation.asked import take
+from tests.simulation.asked import Unanswered
 
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
@@ -89,8 +89,7 @@ class EndingWiretap:
     ) -> None:
         self._time = time
         self._violation = violation
-        # Of two copies on one link, the first one's answer comes first.
-        self._asked: defaultdict[tuple[int, int], deque[_Asked]] = defaultdict(deque)
+        self._asked = Unanswered[_Asked]()
         self._participants: defaultdict[TxnKey, dict[Place, None]] = defaultdict(dict)
         self._ended: set[Participant] = set()
         # Transactions with participants that no watermark has covered yet.
@@ -119,7 +118,7 @@ class EndingWiretap:
                 asked.places = _places(body)
             if name in ADDS or name == "end_txn":
                 asked.is_late = _txn(body.txn_id) in self._outcomes
-            self._asked[link, one.request_id].append(asked)
+            self._asked.add(link, one.request_id, asked)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
@@ -129,8 +128,7 @@ class EndingWiretap:
                 self._described(getattr(one, name))
                 continue
             assert name is not None
-            waiting = self._asked.get((link, one.request_id))
-            asked = take(waiting, name, lambda request: request.name)
+            asked = self._asked.take(link, one.request_id)
             if asked is None:
                 continue
             answer = getattr(one, name)
@@ -141,8 +139,7 @@ class EndingWiretap:
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""
-        for request in [one for one in self._asked if one[0] == link]:
-            del self._asked[request]
+        self._asked.forget(link)
 
     def _end_answered(self, asked: _Asked, answer: Any) -> None:
         participant = _txn(asked.body.txn_id), asked.places[0]

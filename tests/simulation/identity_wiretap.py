@@ -7,11 +7,10 @@ often it arrives, a repeated end is answered as it was, and what was kept takes 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from tests.simulation.asked import take
+from tests.simulation.asked import Unanswered
 
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
@@ -43,8 +42,7 @@ class IdentityWiretap:
 
     def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
         self._violation = violation
-        # Of two copies on one link, the first one's answer comes first.
-        self._asked: defaultdict[tuple[int, int], deque[_Asked]] = defaultdict(deque)
+        self._asked = Unanswered[_Asked]()
         self._begun: dict[tuple[str, Pair], TxnKey] = {}
         self._given: dict[tuple[str, int], Pair] = {}
         # Prepared transactions that a new instance has taken over.
@@ -66,15 +64,14 @@ class IdentityWiretap:
             if not is_repeat and name not in ADDS:
                 self._ends.pop(whose, None)
             asked = _Asked(name, body, self._kept.get(whose), is_repeat)
-            self._asked[link, one.request_id].append(asked)
+            self._asked.add(link, one.request_id, asked)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""
         for one in frame.commands:
             name = one.WhichOneof("body")
             assert name is not None
-            waiting = self._asked.get((link, one.request_id))
-            asked = take(waiting, name, lambda request: request.name)
+            asked = self._asked.take(link, one.request_id)
             if asked is None:
                 continue
             answer = getattr(one, name)
@@ -91,8 +88,7 @@ class IdentityWiretap:
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""
-        for request in [one for one in self._asked if one[0] == link]:
-            del self._asked[request]
+        self._asked.forget(link)
 
     def _ended(self, whose: str, asked: _Asked, refused: bool, answer: Any) -> None:
         body = _serialised(asked.body)
@@ -104,8 +100,7 @@ class IdentityWiretap:
         self._kept.pop(whose, None)
         if not any(
             one is not asked and one.name not in ADDS and _whose(one) == whose
-            for waiting in self._asked.values()
-            for one in waiting
+            for one in self._asked
         ):
             self._ends[whose] = body
 
