@@ -9,16 +9,18 @@ import pytest
 from tests.system.processes import Servers
 
 from magnetar import TransactionStatus, blocking
-from magnetar_spark.jobs import being_committed
+from magnetar_spark.jobs import unfinished_transactions as job
 from magnetar_spark.jobs.failures import JobError
 
 pytestmark = pytest.mark.chaos
+
+COMMITTING = [TransactionStatus.COMMITTING]
 
 
 def test_a_list_that_was_cut_is_refused(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that is stopped carries nothing out: what is decided stays COMMITTING."""
     with blocking.connect(servers.address) as client:
-        assert being_committed.being_committed(client) == []
+        assert job.unfinished_transactions(client, COMMITTING) == []
         client.admin.topics.create("committed", partitions=1)
         with client.create_producer("committed") as producer:
             transactions = [client.begin_transaction() for _ in range(2)]
@@ -28,15 +30,15 @@ def test_a_list_that_was_cut_is_refused(servers: Servers, monkeypatch: pytest.Mo
             try:
                 for txn in transactions:
                     txn.commit()
-                monkeypatch.setattr(being_committed, "ROWS_MAX", 2)
-                found = being_committed.being_committed(client)
+                monkeypatch.setattr(job, "ROWS_MAX", 2)
+                found = job.unfinished_transactions(client, COMMITTING)
                 assert [one.txn_id for one in found] == [one.txn_id for one in transactions]
-                monkeypatch.setattr(being_committed, "ROWS_MAX", 1)
+                monkeypatch.setattr(job, "ROWS_MAX", 1)
                 with pytest.raises(JobError, match="more than 1 transactions"):
-                    being_committed.being_committed(client)
+                    job.unfinished_transactions(client, COMMITTING)
                 told: list[int] = []
                 listed = client.admin.transactions.list(
-                    [TransactionStatus.COMMITTING], limit=1, on_truncated=told.append
+                    COMMITTING, limit=1, on_truncated=told.append
                 )
                 assert (len(listed), told) == (1, [0])
             finally:

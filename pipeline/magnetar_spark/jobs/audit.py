@@ -24,7 +24,6 @@ from magnetar import blocking
 from magnetar.admin.transaction_descriptions import TransactionDescription, UnfinishedParticipant
 from magnetar.enums import TransactionStatus
 from magnetar_core.errors import TopicNotFound
-from magnetar_core.list_limits import ROWS_MAX
 from magnetar_spark.clients import client_of
 from magnetar_spark.jobs import audit_checks
 from magnetar_spark.jobs.audit_checks import Finding, Row
@@ -32,6 +31,7 @@ from magnetar_spark.jobs.audit_source import checked_in, stored_in
 from magnetar_spark.jobs.audit_transactions import SEEN, Judge, judged
 from magnetar_spark.jobs.audit_unique import check_unique, shared
 from magnetar_spark.jobs.failures import JobError, one_line
+from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.planning import Range
 
 ORPHAN_MS_DEFAULT = 10_000
@@ -252,18 +252,9 @@ def _refusals(
     Raises:
         JobError: there are so many that a coordinator left some out.
     """
-    truncated: list[int] = []
-    unfinished = client.admin.transactions.list(
-        (TransactionStatus.COMMITTING, TransactionStatus.ABORTING),
-        limit=ROWS_MAX,
-        on_truncated=truncated.append,
+    unfinished = unfinished_transactions(
+        client, (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
     )
-    if truncated:
-        raise JobError(
-            f"more than {len(unfinished)} transactions have not been carried out yet, and"
-            " coordinators tell no more at once: run the audit again when brokers have caught up"
-            " (`magnetar transactions list --status committing --status aborting`)"
-        )
     return [
         (transaction, one)
         for transaction in unfinished

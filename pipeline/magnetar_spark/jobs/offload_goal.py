@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from magnetar import blocking
 from magnetar.admin.topic_descriptions import PartitionOffsets
+from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import Gone, OutOfRange
-from magnetar_spark.jobs.being_committed import being_committed
 from magnetar_spark.jobs.manifest import Manifest, OffloadPartition
 from magnetar_spark.jobs.offload_log import OffloadError
+from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.sink import new_run_token
 
 ROWS_PER_FILE = 1_000_000
@@ -60,7 +61,7 @@ def goal_of(client: blocking.Client, topic: str) -> Goal:
     offsets = client.admin.topics.list_offsets(topic)
     unfinished: set[str] = set()
     if len(offsets.partitions) > 1:
-        for one in being_committed(client):
+        for one in unfinished_transactions(client, [TransactionStatus.COMMITTING]):
             if any(place.topic_id == offsets.topic_id for place in one.partitions):
                 unfinished.add(str(one.txn_id))
         ends = {one.partition: one.end_offset for one in offsets.partitions}

@@ -21,16 +21,17 @@ from pyspark.sql.types import StructType
 
 from magnetar import blocking
 from magnetar.admin.topic_descriptions import TopicOffsets
+from magnetar.enums import TransactionStatus
 from magnetar_core.clock import SystemClock
 from magnetar_core.errors import TopicNotFound
 from magnetar_spark.clients import client_of
-from magnetar_spark.jobs.being_committed import being_committed
 from magnetar_spark.jobs.directory import Directory, open_directory
 from magnetar_spark.jobs.failures import one_line
 from magnetar_spark.jobs.manifest import Manifest, partition_directory, places_of
 from magnetar_spark.jobs.offload_log import OffloadError, OffloadLog, RestoreLog
 from magnetar_spark.jobs.session import settings
 from magnetar_spark.jobs.split_points import SplitPoint, Splitter, between
+from magnetar_spark.jobs.unfinished_transactions import unfinished_transactions
 from magnetar_spark.options import SERVERS
 from magnetar_spark.planning import new_count
 from magnetar_spark.registration import register
@@ -362,7 +363,7 @@ class _Restoring:
         while True:
             waiting = [
                 one.txn_id
-                for one in being_committed(self._client)
+                for one in unfinished_transactions(self._client, [TransactionStatus.COMMITTING])
                 if any(of.partition.topic_id == self._topic.topic_id for of in one.unfinished)
             ]
             if not waiting:
