@@ -46,11 +46,7 @@ class OpenTransactions:
 
     async def begin(self, timeout_s: float = 60.0, *, lazy: bool = False) -> Transaction:
         """Open a transaction at any live coordinator: see Client.begin_transaction."""
-        txn = self._made(partial(self._new_txn, int(timeout_s * 1000)))
-        if not lazy:
-            await txn.begin()
-        self._open[txn.number] = txn
-        return txn
+        return await self._open_one(partial(self._new_txn, int(timeout_s * 1000)), lazy=lazy)
 
     async def begin_named(
         self, name: str, sequence: int, run_token: str, timeout_s: float, fingerprint: str
@@ -60,10 +56,9 @@ class OpenTransactions:
         named = transaction_pb2.NamedSequence(
             name=name, sequence=sequence, run_token=run_token, fingerprint=fingerprint
         )
-        txn = self._made(partial(self._new_txn_at, coordinator, int(timeout_s * 1000), None, named))
-        await txn.begin()
-        self._open[txn.number] = txn
-        return txn
+        return await self._open_one(
+            partial(self._new_txn_at, coordinator, int(timeout_s * 1000), None, named)
+        )
 
     async def begin_as(
         self,
@@ -76,10 +71,9 @@ class OpenTransactions:
         Args:
             on_pair: told of each pair of producer id and epoch that the coordinator gives.
         """
-        txn = self._made(partial(self._new_txn_at, coordinator, 0, identity, None), on_pair)
-        await txn.begin()
-        self._open[txn.number] = txn
-        return txn
+        return await self._open_one(
+            partial(self._new_txn_at, coordinator, 0, identity, None), on_pair
+        )
 
     async def commit_parts(
         self, parts: Sequence[TransactionPart], wait_finished: bool, fingerprint: str
@@ -107,10 +101,18 @@ class OpenTransactions:
         except (MagnetarError, TimeoutError) as error:
             log.info("closing: %r was not aborted: %s", txn, error)
 
-    def _made(
-        self, begin: Begin, on_pair: Callable[[ProducerIdentity], None] | None = None
+    async def _open_one(
+        self,
+        begin: Begin,
+        on_pair: Callable[[ProducerIdentity], None] | None = None,
+        *,
+        lazy: bool = False,
     ) -> Transaction:
-        return Transaction(self._runtime, begin, self._forget, on_pair)
+        txn = Transaction(self._runtime, begin, self._forget, on_pair)
+        if not lazy:
+            await txn.begin()
+        self._open[txn.number] = txn
+        return txn
 
     def _forget(self, txn: Transaction) -> None:
         self._open.pop(txn.number, None)

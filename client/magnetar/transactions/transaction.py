@@ -226,8 +226,7 @@ class Transaction:
             InvalidTxnState: the transaction has ended, or is not open.
         Source: KIP-939, prepareTransaction.
         """
-        self._is_ended_here = True
-        async with self._ending:
+        async with self._end_here():
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be prepared: it is {self._phase.name}")
             await self._prepare_commit()
@@ -252,8 +251,7 @@ class Transaction:
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#commit.
         """
-        self._is_ended_here = True
-        async with self._ending:
+        async with self._end_here():
             if self._phase is Phase.ABORT_ASKED or self._phase in DECIDED_ABORT:
                 raise InvalidTxnState(f"{self._name} was aborted") from self._failure
             self._require_not_left()
@@ -284,8 +282,7 @@ class Transaction:
                 transaction stays open, and the work of other clients in it stands.
             InvalidTxnState: the transaction has ended, or is not open.
         """
-        self._is_ended_here = True
-        async with self._ending:
+        async with self._end_here():
             if self._phase is not Phase.OPEN:
                 raise InvalidTxnState(f"{self._name} cannot be left: it is {self._phase.name}")
             await self._prepare_commit(aborting=False)
@@ -300,10 +297,15 @@ class Transaction:
         Nothing that this client has sent or acknowledged counts. The transaction stays open for the
         other clients, and their work stands. The call is harmless when the transaction has ended.
         """
-        self._is_ended_here = True
+        self._end_here()
         if self._phase in UNDECIDED:
             self._move(Event.LEFT)
             self._release(committed=False)
+
+    def _end_here(self) -> asyncio.Lock:
+        """Note that the application ends the transaction; return the lock of its ends."""
+        self._is_ended_here = True
+        return self._ending
 
     def _require_not_left(self) -> None:
         if self._phase is Phase.LEFT:
@@ -324,8 +326,7 @@ class Transaction:
             TxnNotFound: as TxnForgotten.
         Source: PIP-31, Transaction#abort.
         """
-        self._is_ended_here = True
-        async with self._ending:
+        async with self._end_here():
             await self._abort()
 
     async def close(self) -> None:
