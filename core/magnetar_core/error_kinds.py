@@ -44,10 +44,7 @@ class ErrorKind(Enum):
 
 
 def kind_from_wire(kind: int) -> ErrorKind | None:
-    """Return the kind that a server names.
-
-    None: none, or a kind that this version does not know.
-    """
+    """Return the kind that a server names; None: it names none, or one unknown to this version."""
     if kind == pb.ServerError.KIND_UNSPECIFIED or kind not in pb.ServerError.Kind.values():
         return None
     return ErrorKind[pb.ServerError.Kind.Name(kind)]

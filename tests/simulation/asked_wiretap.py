@@ -68,10 +68,12 @@ class _Transaction:
 
 
 class AskedWiretap:
-    """Args:
-    sending: hears everything before this one.
-    drain_seconds: for which an abort waits for answers.
-    violation: ends the run; invariant, and text.
+    """Holds what the SDK asks and tells its users against its own wire.
+
+    Args:
+        sending: the checker of sends, which hears everything before this one.
+        drain_seconds: for how long an abort waits for the answers that are under way.
+        violation: ends the run; takes an invariant and a text.
     """
 
     def __init__(

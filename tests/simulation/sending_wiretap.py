@@ -21,7 +21,7 @@ Place = tuple[int, int]
 
 @dataclass
 class Batch:
-    """One that is not confirmed.
+    """A batch that the SDK has sent and no broker has confirmed.
 
     Attributes:
         request: the newest attempt; link and number.

@@ -64,25 +64,25 @@ class RebalanceCallbacks:
             self._worker = None
 
     async def assigned(self, names: Sequence[PartitionName]) -> None:
-        """These partitions came."""
+        """Tell the application that these partitions were assigned to it."""
         self._reported.update(dict.fromkeys(names))
         await self._call(self._callbacks.on_assigned, names)
 
     async def revoked(self, names: Sequence[PartitionName]) -> None:
-        """These partitions are about to be given back."""
+        """Tell the application that these partitions are about to be given back."""
         await self._call_gone(self._callbacks.on_revoked, names)
 
     async def lost(self, names: Sequence[PartitionName]) -> None:
-        """These partitions were given to others."""
+        """Tell the application that these partitions were given to others."""
         await self._call_gone(self._callbacks.on_lost, names)
 
     def take_failure(self) -> Exception | None:
-        """What a callback has raised, once."""
+        """Return what a callback has raised, and forget it; None: nothing."""
         failure, self._failure = self._failure, None
         return failure
 
     async def close(self) -> None:
-        """Finish what was asked for, and tell that all partitions are given back."""
+        """Finish what was asked for, and tell the application that it gives all partitions back."""
         self._closing = True
         worker = self._worker
         if worker is not None and worker is not asyncio.current_task():

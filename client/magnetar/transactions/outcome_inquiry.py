@@ -19,7 +19,7 @@ from magnetar_core.wire import transaction_pb2
 
 log = logging.getLogger("magnetar")
 
-# After the coordinator should have expired it, its fate is asked for; then again and again.
+# How long after its timeout a transaction is asked about, and the time between two questions.
 EXPIRY_GRACE_MS = 1_000
 RESOLVE_PERIOD_MS = 1_000
 
@@ -107,7 +107,11 @@ class OutcomeInquiry:
             self._resolving = False
 
     async def _ask_status(self) -> bool:
-        """Whether there was an answer; if the transaction has ended, its owner is told."""
+        """Ask once, and tell the owner if the transaction has ended.
+
+        Returns:
+            Whether there was an answer.
+        """
         try:
             reply = await self._coordinator.request(
                 transaction_pb2.CommandDescribeTxn(txn_id=self._txn_id.to_wire())
