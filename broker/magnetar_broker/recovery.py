@@ -23,6 +23,7 @@ from magnetar_broker.watermark import Watermark, Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import topic_pb2
 from magnetar_storage.store import KEY_END, RowsUnreadable, Store, end_of_prefix
 
 PAGE_ROWS = 4_096
@@ -125,7 +126,7 @@ class Recovery:
                 )
         async for rows in pages(self._store, keys.TOPICS, b"", KEY_END):
             for _, value in rows:
-                record = records.TopicRecord.FromString(value)
+                record = topic_pb2.TopicRecord.FromString(value)
                 topic = self._topics.restore(record, partition_rows.get(record.topic_id, {}))
                 for partition in topic.partitions:
                     name = partition.name

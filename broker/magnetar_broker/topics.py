@@ -25,7 +25,7 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 class Topic:
     """A topic and its partitions, all of them on this broker."""
 
-    record: records.TopicRecord
+    record: wire.TopicRecord
     partitions: tuple[Partition, ...]
 
     @property
@@ -136,7 +136,7 @@ class Topics:
             raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
         if len(self._topics) >= config.topics_max:
             raise QuotaExceeded(f"this broker has its {config.topics_max} topics")
-        record = records.TopicRecord(
+        record = wire.TopicRecord(
             topic_id=self.next_topic_id,
             topic=command.topic,
             partitions=partitions,
@@ -155,7 +155,7 @@ class Topics:
             partition.write_new_rows()
         return topic
 
-    def restore(self, record: records.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
+    def restore(self, record: wire.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
         """Restore a topic from its rows."""
         partitions = tuple(
             Partition(

@@ -12,7 +12,6 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.end_command_sender import GONE_CODES, EndCommandSender, EndListener
 from magnetar_coordinator.end_commands import WIRE_ACTION
@@ -20,6 +19,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, TxnAction
 from magnetar_coordinator.watermark_sender import WatermarkSender
+from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
 from magnetar_core.errors import LogUnavailable
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -68,7 +68,7 @@ class BrokerPeer:
         self.link = BrokerLink(
             address,
             transport,
-            config,
+            config.link_settings(),
             random,
             on_up=self._on_up,
             on_answer=self._on_answer,

@@ -7,8 +7,8 @@ import logging
 from random import Random
 from typing import Any
 
-from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.broker_link import BrokerLink
 from magnetar_core.transport import Transport
 from magnetar_core.wire import common_pb2 as common
 
@@ -25,7 +25,7 @@ class BrokerQuestion:
         self._link = BrokerLink(
             address,
             transport,
-            config,
+            config.link_settings(),
             random,
             on_up=self._ask,
             on_answer=self._on_answer,

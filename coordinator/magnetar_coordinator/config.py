@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from magnetar_core.config import InvalidConfig, check_numbers
 from magnetar_core.ids import TCID_MAX
+from magnetar_core.link_settings import LinkSettings
 
 # Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
 _TXN_IDS_AHEAD_MAX = 1 << 24
@@ -135,3 +136,13 @@ class CoordinatorConfig:
                 raise InvalidConfig(f"retry_delay_ms_min must not exceed {name}")
         if self.outcome_retention_ms < self.txn_timeout_ms_max:
             raise InvalidConfig("outcome_retention_ms must be at least txn_timeout_ms_max")
+
+    def link_settings(self) -> LinkSettings:
+        """Return the settings of links to brokers."""
+        return LinkSettings(
+            client_name=self.name,
+            cluster_hash=self.cluster_hash,
+            answer_deadline_ms=self.answer_deadline_ms,
+            retry_delay_ms_min=self.retry_delay_ms_min,
+            reconnect_delay_ms_max=self.reconnect_delay_ms_max,
+        )

@@ -14,13 +14,13 @@ from itertools import takewhile
 from random import Random
 from typing import Any, Protocol
 
-from magnetar_coordinator.broker_link import BrokerLink
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.end_commands import end_command
 from magnetar_coordinator.end_state import EndEvent, EndState, PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import Participant, Transaction
 from magnetar_core.backoff import delay_ms
+from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
 from magnetar_core.errors import END_REFUSALS
 from magnetar_core.wire import common_pb2 as common

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from magnetar_coordinator.broker_link import BrokerLink
+from magnetar_core.broker_link import BrokerLink
 from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)

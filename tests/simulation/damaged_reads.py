@@ -15,7 +15,7 @@ from magnetar_broker import keys
 from magnetar_broker.entries import DATA, DataEntry, MarkerEntry, parse_entry
 from magnetar_core import batch as columnar
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import record_pb2 as records
+from magnetar_core.wire import topic_pb2
 from magnetar_storage.memory import MemoryDisk
 from magnetar_storage.store import end_of_prefix
 
@@ -86,7 +86,7 @@ class Damage:
     def prefix_of(self, topic: str, partition: int) -> bytes | None:
         """What the keys of a partition's rows begin with; None: there is no such topic."""
         for key, data in _rows(self._disk, keys.TOPICS, b""):
-            if records.TopicRecord.FromString(data).topic == topic:
+            if topic_pb2.TopicRecord.FromString(data).topic == topic:
                 return keys.partition(int.from_bytes(key, "big"), partition)
         return None
 

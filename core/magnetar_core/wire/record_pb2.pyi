@@ -1,5 +1,4 @@
 from magnetar_core.wire import common_pb2 as _common_pb2
-from magnetar_core.wire import topic_pb2 as _topic_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -136,26 +135,6 @@ class TransactionOutcome(_message.Message):
     identity: _common_pb2.ProducerIdentity
     start_time_ms: int
     def __init__(self, status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., end_run_time_ms: _Optional[int] = ..., end_time_ms: _Optional[int] = ..., selection_digest: _Optional[bytes] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., start_time_ms: _Optional[int] = ...) -> None: ...
-
-class TopicRecord(_message.Message):
-    __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")
-    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
-    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
-    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
-    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
-    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
-    topic_id: int
-    topic: str
-    partitions: int
-    retention_ms: int
-    retention_bytes: int
-    retain_unconsumed: _topic_pb2.RetainUnconsumed
-    ledger_id: int
-    created_at_ms: int
-    def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[_topic_pb2.RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class SubscriptionRecord(_message.Message):
     __slots__ = ("subscription_id", "topic_id", "partition", "subscription", "absent", "owner")

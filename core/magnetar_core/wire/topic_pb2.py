@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/topic.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xb4\x01\n\x12\x43ommandCreateTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x12\n\ncall_token\x18\x06 \x01(\x06\".\n\x1a\x43ommandCreateTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"\x13\n\x11\x43ommandListTopics\"F\n\x19\x43ommandListTopicsResponse\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.TopicSummary\"C\n\x0cTopicSummary\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\npartitions\x18\x03 \x01(\r\"%\n\x14\x43ommandDescribeTopic\x12\r\n\x05topic\x18\x01 \x01(\t\"\xdf\x01\n\x1c\x43ommandDescribeTopicResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x35\n\npartitions\x18\x06 \x03(\x0b\x32!.magnetar.v1.PartitionDescription\"\x8b\x02\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x06 \x01(\x08\x12%\n\topen_txns\x18\x07 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12;\n\rsubscriptions\x18\x08 \x03(\x0b\x32$.magnetar.v1.SubscriptionDescription\x12\x16\n\x0eopen_txn_count\x18\t \x01(\x04\"\xe6\x01\n\x17SubscriptionDescription\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x02 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x03 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x04 \x01(\x04\x12(\n\x0cpending_txns\x18\x05 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12\x11\n\tconsumers\x18\x06 \x03(\t\x12\x15\n\runacked_count\x18\x07 \x01(\x04\x12\x19\n\x11pending_txn_count\x18\x08 \x01(\x04\"I\n\x12\x43ommandDeleteTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\ncall_token\x18\x03 \x01(\x06\"\x1c\n\x1a\x43ommandDeleteTopicResponse\"2\n\rCommandLookup\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nreached_at\x18\x02 \x01(\t\"C\n\x15\x43ommandLookupResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x18\n\x10\x62roker_addresses\x18\x02 \x03(\t\"+\n\x15\x43ommandGetClusterInfo\x12\x12\n\nreached_at\x18\x01 \x01(\t\"\xce\x01\n\x1d\x43ommandGetClusterInfoResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\x12membership_version\x18\x02 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12$\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x13.magnetar.v1.Member\x12)\n\x0c\x63oordinators\x18\x05 \x03(\x0b\x32\x13.magnetar.v1.Member\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\"5\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0c\n\x04tcid\x18\x03 \x01(\r\";\n\x16\x43ommandTakeIncarnation\x12\x0c\n\x04tcid\x18\x01 \x01(\r\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"5\n\x1e\x43ommandTakeIncarnationResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04*#\n\x10RetainUnconsumed\x12\x07\n\x03YES\x10\x00\x12\x06\n\x02NO\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17magnetar/v1/topic.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\"\xb4\x01\n\x12\x43ommandCreateTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\r\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x12\n\ncall_token\x18\x06 \x01(\x06\".\n\x1a\x43ommandCreateTopicResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\"\x13\n\x11\x43ommandListTopics\"F\n\x19\x43ommandListTopicsResponse\x12)\n\x06topics\x18\x01 \x03(\x0b\x32\x19.magnetar.v1.TopicSummary\"C\n\x0cTopicSummary\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\npartitions\x18\x03 \x01(\r\"%\n\x14\x43ommandDescribeTopic\x12\r\n\x05topic\x18\x01 \x01(\t\"\xf8\x01\n\x1c\x43ommandDescribeTopicResponse\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x14\n\x0cretention_ms\x18\x03 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x04 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x05 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x35\n\npartitions\x18\x06 \x03(\x0b\x32!.magnetar.v1.PartitionDescription\x12\x17\n\x0fpartition_count\x18\x07 \x01(\r\"\x8b\x02\n\x14PartitionDescription\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tledger_id\x18\x03 \x01(\x04\x12\x14\n\x0c\x66irst_offset\x18\x04 \x01(\x04\x12\x12\n\nend_offset\x18\x05 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x06 \x01(\x08\x12%\n\topen_txns\x18\x07 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12;\n\rsubscriptions\x18\x08 \x03(\x0b\x32$.magnetar.v1.SubscriptionDescription\x12\x16\n\x0eopen_txn_count\x18\t \x01(\x04\"\xe6\x01\n\x17SubscriptionDescription\x12\x14\n\x0csubscription\x18\x01 \x01(\t\x12\x1a\n\x12mark_delete_offset\x18\x02 \x01(\x04\x12\x0f\n\x07\x62\x61\x63klog\x18\x03 \x01(\x04\x12\x19\n\x11pending_ack_count\x18\x04 \x01(\x04\x12(\n\x0cpending_txns\x18\x05 \x03(\x0b\x32\x12.magnetar.v1.TxnId\x12\x11\n\tconsumers\x18\x06 \x03(\t\x12\x15\n\runacked_count\x18\x07 \x01(\x04\x12\x19\n\x11pending_txn_count\x18\x08 \x01(\x04\"I\n\x12\x43ommandDeleteTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x12\n\ncall_token\x18\x03 \x01(\x06\"\x1c\n\x1a\x43ommandDeleteTopicResponse\"2\n\rCommandLookup\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nreached_at\x18\x02 \x01(\t\"C\n\x15\x43ommandLookupResponse\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\x18\n\x10\x62roker_addresses\x18\x02 \x03(\t\"\x96\x01\n\x16\x43ommandFollowDirectory\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x03 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x04 \x01(\x06\x12\x10\n\x08revision\x18\x05 \x01(\x04\x12\x0f\n\x07\x61t_once\x18\x06 \x01(\x08\"\xc0\x01\n\x1e\x43ommandFollowDirectoryResponse\x12\x16\n\x0e\x64irectory_life\x18\x01 \x01(\x06\x12\x10\n\x08revision\x18\x02 \x01(\x04\x12\x0b\n\x03\x61ll\x18\x03 \x01(\x08\x12(\n\x06topics\x18\x04 \x03(\x0b\x32\x18.magnetar.v1.TopicRecord\x12\x19\n\x11\x64\x65leted_topic_ids\x18\x05 \x03(\x04\x12\x13\n\x0bnext_serial\x18\x06 \x01(\x04\x12\r\n\x05tcids\x18\x07 \x03(\r\"\xd5\x01\n\x0bTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x04\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\r\x12\x14\n\x0cretention_ms\x18\x04 \x01(\x04\x12\x17\n\x0fretention_bytes\x18\x05 \x01(\x04\x12\x38\n\x11retain_unconsumed\x18\x06 \x01(\x0e\x32\x1d.magnetar.v1.RetainUnconsumed\x12\x11\n\tledger_id\x18\x07 \x01(\x04\x12\x15\n\rcreated_at_ms\x18\x08 \x01(\x03\"+\n\x15\x43ommandGetClusterInfo\x12\x12\n\nreached_at\x18\x01 \x01(\t\"\xce\x01\n\x1d\x43ommandGetClusterInfoResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1a\n\x12membership_version\x18\x02 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x03 \x01(\t\x12$\n\x07\x62rokers\x18\x04 \x03(\x0b\x32\x13.magnetar.v1.Member\x12)\n\x0c\x63oordinators\x18\x05 \x03(\x0b\x32\x13.magnetar.v1.Member\x12\x16\n\x0eserver_version\x18\x06 \x01(\t\"5\n\x06Member\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0c\n\x04tcid\x18\x03 \x01(\r\";\n\x16\x43ommandTakeIncarnation\x12\x0c\n\x04tcid\x18\x01 \x01(\r\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"5\n\x1e\x43ommandTakeIncarnationResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04*#\n\x10RetainUnconsumed\x12\x07\n\x03YES\x10\x00\x12\x06\n\x02NO\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.topic_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RETAINUNCONSUMED']._serialized_start=1878
-  _globals['_RETAINUNCONSUMED']._serialized_end=1913
+  _globals['_RETAINUNCONSUMED']._serialized_start=2467
+  _globals['_RETAINUNCONSUMED']._serialized_end=2502
   _globals['_COMMANDCREATETOPIC']._serialized_start=67
   _globals['_COMMANDCREATETOPIC']._serialized_end=247
   _globals['_COMMANDCREATETOPICRESPONSE']._serialized_start=249
@@ -47,27 +47,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMMANDDESCRIBETOPIC']._serialized_start=459
   _globals['_COMMANDDESCRIBETOPIC']._serialized_end=496
   _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_start=499
-  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_end=722
-  _globals['_PARTITIONDESCRIPTION']._serialized_start=725
-  _globals['_PARTITIONDESCRIPTION']._serialized_end=992
-  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_start=995
-  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_end=1225
-  _globals['_COMMANDDELETETOPIC']._serialized_start=1227
-  _globals['_COMMANDDELETETOPIC']._serialized_end=1300
-  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_start=1302
-  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_end=1330
-  _globals['_COMMANDLOOKUP']._serialized_start=1332
-  _globals['_COMMANDLOOKUP']._serialized_end=1382
-  _globals['_COMMANDLOOKUPRESPONSE']._serialized_start=1384
-  _globals['_COMMANDLOOKUPRESPONSE']._serialized_end=1451
-  _globals['_COMMANDGETCLUSTERINFO']._serialized_start=1453
-  _globals['_COMMANDGETCLUSTERINFO']._serialized_end=1496
-  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_start=1499
-  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_end=1705
-  _globals['_MEMBER']._serialized_start=1707
-  _globals['_MEMBER']._serialized_end=1760
-  _globals['_COMMANDTAKEINCARNATION']._serialized_start=1762
-  _globals['_COMMANDTAKEINCARNATION']._serialized_end=1821
-  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_start=1823
-  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_end=1876
+  _globals['_COMMANDDESCRIBETOPICRESPONSE']._serialized_end=747
+  _globals['_PARTITIONDESCRIPTION']._serialized_start=750
+  _globals['_PARTITIONDESCRIPTION']._serialized_end=1017
+  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_start=1020
+  _globals['_SUBSCRIPTIONDESCRIPTION']._serialized_end=1250
+  _globals['_COMMANDDELETETOPIC']._serialized_start=1252
+  _globals['_COMMANDDELETETOPIC']._serialized_end=1325
+  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_start=1327
+  _globals['_COMMANDDELETETOPICRESPONSE']._serialized_end=1355
+  _globals['_COMMANDLOOKUP']._serialized_start=1357
+  _globals['_COMMANDLOOKUP']._serialized_end=1407
+  _globals['_COMMANDLOOKUPRESPONSE']._serialized_start=1409
+  _globals['_COMMANDLOOKUPRESPONSE']._serialized_end=1476
+  _globals['_COMMANDFOLLOWDIRECTORY']._serialized_start=1479
+  _globals['_COMMANDFOLLOWDIRECTORY']._serialized_end=1629
+  _globals['_COMMANDFOLLOWDIRECTORYRESPONSE']._serialized_start=1632
+  _globals['_COMMANDFOLLOWDIRECTORYRESPONSE']._serialized_end=1824
+  _globals['_TOPICRECORD']._serialized_start=1827
+  _globals['_TOPICRECORD']._serialized_end=2040
+  _globals['_COMMANDGETCLUSTERINFO']._serialized_start=2042
+  _globals['_COMMANDGETCLUSTERINFO']._serialized_end=2085
+  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_start=2088
+  _globals['_COMMANDGETCLUSTERINFORESPONSE']._serialized_end=2294
+  _globals['_MEMBER']._serialized_start=2296
+  _globals['_MEMBER']._serialized_end=2349
+  _globals['_COMMANDTAKEINCARNATION']._serialized_start=2351
+  _globals['_COMMANDTAKEINCARNATION']._serialized_end=2410
+  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_start=2412
+  _globals['_COMMANDTAKEINCARNATIONRESPONSE']._serialized_end=2465
 # @@protoc_insertion_point(module_scope)

@@ -65,20 +65,22 @@ class CommandDescribeTopic(_requests.Request[CommandDescribeTopicResponse]):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class CommandDescribeTopicResponse(_message.Message):
-    __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions")
+    __slots__ = ("topic", "topic_id", "retention_ms", "retention_bytes", "retain_unconsumed", "partitions", "partition_count")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     topic: str
     topic_id: int
     retention_ms: int
     retention_bytes: int
     retain_unconsumed: RetainUnconsumed
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionDescription]
-    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ...) -> None: ...
+    partition_count: int
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
     __slots__ = ("partition", "broker_name", "ledger_id", "first_offset", "end_offset", "has_txnlog", "open_txns", "subscriptions", "open_txn_count")
@@ -151,6 +153,60 @@ class CommandLookupResponse(_message.Message):
     topic_id: int
     broker_addresses: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, topic_id: _Optional[int] = ..., broker_addresses: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CommandFollowDirectory(_requests.Request[CommandFollowDirectoryResponse]):
+    __slots__ = ("broker_name", "store_token", "accepted_losses", "directory_life", "revision", "at_once")
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_LIFE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    broker_name: str
+    store_token: str
+    accepted_losses: int
+    directory_life: int
+    revision: int
+    at_once: bool
+    def __init__(self, broker_name: _Optional[str] = ..., store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ..., directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., at_once: _Optional[bool] = ...) -> None: ...
+
+class CommandFollowDirectoryResponse(_message.Message):
+    __slots__ = ("directory_life", "revision", "all", "topics", "deleted_topic_ids", "next_serial", "tcids")
+    DIRECTORY_LIFE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TOPIC_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    TCIDS_FIELD_NUMBER: _ClassVar[int]
+    directory_life: int
+    revision: int
+    all: bool
+    topics: _containers.RepeatedCompositeFieldContainer[TopicRecord]
+    deleted_topic_ids: _containers.RepeatedScalarFieldContainer[int]
+    next_serial: int
+    tcids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., all: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., next_serial: _Optional[int] = ..., tcids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicRecord(_message.Message):
+    __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_UNCONSUMED_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: int
+    topic: str
+    partitions: int
+    retention_ms: int
+    retention_bytes: int
+    retain_unconsumed: RetainUnconsumed
+    ledger_id: int
+    created_at_ms: int
+    def __init__(self, topic_id: _Optional[int] = ..., topic: _Optional[str] = ..., partitions: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_unconsumed: _Optional[_Union[RetainUnconsumed, str]] = ..., ledger_id: _Optional[int] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
 
 class CommandGetClusterInfo(_requests.Request[CommandGetClusterInfoResponse]):
     __slots__ = ("reached_at",)

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.backoff import delay_ms
 from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.frames import Carried, FrameWriter
+from magnetar_core.link_settings import LinkSettings
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as common
@@ -32,7 +32,7 @@ OnAnswer = Callable[[int, str, Any], None]
 
 
 class BrokerLink:
-    """Link of the coordinator to a broker.
+    """Link of a server to a broker.
 
     Args:
         on_up: called when the handshake is done, also after each reconnection.
@@ -44,7 +44,7 @@ class BrokerLink:
         self,
         address: str,
         transport: Transport,
-        config: CoordinatorConfig,
+        settings: LinkSettings,
         random: Random,
         *,
         on_up: Callable[[], None],
@@ -53,7 +53,7 @@ class BrokerLink:
     ) -> None:
         self.address = address
         self._transport = transport
-        self._config = config
+        self._settings = settings
         self._random = random
         self._on_up = on_up
         self._on_answer = on_answer
@@ -109,15 +109,15 @@ class BrokerLink:
                 log.exception("the link to the broker at %s failed", self.address)
             wait_ms = delay_ms(
                 self._failures,
-                self._config.retry_delay_ms_min,
-                self._config.reconnect_delay_ms_max,
+                self._settings.retry_delay_ms_min,
+                self._settings.reconnect_delay_ms_max,
                 self._random,
             )
             self._failures += 1
             await asyncio.sleep(wait_ms / 1_000)
 
     async def _converse(self) -> None:
-        deadline_seconds = self._config.answer_deadline_ms / 1_000
+        deadline_seconds = self._settings.answer_deadline_ms / 1_000
         closed = asyncio.Event()
         welcomed = asyncio.Event()
 
@@ -181,7 +181,7 @@ class BrokerLink:
     async def _closes(self, closed: asyncio.Event) -> bool:
         """Return whether the link breaks within the time that an answer may take."""
         try:
-            async with asyncio.timeout(self._config.answer_deadline_ms / 1_000):
+            async with asyncio.timeout(self._settings.answer_deadline_ms / 1_000):
                 await closed.wait()
         except TimeoutError:
             return False
@@ -190,8 +190,8 @@ class BrokerLink:
     def _hello(self) -> common.CommandHello:
         return common.CommandHello(
             protocol_version=PROTOCOL_VERSION,
-            client_name=self._config.name,
-            cluster_hash=self._config.cluster_hash,
+            client_name=self._settings.client_name,
+            cluster_hash=self._settings.cluster_hash,
         )
 
     def _accepts(self, name: str, answer: Any) -> bool:
@@ -201,7 +201,7 @@ class BrokerLink:
             except UnsupportedVersion as error:
                 log.error("%s", error)
                 return False
-            ours, theirs = self._config.cluster_hash, answer.cluster_hash
+            ours, theirs = self._settings.cluster_hash, answer.cluster_hash
             if not ours or not theirs or ours == theirs:
                 return True
             log.error("the broker at %s belongs to another cluster", self.address)
