@@ -177,11 +177,12 @@ class SimulatedLink:
 
     def close(self) -> None:
         """The client hangs up: what it wrote still arrives, then the server is told."""
+        if self.network.client_wiretap is not None:
+            # Also of a link that has broken, and whose client has not been told yet.
+            self.network.client_wiretap.on_lost(self.number)
         if self.broken:
             return
         self.broken = True
-        if self.network.client_wiretap is not None:
-            self.network.client_wiretap.on_lost(self.number)
         self.network.forget(self)
         self.to_server.open = False
         self.to_client.cut(self.network.random)

@@ -357,6 +357,15 @@ def test_an_abort_waits_for_sends_and_not_for_ever() -> None:
     client.asks_abort(FIRST)
 
 
+def test_an_abort_waits_for_no_answer_on_a_link_that_is_lost() -> None:
+    client = Client()
+    client.begins(FIRST)
+    client.sends(0, txn=FIRST)
+    client.acks(0, 0, txn=FIRST)
+    client.reconnects()
+    client.asks_abort(FIRST)
+
+
 def test_an_abort_of_what_is_known_to_be_over_waits_for_nothing() -> None:
     client = Client()
     client.begins(FIRST)

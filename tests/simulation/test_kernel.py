@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.core.envelope import command
+from tests.simulation.client_wiretap import Asked, ClientWiretaps
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, ServerNode
 from tests.simulation.raw import BROKER, NoAnswer, RawClient
@@ -25,6 +26,7 @@ from tests.virtual_loop import (
     VirtualLoop,
 )
 
+import magnetar
 from magnetar_core.commands import CommandSession, Reply
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
@@ -344,6 +346,40 @@ def test_a_half_open_link_is_silent() -> None:
             await asyncio.sleep(0.1)
         assert node.main is not None
         node.main.result()
+
+    small.run(work())
+
+
+def test_a_client_that_hangs_up_has_lost_its_link_also_if_that_is_broken() -> None:
+    """Short seed 2757: an abort waited for nothing on such a link, and was said not to wait."""
+    small = Small()
+    lost: list[int] = []
+
+    class Listener:
+        on_lost = staticmethod(lost.append)
+
+        def on_asked(self, asked: Asked) -> None:
+            pass
+
+    small.network.client_wiretap = ClientWiretaps(small.loop.time, Listener())
+
+    async def program(node: ClientNode) -> None:
+        link = await node.transport().connect("server", BROKER, lambda frame: None, lambda: None)
+        link.write(pb.Frame(commands=[command(hello(magnetar.ClientConfig().client_name), 1)]))
+        link.break_off()
+        # The client knows nothing of it: it still waits for answers.
+        assert lost == []
+        link.close()
+        assert lost == [link.number]
+        await asyncio.sleep(5)
+        assert lost == [link.number]
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
     small.run(work())
 
