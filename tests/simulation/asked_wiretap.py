@@ -4,14 +4,15 @@ users of a success.
 A commit leaves when everything of it is confirmed, and with exactly these counts; when the
 coordinator has every participant; and behind the plain sends that were made before. An abort waits
 for what is under way, as long as the settings say. Nobody is told of a success that nobody has
-answered.
+answered. What is being acknowledged is not given back, and what a commit has settled is not
+acknowledged again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from tests.simulation.client_wiretap import NO_TXN, Asked, Txn, txn_of
 from tests.simulation.follow_wiretap import HEARD_SECONDS, PATIENCE_SECONDS_MIN
@@ -27,6 +28,13 @@ COMMITS = (common_pb2.COMMITTING, common_pb2.COMMITTED)
 
 # Topic, partition, and for acks the subscription.
 Participant = tuple[str, int, str]
+# With its number, and where: topic id and partition.
+Consumer = tuple[Incarnation, int, int, int]
+
+
+class _Acking(NamedTuple):
+    offsets: set[int]
+    asked_at: float
 
 
 @dataclass
@@ -43,7 +51,7 @@ class _Acks:
     refused: bool = False
 
     @property
-    def key(self) -> tuple[Incarnation, int, int, int]:
+    def key(self) -> Consumer:
         return (self.client, self.consumer_id, self.topic_id, self.cursor[1])
 
 
@@ -89,8 +97,10 @@ class AskedWiretap:
         self._lost: set[int] = set()
         self._acked: dict[Participant, set[int]] = {}
         self._acked_up_to: dict[Participant, int] = {}
-        # What a commit has settled, and when; by client, consumer and partition.
-        self._settled: dict[tuple[Incarnation, int, int, int], dict[int, float]] = {}
+        # What a commit has settled, and when.
+        self._settled: dict[Consumer, dict[int, float]] = {}
+        # Plain acks without an answer, by request.
+        self._acking: dict[Consumer, dict[tuple[int, int], _Acking]] = {}
 
     def of(self, txn: Txn) -> _Transaction:
         return self._transactions.setdefault(txn, _Transaction())
@@ -122,17 +132,6 @@ class AskedWiretap:
         if missing:
             self._violation("6", f"acks of {missing} on {cursor} are confirmed by nobody")
 
-    def check_not_again(self, cursor: Participant, txn_id: TxnID, asked_at: float) -> None:
-        """A cumulative ack is confirmed; it takes nothing that a commit had settled before."""
-        known = self.of((txn_id.most_bits, txn_id.least_bits))
-        for acks in known.acks.values():
-            if acks.cursor != cursor:
-                continue
-            settled = self._settled.get(acks.key, {})
-            for offset in known.acked.get(cursor, ()):
-                if settled.get(offset, asked_at) < asked_at - HEARD_SECONDS:
-                    self._violation("6", f"{txn_id} acknowledges {cursor} {offset} after a commit")
-
     # What the wire has.
 
     def on_delivered(self, client: Incarnation, body: Any) -> None:
@@ -145,10 +144,15 @@ class AskedWiretap:
 
     def on_lost(self, link: int) -> None:
         self._lost.add(link)
+        for acking in self._acking.values():
+            for request in [one for one in acking if one[0] == link]:
+                del acking[request]
 
     def on_asked(self, asked: Asked) -> None:
         if asked.name == "ack":
             self._ack(asked)
+        elif asked.name == "nack":
+            self._nack(asked)
         elif asked.name == "end_txn":
             known = self.of(txn_of(asked.body.txn_id))
             is_first = asked.body.txn_action not in known.ends_asked
@@ -192,6 +196,8 @@ class AskedWiretap:
     def _ack(self, asked: Asked) -> None:
         body = asked.body
         if not body.HasField("txn_id"):
+            acking = self._acking.setdefault(_consumer(asked), {})
+            acking[asked.link, asked.request_id] = _Acking(_offsets(body), asked.at)
             return
         key = (_cursor(body.subscription), body.consumer_id)
         acks = self.of(txn_of(body.txn_id)).acks.setdefault(
@@ -203,13 +209,31 @@ class AskedWiretap:
                 acks.unanswered
             ):
                 self._violation("6", f"{key}: ack {number} leaves before its turn")
+            self._check_unsettled(asked, acks)
             _, first_at = acks.unanswered.get(number, (asked.link, asked.at))
             acks.unanswered[number] = asked.link, first_at
+
+    def _check_unsettled(self, asked: Asked, acks: _Acks) -> None:
+        settled = self._settled.get(acks.key, {})
+        for offset in _offsets(asked.body) if settled else ():
+            if settled.get(offset, asked.at) < asked.at - HEARD_SECONDS:
+                text = f"{acks.cursor} {offset} is acknowledged again after a commit"
+                self._violation("6", text)
+
+    def _nack(self, asked: Asked) -> None:
+        """What an ack is under way of was done with before it was given back."""
+        offsets = _offsets(asked.body)
+        for acking in self._acking.get(_consumer(asked), {}).values():
+            both = acking.offsets & offsets
+            if both and asked.at - acking.asked_at < PATIENCE_SECONDS_MIN:
+                cursor = _cursor(asked.body.subscription)
+                self._violation("4", f"{cursor} {sorted(both)} are given back, and being acked")
 
     def _ack_answered(self, asked: Asked, name: str) -> None:
         body = asked.body
         cursor = _cursor(body.subscription)
         if not body.HasField("txn_id"):
+            self._acking[_consumer(asked)].pop((asked.link, asked.request_id), None)
             if name == "ack_response":
                 self._plain_acked(cursor, body)
             return
@@ -307,6 +331,11 @@ class AskedWiretap:
 
 def _cursor(wire: Any) -> Participant:
     return (wire.topic, wire.partition, wire.subscription)
+
+
+def _consumer(asked: Asked) -> Consumer:
+    where = asked.body.subscription
+    return (asked.client, asked.body.consumer_id, where.topic_id, where.partition)
 
 
 def _offsets(body: Any) -> set[int]:

@@ -13,6 +13,7 @@ from tests.simulation.short import (
     damage,
     derived,
     hand_members,
+    hasty,
     ledgers,
     made_anew,
     members,
@@ -42,6 +43,7 @@ VERBS: dict[str, Verb] = {
     **made_anew.VERBS,
     **ledgers.VERBS,
     **hand_members.VERBS,
+    **hasty.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
     "transactions": producers.transactions,
@@ -72,6 +74,7 @@ SCENARIOS: dict[str, Scenario] = {
     "made anew": made_anew.made_anew,
     "ledgers": ledgers.ledgers,
     "members by hand": hand_members.hand_members,
+    "hasty": hasty.hasty,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
