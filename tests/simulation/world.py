@@ -65,6 +65,8 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
     "inspector": raw_programs.inspector,
 }
 
+# A send that may take so long is not given up while an abort waits for it.
+SEND_TIMEOUT_MS_MIN = 1_000
 # As a broker has it that is told nothing else.
 IDLE_MS_MAX = BrokerConfig().producer_idle_ms_max
 # Less patient than an application's: virtual time is dear, as every repeat costs steps.
@@ -142,7 +144,7 @@ class World:
         sending = SendingWiretap(self.loop.time, self.history.violation)
         self.asked_wiretap = AskedWiretap(
             sending,
-            lambda: self.client_config.abort_drain_ms / 1000,
+            self._drain_seconds,
             self.history.violation,
         )
         self.follow_wiretap = FollowWiretap(sending, self.history.violation)
@@ -217,6 +219,13 @@ class World:
         if found is None:
             found = self._delays[first, second] = self.environment.random(f"{first}>{second}")
         return found
+
+    def _drain_seconds(self) -> float:
+        """For how long an abort waits for what is under way, as far as it can be told."""
+        config = self.client_config
+        # What was given up is not under way, and nobody hears when its time began.
+        gives_up_soon = config.send_timeout_ms < SEND_TIMEOUT_MS_MIN
+        return 0.0 if gives_up_soon else config.abort_drain_ms / 1000
 
     def _delivery_lag(self) -> float:
         """From a decision to deliver until it leaves: a sync, or a read, may lie between."""

@@ -51,6 +51,7 @@ SCENARIOS: dict[str, Scenario] = {
     "by turns": producers.by_turns,
     "idle producer": producers.idle_producer,
     "behind": producers.behind,
+    "amid": producers.amid,
     "seeks": consumers.seeks,
     "chains": chains.chains,
     "deep chain": chains.deep_chain,

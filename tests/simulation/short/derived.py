@@ -19,6 +19,7 @@ from tests.simulation.short.script import Step
 from tests.simulation.short.world import Verb
 
 import magnetar
+from magnetar.messaging.dead_letters import REDELIVERY_COUNT
 from magnetar_core.errors import MagnetarError, TopicExists
 
 # Of these, one in so many is poison: whoever is given it fails.
@@ -33,12 +34,14 @@ class Tally:
     Attributes:
         may, must, must_not: values; each may be there once at most.
         inputs: the message of which a value was made, in the order that outputs keep.
+        redeliveries_max: of dead letters: how often each was to be delivered again before.
     """
 
     may: dict[bytes, None] = field(default_factory=dict)
     must: dict[bytes, None] = field(default_factory=dict)
     must_not: dict[bytes, None] = field(default_factory=dict)
     seen: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    redeliveries_max: int = -1
 
 
 def tally(actor: Actor, topic: str) -> Tally:
@@ -134,6 +137,7 @@ async def reject(
     """Consume; poison is given back until it moves to another topic, exactly once."""
     world = actor.world
     known = tally(actor, dead)
+    known.redeliveries_max = redeliveries
     acknowledges_by_itself(actor, settings["topic"], settings["subscription"])
     policy = magnetar.DeadLetterPolicy(redeliveries_max=redeliveries, topic=dead)
     consumer = await consumer_of(actor, "rejecting", {**settings, "dead_letter": policy})
@@ -309,6 +313,11 @@ async def read_out(actor: Actor, topic: str) -> None:
                 history.violation("1", f"{topic}: {value[:40]!r} was never sent whole")
             if value in known.must_not:
                 history.violation("3", f"{topic}: {value[:40]!r} was aborted, and is visible")
+            if known.redeliveries_max >= 0:
+                count = int(message.properties[REDELIVERY_COUNT])
+                if count <= known.redeliveries_max:
+                    text = f"{value[:40]!r} moves to {topic} after {count} redeliveries"
+                    history.violation("docs", f"{text}, and may have {known.redeliveries_max}")
             known.seen[value] = place
     for value in known.must:
         if value not in known.seen:

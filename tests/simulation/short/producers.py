@@ -223,3 +223,53 @@ def idle_producer(draft: Draft) -> None:
             flush=True,
             pause_s=random.choice((0.0, idle_ms / 3000, idle_ms / 2000, idle_ms / 900)),
         )
+
+
+def amid(draft: Draft) -> None:
+    """Plain messages right before and during commits, whose ends come late to the broker."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    partition = draft.partition(topic)
+    client = draft.client("producer")
+    settings = {
+        "w": {
+            "topic": topic,
+            "linger_ms": random.choice((0.0, 20.0)),
+            "batch_messages_max": random.choice((2, 8)),
+        }
+    }
+    for _ in range(random.randint(4, 7)):
+        begun = draft.step(
+            client,
+            "transact",
+            writers=settings,
+            sends=[("w", partition, True)] * random.randint(1, 2),
+            timeout_s=3.0,
+            end=random.choice(("commit", "commit", "commit", "abort")),
+            last=[("w", partition)] * random.choice((0, 1, 2)),
+            beside=[
+                ("w", partition, random.choice((0.0, random.uniform(0.0, 0.01))))
+                for _ in range(random.choice((0, 1, 3)))
+            ],
+        )
+        if random.random() < 0.5:
+            draft.fault(
+                "partition",
+                step=begun,
+                delay_s=random.uniform(0.0, 0.02),
+                client="coordinator",
+                server="broker",
+                seconds=round(random.uniform(0.02, 0.4), 3),
+            )
+        if random.random() < 0.5:
+            draft.step(
+                client,
+                "plain",
+                writer="w",
+                settings=settings["w"],
+                partitions=[partition] * random.randint(1, 3),
+                wait=False,
+                flush=random.random() < 0.3,
+                pause_s=random.choice((0.0, 0.1, 0.5)),
+            )
+    draft.step(client, "flush", writer="w", pause_s=1.0)

@@ -33,12 +33,16 @@ async def transact(
     attempts: int = COMMIT_ATTEMPTS,
     wait_finished: bool = False,
     pause_s: float = 0.0,
+    last: list[tuple[str, int]] | None = None,
+    beside: list[tuple[str, int, float]] | None = None,
 ) -> None:
     """One transaction.
 
     Args:
         writers: settings of its producers, by name.
         sends: producer, partition, whether to wait for the answer.
+        last: plain messages right before its end; producer, and partition.
+        beside: plain messages while a commit is under way, and after how many seconds.
         end: "commit", "abort", "leave" it open, or "late": commit when it has expired.
         unheard: the "request" for the commit, or its "answer", gets lost.
     """
@@ -59,22 +63,50 @@ async def transact(
     except MagnetarError:
         await unit.abort()
         return
+    for name, partition in last or ():
+        await made[name].plain(partition, wait=False)
     if end == "abort":
         await unit.abort()
     elif end == "leave":
         world.history.counts["abandoned"] += 1
     else:
-        await commit(actor, unit, unheard=unheard, attempts=attempts, wait_finished=wait_finished)
+        ending = commit(
+            actor,
+            unit,
+            unheard=unheard,
+            attempts=attempts,
+            wait_finished=wait_finished,
+            alone=actor.task_count == 1 and not beside,
+        )
+        await asyncio.gather(ending, _send_beside(made, beside or []))
+
+
+async def _send_beside(writers: dict[str, Writer], beside: list[tuple[str, int, float]]) -> None:
+    for name, partition, pause_s in beside:
+        await asyncio.sleep(pause_s)
+        await writers[name].plain(partition, wait=False)
 
 
 async def commit(
-    actor: Actor, unit: Unit, *, unheard: str = "", attempts: int, wait_finished: bool = False
+    actor: Actor,
+    unit: Unit,
+    *,
+    unheard: str = "",
+    attempts: int,
+    wait_finished: bool = False,
+    alone: bool | None = None,
 ) -> bool:
-    """Ask for a commit; returns whether it is committed, as far as its client was told."""
+    """Ask for a commit; returns whether it is committed, as far as its client was told.
+
+    Args:
+        alone: its producers send nothing else meanwhile; None: as the client's other tasks do.
+    """
+    if alone is None:
+        alone = actor.task_count == 1
     world, record = actor.world, unit.record
     history = world.history
     history.ask_commit(record, expected=unit.accepted)
-    if actor.task_count > 1:
+    if not alone:
         for message in unit.accepted:
             message.until = math.inf
     if unheard:

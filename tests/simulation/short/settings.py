@@ -42,6 +42,7 @@ COORDINATOR: dict[str, tuple[Any, ...]] = {
 CLIENT: dict[str, tuple[Any, ...]] = {
     "request_timeout_ms": (300, 5_000),
     "connect_timeout_ms": (200, 3_000),
+    "send_timeout_ms": (150, 700),
     "commit_timeout_ms": (300, 1_000),
     "abort_timeout_ms": (300,),
     "pending_messages_max": (1, 4),
