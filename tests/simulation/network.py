@@ -93,6 +93,17 @@ class Pipe:
         data = self.travelling.popleft()[1]
         self.link.receive(self, data)
 
+    def hasten(self) -> None:
+        """What is held up arrives now, in its order."""
+        now = self.link.network.loop.time()
+        held = [data for _, data in self.travelling]
+        for timer, _ in self.travelling:
+            timer.cancel()
+        self.travelling.clear()
+        self.last_arrival = now
+        for data in held:
+            self._schedule(data, self.last_arrival + TICK)
+
     def cut(self, random: Random, *, delay: float = 0.0) -> float:
         """Lose a random tail; the rest arrives, `delay` later. Returns when the last of it does."""
         self.open = False
@@ -465,13 +476,16 @@ class Network:
                     link.break_off(late=link.client is incarnation and self.random.random() < 0.3)
 
     def heal(self) -> None:
-        """All faults end; links that do not work are noticed."""
+        """All faults end: links that do not work are noticed, and nothing is held up any more."""
         self.quiet = True
         self._partitions.clear()
         self.delay_factor = 1.0
         for link in self.links():
             if link.half_open:
                 link.break_off()
+            else:
+                link.to_server.hasten()
+                link.to_client.hasten()
 
     async def connect(
         self,

@@ -15,6 +15,7 @@ from tests.core.envelope import command
 from tests.simulation.client_wiretap import Asked, ClientWiretaps
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, ServerNode
+from tests.simulation.planting import replaced
 from tests.simulation.raw import BROKER, NoAnswer, RawClient
 from tests.simulation.trace import Trace
 from tests.virtual_loop import (
@@ -346,6 +347,45 @@ def test_a_half_open_link_is_silent() -> None:
             await asyncio.sleep(0.1)
         assert node.main is not None
         node.main.result()
+
+    small.run(work())
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_what_a_partition_holds_up_arrives_when_the_faults_end(heals: bool) -> None:
+    """Short seed 7165: a coordinator heard no answer for seconds after the faults were over."""
+    small = Small()
+    arrived: list[int] = []
+
+    async def program(node: ClientNode) -> None:
+        link = await node.transport().connect(
+            "server",
+            BROKER,
+            lambda frame: arrived.extend(one.request_id for one in frame.commands),
+            lambda: None,
+        )
+        link.write(pb.Frame(commands=[command(hello("x"), 1)]))
+        await asyncio.sleep(0.1)
+        assert arrived == [1]
+        # The link itself goes on; nothing comes through.
+        with replaced(small.network.random, "random", lambda: 1.0):
+            small.network.partition("client", "server", 25.0)
+        for number in (2, 3):
+            link.write(pb.Frame(commands=[command(hello("x"), number)]))
+        await asyncio.sleep(0.5)
+        assert arrived == [1]
+        if heals:
+            small.network.heal()
+            link.write(pb.Frame(commands=[command(hello("x"), 4)]))
+        await asyncio.sleep(0.5)
+        assert arrived == ([1, 2, 3, 4] if heals else [1])
+
+    async def work() -> None:
+        small.server.start()
+        await small.server.ready.wait()
+        node = small.client("client", program)
+        while not node.finished:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
     small.run(work())
 
