@@ -37,13 +37,13 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
     if losses <= (keys.read_u64(row) if row is not None else 0):
         return
     log.warning("continuing without the lost data: ledger %d", topics.ledger_id)
-    topics.next_topic_id = max(topics.next_topic_id, (losses << ID_BITS) + 1)
+    topics.next_serial = max(topics.next_serial, (losses << ID_BITS) + 1)
     topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)
     for partition in topics.partitions():
         partition.log.jump(await _known_end(environment, partition))
         environment.defer_rows(partition)
     batch = environment.commits.batch
-    batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(topics.next_topic_id))
+    batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(topics.next_serial))
     batch.put(keys.META, keys.META_NEXT_SUBSCRIPTION_ID, keys.u64(topics.next_subscription_id))
     batch.put(keys.META, keys.META_LOSSES, keys.u64(losses))
 

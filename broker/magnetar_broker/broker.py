@@ -39,6 +39,7 @@ from magnetar_broker.watermark import Watermarks
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
 from magnetar_core.run_time import RunTime
+from magnetar_core.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage import store_identity
 from magnetar_storage.disk_reserve import DiskReserve
@@ -71,11 +72,13 @@ class Broker:
         self,
         config: BrokerConfig,
         store: Store,
+        transport: Transport,
         clock: Clock,
         random: Random,
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
     ) -> None:
+        self._transport = transport
         self._on_fatal = on_fatal
         self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -181,7 +184,7 @@ class Broker:
         await recovery.run()
         await self.incarnations.recover()
         await go_on_without(environment, self.topics, losses)
-        is_new = not self.topics.all() and self.topics.next_topic_id == 1
+        is_new = not self.topics.all() and self.topics.next_serial == 1
         self._empty_store_guard.recovered(is_empty=is_new and not losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
 

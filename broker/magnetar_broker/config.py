@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
+from magnetar_core.placement import SHARDS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,9 @@ class BrokerConfig:
     # The address that clients are told if they reached this broker at it, through a published port
     # or a gateway; empty: none.
     external_address: str = ""
+    # All brokers of the cluster file, this one too, in its order: the one at position N keeps the
+    # shard N. Empty: this broker is alone.
+    brokers: tuple[MemberAddress, ...] = ()
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )
@@ -149,3 +153,20 @@ class BrokerConfig:
             raise InvalidConfig(
                 "group_rebalance_timeout_ms_default must not exceed group_rebalance_timeout_ms_max"
             )
+        if self.brokers and self.name not in [one.name for one in self.brokers]:
+            raise InvalidConfig(
+                f"{self.name!r} is not among the brokers of the cluster file: correct the name, or"
+                " add it"
+            )
+        if len(self.brokers) > SHARDS_MAX:
+            raise InvalidConfig(f"a cluster has at most {SHARDS_MAX} brokers")
+
+    @property
+    def shard(self) -> int:
+        """The number of the shard that this broker keeps: its position among the brokers."""
+        return next((at for at, one in enumerate(self.brokers) if one.name == self.name), 0)
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards new topics are spread over: one for each broker."""
+        return len(self.brokers) or 1

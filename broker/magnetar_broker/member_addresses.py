@@ -8,6 +8,7 @@ addresses of the same kind.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from magnetar_broker.config import BrokerConfig, MemberAddress
 from magnetar_core.config import InvalidConfig, is_loopback, split_address
@@ -20,8 +21,18 @@ def broker_address(config: BrokerConfig, reached_at: str) -> str:
     return config.address
 
 
-def coordinator_address(config: BrokerConfig, reached_at: str) -> Callable[[MemberAddress], str]:
-    """Return a function that chooses a coordinator's address for the client."""
+def brokers_as_reached(config: BrokerConfig, reached_at: str) -> list[MemberAddress]:
+    """Return all brokers in the order of their shards; `address` is the one for the client."""
+    own = MemberAddress(name=config.name, address=broker_address(config, reached_at))
+    address_of = other_address(config, reached_at)
+    return [
+        own if one.name == config.name else replace(one, address=address_of(one))
+        for one in config.brokers or (own,)
+    ]
+
+
+def other_address(config: BrokerConfig, reached_at: str) -> Callable[[MemberAddress], str]:
+    """Return a function that chooses another server's address for the client."""
     if not _is_outside(config, reached_at):
         return lambda one: one.address
     return lambda one: one.external_address or one.address

@@ -125,7 +125,7 @@ class ReadCommands:
             raise Gone(f"topic {command.topic!r} of id {command.topic_id} was deleted")
         partitions = [
             self._topics.partition(command.topic, number, topic.topic_id)
-            for number in command.partitions or range(len(topic.partitions))
+            for number in command.partitions or topic.hosted
         ]
         self._replies.answer_later(reply, self._offsets_of(topic.topic_id, partitions, command))
 

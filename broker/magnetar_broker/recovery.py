@@ -86,7 +86,7 @@ class Recovery:
     async def _read_meta(self) -> None:
         next_topic_id = await self._store.get(keys.META, keys.META_NEXT_TOPIC_ID)
         if next_topic_id is not None:
-            self._topics.next_topic_id = keys.read_u64(next_topic_id)
+            self._topics.next_serial = keys.read_u64(next_topic_id)
         next_subscription_id = await self._store.get(keys.META, keys.META_NEXT_SUBSCRIPTION_ID)
         if next_subscription_id is not None:
             self._topics.next_subscription_id = keys.read_u64(next_subscription_id)

@@ -15,7 +15,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
-from magnetar_broker.member_addresses import broker_address, coordinator_address
+from magnetar_broker.member_addresses import brokers_as_reached, other_address
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
@@ -27,6 +27,7 @@ from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import ClusterMismatch, MagnetarError
+from magnetar_core.placement import shard_of
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.version import VERSION
@@ -131,12 +132,14 @@ class BrokerServer:
 
     def _get_cluster_info(self, command: wire.CommandGetClusterInfo, reply: Reply) -> None:
         config = self._environment.config
-        address = broker_address(config, command.reached_at)
-        address_of = coordinator_address(config, command.reached_at)
+        address_of = other_address(config, command.reached_at)
         info = wire.CommandGetClusterInfoResponse(
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
-            brokers=[wire.Member(name=config.name, address=address)],
+            brokers=[
+                wire.Member(name=one.name, address=one.address)
+                for one in brokers_as_reached(config, command.reached_at)
+            ],
             coordinators=[
                 wire.Member(name=one.name, address=address_of(one), tcid=one.tcid)
                 for one in config.coordinators
@@ -159,7 +162,7 @@ class BrokerServer:
     def _list_topics(self, command: wire.CommandListTopics, reply: Reply) -> None:
         summaries = [
             wire.TopicSummary(
-                topic=topic.name, topic_id=topic.topic_id, partitions=len(topic.partitions)
+                topic=topic.name, topic_id=topic.topic_id, partitions=topic.record.partitions
             )
             for topic in sorted(self._topics.all(), key=lambda one: one.name)
         ]
@@ -176,10 +179,14 @@ class BrokerServer:
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
         topic = self._topics.get(command.topic)
-        address = broker_address(self._environment.config, command.reached_at)
+        brokers = brokers_as_reached(self._environment.config, command.reached_at)
         self._replies.answer(
             reply,
             wire.CommandLookupResponse(
-                topic_id=topic.topic_id, broker_addresses=[address] * len(topic.partitions)
+                topic_id=topic.topic_id,
+                broker_addresses=[
+                    brokers[shard_of(topic.topic_id, number)].address
+                    for number in range(topic.record.partitions)
+                ],
             ),
         )

@@ -1,19 +1,28 @@
-"""Topics of this broker: names, ids that are never reused, their partitions.
+"""Topics: names, ids that are never reused, and the partitions that this broker keeps.
 
-This is the cluster's metadata, embedded in this broker. It will be replaced where several brokers
-share a single description of the cluster.
+Every broker knows all topics, and keeps those partitions of each that lie on its shard.
+Source: docs/design/0008-cluster.md.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from magnetar_broker import keys
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
-from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, TopicExists, TopicNotFound
+from magnetar_core.errors import (
+    Gone,
+    InvalidArgument,
+    PartitionMoved,
+    QuotaExceeded,
+    TopicExists,
+    TopicNotFound,
+)
 from magnetar_core.ids import PartitionName
+from magnetar_core.placement import SERIAL_MAX, new_topic_id, shard_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
@@ -23,10 +32,28 @@ TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic and its partitions, all of them on this broker."""
+    """A topic and its partitions on this broker.
+
+    Attributes:
+        hosted: the partitions that this broker keeps, by number.
+    """
 
     record: wire.TopicRecord
-    partitions: tuple[Partition, ...]
+    hosted: Mapping[int, Partition]
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """The partitions that this broker keeps, in order."""
+        return tuple(self.hosted.values())
+
+    @property
+    def partition_names(self) -> tuple[PartitionName, ...]:
+        """The names of all partitions, in order; other brokers keep the others."""
+        record = self.record
+        return tuple(
+            PartitionName(record.topic, number, record.topic_id)
+            for number in range(record.partitions)
+        )
 
     @property
     def topic_id(self) -> int:
@@ -45,7 +72,9 @@ class Topics:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._topics: dict[str, Topic] = {}
-        self.next_topic_id = 1
+        self._shard = environment.config.shard
+        # The serial number of the next topic's id.
+        self.next_serial = 1
         self.next_subscription_id = 1
         # Every topic has at least this ledger id.
         self.ledger_id = 1
@@ -55,7 +84,7 @@ class Topics:
         return list(self._topics.values())
 
     def partitions(self) -> list[Partition]:
-        """Return the partitions of all topics."""
+        """Return the partitions of all topics that this broker keeps."""
         return [one for topic in self._topics.values() for one in topic.partitions]
 
     def get(self, name: str) -> Topic:
@@ -77,29 +106,47 @@ class Topics:
         """Return a partition; topic_id 0 means the topic that has the name now.
 
         Raises:
+            PartitionMoved: another broker keeps it, and says whether it is still there.
             TopicNotFound: no such topic or partition.
             Gone: the name belongs to another topic now, or to none.
         """
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
             if topic_id:
+                self._check_shard(PartitionName(name, number, topic_id))
                 raise Gone(f"topic {name!r} with id {topic_id} was deleted")
             raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
-        if number >= len(topic.partitions):
+        found = topic.hosted.get(number)
+        if found is not None:
+            return found
+        if number >= topic.record.partitions:
             raise TopicNotFound(
-                f"topic {name!r} has partitions 0 to {len(topic.partitions) - 1}, not {number}"
+                f"topic {name!r} has partitions 0 to {topic.record.partitions - 1}, not {number}"
             )
-        return topic.partitions[number]
+        raise _moved(PartitionName(name, number, topic.topic_id))
+
+    def hosts(self, name: PartitionName) -> bool:
+        """Return whether this broker keeps the partition, or did before the topic's deletion."""
+        return shard_of(name.topic_id, name.partition) == self._shard
 
     def find(self, name: PartitionName) -> Partition | None:
-        """Return exactly this partition, or None if its topic was deleted."""
+        """Return exactly this partition, or None if its topic was deleted.
+
+        Raises:
+            PartitionMoved: another broker keeps it.
+        """
+        self._check_shard(name)
         topic = self._topics.get(name.topic)
         if topic is None or topic.topic_id != name.topic_id:
             return None
-        return topic.partitions[name.partition]
+        return topic.hosted.get(name.partition)
+
+    def _check_shard(self, name: PartitionName) -> None:
+        if not self.hosts(name):
+            raise _moved(name)
 
     def of(self, name: PartitionName) -> Partition:
-        """Return a partition that exists."""
+        """Return a partition that exists, and that this broker keeps."""
         found = self.find(name)
         assert found is not None
         return found
@@ -108,6 +155,7 @@ class Topics:
         """Return the partition that a command names.
 
         Raises:
+            PartitionMoved: as partition().
             TopicNotFound: as partition().
             Gone: as partition().
         """
@@ -136,8 +184,10 @@ class Topics:
             raise InvalidArgument(f"a topic has at most {config.partitions_max} partitions")
         if len(self._topics) >= config.topics_max:
             raise QuotaExceeded(f"this broker has its {config.topics_max} topics")
+        if self.next_serial > SERIAL_MAX:
+            raise QuotaExceeded("this cluster has given out all ids of topics")
         record = wire.TopicRecord(
-            topic_id=self.next_topic_id,
+            topic_id=new_topic_id(command.topic, self.next_serial, config.shard_count),
             topic=command.topic,
             partitions=partitions,
             retention_ms=command.retention_ms,
@@ -146,9 +196,9 @@ class Topics:
             ledger_id=self.ledger_id,
             created_at_ms=self._environment.clock.wall_ms(),
         )
-        self.next_topic_id += 1
+        self.next_serial += 1
         batch = self._environment.commits.batch
-        batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(self.next_topic_id))
+        batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(self.next_serial))
         batch.put(keys.TOPICS, keys.topic(record.topic_id), record.SerializeToString())
         topic = self.restore(record, {})
         for partition in topic.partitions:
@@ -157,8 +207,8 @@ class Topics:
 
     def restore(self, record: wire.TopicRecord, rows: dict[int, records.PartitionRow]) -> Topic:
         """Restore a topic from its rows."""
-        partitions = tuple(
-            Partition(
+        hosted = {
+            number: Partition(
                 self._environment,
                 PartitionName(record.topic, number, record.topic_id),
                 rows.get(number, records.PartitionRow()),
@@ -166,8 +216,9 @@ class Topics:
                 ledger_id=max(record.ledger_id, self.ledger_id),
             )
             for number in range(record.partitions)
-        )
-        topic = Topic(record, partitions)
+            if shard_of(record.topic_id, number) == self._shard
+        }
+        topic = Topic(record, hosted)
         self._topics[record.topic] = topic
         return topic
 
@@ -199,3 +250,7 @@ class Topics:
             keys.META, keys.META_NEXT_SUBSCRIPTION_ID, keys.u64(self.next_subscription_id)
         )
         return taken
+
+
+def _moved(name: PartitionName) -> PartitionMoved:
+    return PartitionMoved(f"another broker keeps {name}: look it up again")

@@ -27,7 +27,7 @@ PART_PROPERTY = "magnetar-part"
 
 
 def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribeTopicResponse:
-    """Describe a topic with its partitions and their subscriptions."""
+    """Describe a topic with the partitions that this broker keeps, and their subscriptions."""
     record = topic.record
     return topic_wire.CommandDescribeTopicResponse(
         topic=record.topic,
@@ -65,6 +65,7 @@ def describe_topic(topic: Topic, broker_name: str) -> topic_wire.CommandDescribe
             )
             for partition in topic.partitions
         ],
+        partition_count=record.partitions,
     )
 
 

@@ -19,6 +19,7 @@ from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_core import batch as columnar
 from magnetar_core.errors import from_wire
 from magnetar_core.ids import TxnID
+from magnetar_core.transport import Link, LinkClosed
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group_wire
@@ -70,6 +71,16 @@ class ManualClock:
 
     def advance(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
+
+
+class Alone:
+    """The transport of a broker that has no others."""
+
+    async def connect(self, address: str, *_: Any) -> Link:
+        raise LinkClosed(f"nobody is at {address}")
+
+    async def close(self) -> None:
+        return
 
 
 class Client:
@@ -191,6 +202,7 @@ class World:
         self.broker = Broker(
             BrokerConfig(**self.settings),
             MemoryStore(self.disk, FAMILIES),
+            Alone(),
             self.clock,
             Random(7),
             self.fatal.append,

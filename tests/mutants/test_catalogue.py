@@ -106,8 +106,8 @@ def test_what_crashes_at_once_is_told_apart(baseline: Baseline) -> None:
     gross = Mutant(
         name="gross",
         file="broker/magnetar_broker/topics.py",
-        old="        self.next_topic_id = 1\n",
-        new="        self.next_topic_id = 1 // 0\n",
+        old="        self.next_serial = 1\n",
+        new="        self.next_serial = 1 // 0\n",
         mistake="The broker cannot start.",
     )
     trial = try_mutant(gross, baseline, budget)

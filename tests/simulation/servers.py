@@ -41,7 +41,8 @@ def make_broker(
         **settings,
     )
     random = world.environment.random(f"{node.name}/{node.life}")
-    broker = Broker(config, store, node.clock, random, node.on_fatal)
+    transport = world.network.transport(incarnation)
+    broker = Broker(config, store, transport, node.clock, random, node.on_fatal)
     return broker, {BROKER: broker.server}
 
 

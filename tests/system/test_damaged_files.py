@@ -53,7 +53,9 @@ class BrokerWorld(brokers.World):
 
     async def open(self) -> None:
         self.store = RocksStore.open(self.path, FAMILIES, payload_families=PAYLOAD_FAMILIES)
-        self.broker = Broker(self.config, self.store, self.clock, Random(7), self.fatal.append)
+        self.broker = Broker(
+            self.config, self.store, brokers.Alone(), self.clock, Random(7), self.fatal.append
+        )
         await self.broker.start()
         self.client = brokers.Client(self)
         await self.ask(brokers.watermark(0, bound=brokers.COUNTER_BOUND))

@@ -77,7 +77,13 @@ def broker(**options: Any) -> None:
         if resolved.origins["address"] == "default":
             config = replace(config, address=world.address)
         component: Component = Broker(
-            config, world.store, world.clock, world.random, world.on_fatal, world.registry
+            config,
+            world.store,
+            world.transport,
+            world.clock,
+            world.random,
+            world.on_fatal,
+            world.registry,
         )
         return component
 
