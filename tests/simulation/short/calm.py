@@ -37,10 +37,10 @@ class Calm:
         self._troubles += [_Trouble(node, now, now + seconds) for node in nodes]
 
     def over(self, node: str) -> None:
-        """Nothing is wrong with a node any more."""
+        """A node is up: what was to last until then ends. A partition, for one, goes on."""
         now = self._time()
         self._troubles = [
-            one._replace(end=min(one.end, now)) if one.node in (node, EVERYBODY) else one
+            one._replace(end=now) if one.node == node and one.end == FOR_EVER else one
             for one in self._troubles
         ]
 
