@@ -1,13 +1,19 @@
 """Assignment of partitions to the members of a group: uniform and sticky. Pure.
 
-Source: KIP-848, Server Side Assignors (the uniform one).
+Source: KIP-848, Server Side Assignors (the uniform one); docs/design/0008-cluster.md, Groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
 
 from magnetar_core.ids import PartitionName
+
+HASH_BYTES = 8
+HASH_MASK = (1 << 8 * HASH_BYTES) - 1
+# An odd number without a pattern: 2 to the 64, divided by the golden ratio.
+MULTIPLIER = 0x9E3779B97F4A7C15
 
 
 def assign(
@@ -23,7 +29,7 @@ def assign(
 
     Args:
         wanted: ids of wanted topics, by member.
-        owners: the present owner of each partition.
+        owners: the present owner of each partition, or whoever is preferred in its place.
     Returns:
         The member of each partition, without partitions that nobody wants.
     """
@@ -42,6 +48,39 @@ def assign(
     while _move_one(loads, wanted):
         pass
     return {partition: member_id for member_id, held in loads.items() for partition in held}
+
+
+def preferred(
+    partitions: Collection[PartitionName], wanted: Mapping[str, frozenset[int]]
+) -> dict[PartitionName, str]:
+    """Return a member for each partition that any member wants, for brokers that share a topic.
+
+    None of them knows all present owners, and all of them must assign alike. So the preferred
+    member depends on names alone: whoever has the highest hash with the partition (rendezvous). A
+    member that comes takes partitions from each of the others, and one that goes leaves its own to
+    them; all else stays.
+
+    Args:
+        wanted: ids of wanted topics, by member.
+    """
+    members = {one: _hash(one) for one in sorted(wanted)}
+    takers = {
+        topic_id: [one for one in members if topic_id in wanted[one]]
+        for topic_id in dict.fromkeys(one.topic_id for one in partitions)
+    }
+    found: dict[PartitionName, str] = {}
+    for partition in partitions:
+        own = _hash(f"{partition.topic_id}/{partition.partition}")
+        if takers[partition.topic_id]:
+            found[partition] = max(
+                takers[partition.topic_id],
+                key=lambda one: (members[one] ^ own) * MULTIPLIER & HASH_MASK,
+            )
+    return found
+
+
+def _hash(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=HASH_BYTES).digest())
 
 
 def _move_one(loads: dict[str, list[PartitionName]], wanted: Mapping[str, frozenset[int]]) -> bool:

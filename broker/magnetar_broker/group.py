@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from magnetar_broker.assignment import assign
+from magnetar_broker.group_target import Interest, target_at_one_of_many
 from magnetar_core.errors import FencedInstance, IllegalGeneration, InvalidArgument, UnknownMember
 from magnetar_core.ids import MemberName, PartitionName
 
@@ -76,18 +77,6 @@ class Change:
     to_notify: dict[str, None] = field(default_factory=dict)
     gone: list[str] = field(default_factory=list)
     reassigned: bool = False
-
-
-class Interest(NamedTuple):
-    """Topics and partitions that the members of a group want, among existing ones.
-
-    Attributes:
-        partitions: the partitions of all these topics.
-        wanted: ids of wanted topics, by member.
-    """
-
-    partitions: tuple[PartitionName, ...]
-    wanted: Mapping[str, frozenset[int]]
 
 
 class Group:
@@ -285,7 +274,7 @@ class Group:
         change = Change()
         if self._target_of(interest) != self.target:
             self._assign(interest, change, now_ms)
-        for partition in self.owners.keys() - dict.fromkeys(interest.partitions):
+        for partition in self.owners.keys() - dict.fromkeys(interest.assignable):
             # The topic was deleted: there is nothing to release.
             change.to_notify[self.owners.pop(partition).member_id] = None
         self._reconcile(change, now_ms)
@@ -378,6 +367,8 @@ class Group:
             del self._past_members[next(iter(self._past_members))]
 
     def _target_of(self, interest: Interest) -> dict[PartitionName, str]:
+        if interest.hosted is not None:
+            return target_at_one_of_many(interest, _places(self.members.values()))
         owners = {
             # A partition counts for its future owner: a second change moves as little as the first.
             partition: self.target.get(partition, owner.member_id)
@@ -410,3 +401,13 @@ class Group:
                 member.asked_back_ms = None
             elif member.asked_back_ms is None:
                 member.asked_back_ms = now_ms
+
+
+def _places(members: Iterable[Member]) -> dict[str, str]:
+    """Return a name for each member's place, which a static member leaves to its next self."""
+    return {
+        one.member_id: f"instance {one.instance_id}"
+        if one.instance_id
+        else f"member {one.member_id}"
+        for one in members
+    }

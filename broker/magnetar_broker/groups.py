@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
-from magnetar_broker.group import Change, Group, Interest, Member, Owner
+from magnetar_broker.group import Change, Group, Member, Owner
+from magnetar_broker.group_target import Interest
+from magnetar_broker.group_topics import GroupTopics
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition import Partition
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.subscriptions import is_subscription_name
-from magnetar_broker.topics import Topic, Topics
+from magnetar_broker.topics import Topics
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import (
     GroupNotFound,
     InvalidArgument,
-    MagnetarError,
     QuotaExceeded,
     ResourceInUse,
-    SubscriptionExists,
 )
 from magnetar_core.ids import MemberName, PartitionName, TxnID
 from magnetar_core.wildcards import matcher
@@ -50,6 +50,7 @@ class Groups:
     ) -> None:
         self._environment = environment
         self._topics = topics
+        self._group_topics = GroupTopics(topics)
         self._coordinators = coordinators
         self._groups: dict[str, Group] = {}
         # Conversations of members that spoke since the start, by group and member id.
@@ -144,12 +145,9 @@ class Groups:
         for topic in newcomer.topics:
             self._topics.get(topic)
         members = [*others, newcomer]
-        partitions = self._wanted_by(members).partitions
-        for partition in partitions:
-            self._check_cursor(name, partition)
-        for partition in partitions:
-            self._make_cursor(name, partition, initial_position)
-        change = group.join(newcomer, self._interest(name, members), self._now_ms())
+        self._group_topics.require_cursors(name, members, initial_position)
+        interest = self._group_topics.interest(name, members)
+        change = group.join(newcomer, interest, self._now_ms())
         group.allow_two_phase_commit = allow_two_phase_commit
         self._groups[name] = group
         self._note_session(group, newcomer.member_id, session)
@@ -294,73 +292,14 @@ class Groups:
             )
         return Group(name)
 
-    def _interest(self, name: str, members: Iterable[Member]) -> Interest:
-        """Return what members want, among topics for which the group has cursors."""
-        interest = self._wanted_by(members)
-        readable = tuple(
-            one
-            for one in interest.partitions
-            if self._topics.of(one).subscriptions.find(name) is not None
-        )
-        return interest._replace(partitions=readable)
+    def _interest_without(self, group: Group, gone: list[str]) -> Interest:
+        left = [one for one in group.members.values() if one.member_id not in gone]
+        return self._group_topics.interest(group.name, left)
 
     def _fresh_interest(self, group: Group) -> Interest:
         """Return the interest after topics were created; the group gets all of their messages."""
-        for partition in self._wanted_by(group.members.values()).partitions:
-            try:
-                self._check_cursor(group.name, partition)
-                self._make_cursor(group.name, partition, broker_pb2.EARLIEST)
-            except MagnetarError as error:
-                log.warning("group %r cannot read %s: %s", group.name, partition, error)
-        return self._interest(group.name, group.members.values())
-
-    def _wanted_by(self, members: Iterable[Member]) -> Interest:
-        """Return what members want, among existing topics."""
-        matching: dict[str, list[Topic]] = {"": []}
-        topics: dict[int, Topic] = {}
-        wanted: dict[str, frozenset[int]] = {}
-        for member in members:
-            pattern = member.topic_pattern
-            if pattern not in matching:
-                fits = matcher(pattern)
-                matching[pattern] = [one for one in self._topics.all() if fits(one.name)]
-            named = [self._topics.lookup(name) for name in sorted(member.topics)]
-            found = {one.topic_id: one for one in [*named, *matching[pattern]] if one is not None}
-            topics.update(found)
-            wanted[member.member_id] = frozenset(found)
-        partitions = tuple(
-            partition.name for _, topic in sorted(topics.items()) for partition in topic.partitions
-        )
-        return Interest(partitions, wanted)
-
-    def _interest_without(self, group: Group, gone: list[str]) -> Interest:
-        left = [one for one in group.members.values() if one.member_id not in gone]
-        return self._interest(group.name, left)
-
-    def _check_cursor(self, name: str, partition: PartitionName) -> None:
-        """Check that the group can have a cursor on a partition.
-
-        Raises:
-            SubscriptionExists: as join.
-            QuotaExceeded: as join.
-        """
-        subscriptions = self._topics.of(partition).subscriptions
-        found = subscriptions.find(name)
-        if found is None:
-            subscriptions.check_room()
-        elif found.ownership is None and found.delivery.consumer_names:
-            raise SubscriptionExists(
-                f"consumers without a group are attached to {found.name}: close them first"
-            )
-
-    def _make_cursor(
-        self, name: str, partition: PartitionName, position: broker_pb2.InitialPosition
-    ) -> None:
-        found = self._topics.of(partition)
-        if found.subscriptions.find(name) is None:
-            latest = position == broker_pb2.LATEST
-            offset = found.log.end_offset if latest else found.log.first_offset
-            found.subscriptions.create(name, offset)
+        self._group_topics.add_cursors(group.name, group.members.values())
+        return self._group_topics.interest(group.name, group.members.values())
 
     def _apply(self, group: Group, change: Change) -> None:
         for partition in change.given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _GROUP = "broker/magnetar_broker/group.py"
+_GROUP_TARGET = "broker/magnetar_broker/group_target.py"
 _GROUPS = "broker/magnetar_broker/groups.py"
 _OWNERSHIP = "broker/magnetar_broker/ownership.py"
 _INCARNATIONS = "broker/magnetar_broker/incarnations.py"
@@ -48,6 +49,13 @@ MUTANTS = (
             "                given"
         ),
         mistake="With three members, a partition is given away before its owner has released it.",
+    ),
+    Mutant(
+        name="each-broker-spreads-its-own",
+        file=_GROUP_TARGET,
+        old="assign(interest.partitions, wanted, preferred(interest.partitions, wanted))",
+        new="assign(interest.hosted, wanted, preferred(interest.hosted, wanted))",
+        mistake="Each broker spreads its own partitions evenly, and all of them together do not.",
     ),
     Mutant(
         name="no-forgiveness-after-restart",
