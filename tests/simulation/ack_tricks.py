@@ -329,7 +329,7 @@ async def attach(
     while silence < attempts:
         client.attach_epoch += 1
         try:
-            session = await client.session(BROKER)
+            session = await client.broker_session(name)
             session.on_push = on_push
             await session.ask(
                 broker_pb2.CommandSubscribe(

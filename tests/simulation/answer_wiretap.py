@@ -1,4 +1,4 @@
-"""Listens where frames enter and leave the servers, and holds every answer against what was asked.
+"""Listens where frames enter and leave a server, and holds every answer against what was asked.
 
 One rule each, from the wire alone: what is given to who was refused it, refused to who was promised
 it, or said twice. What a server keeps inside is not asked.
@@ -53,17 +53,35 @@ class _Attached(NamedTuple):
     epoch: int
 
 
+class Given:
+    """What a cluster gives out once, whichever of its servers was asked.
+
+    Attributes:
+        producers: by producer id, whose it is.
+        incarnations: by TCID and store, the incarnation that it was given.
+    """
+
+    def __init__(self) -> None:
+        self.producers: dict[int, str] = {}
+        self.incarnations: dict[int, dict[str, int]] = {}
+
+
 class AnswerWiretap:
     """Args:
-    full_seconds: for how long the broker's disk has been full; 0: it is not.
+    full_seconds: for how long the server's disk has been full; 0: it is not.
     violation: ends the run; invariant or rule, and text.
+    given: what the checkers of all servers of a cluster share.
     """
 
     def __init__(
-        self, full_seconds: Callable[[], float], violation: Callable[[str, str], NoReturn]
+        self,
+        full_seconds: Callable[[], float],
+        violation: Callable[[str, str], NoReturn],
+        given: Given | None = None,
     ) -> None:
         self._full_seconds = full_seconds
         self._violation = violation
+        self._given = given or Given()
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._arrived_count = 0
         # One past the newest message of each producer that has arrived in order.
@@ -72,10 +90,6 @@ class AnswerWiretap:
         self._ended: set[tuple[Place, TxnKey]] = set()
         self._types: dict[Place, int] = {}
         self._attached: dict[Consumer, _Attached] = {}
-        # By producer id: whose it is.
-        self._producers: dict[int, str] = {}
-        # By TCID and store: the incarnation that it was given.
-        self._incarnations: dict[int, dict[str, int]] = {}
         # Whether a broker remembers the attempts to attach of whoever has left lately.
         self.remembers_attempts = True
         # The newest attempt of each consumer that was answered.
@@ -126,13 +140,11 @@ class AnswerWiretap:
                 del self._attached[consumer]
 
     def on_crash(self) -> None:
-        """The broker is gone. Its links will be closed; what it has answered binds it."""
+        """The server is gone. Its links will be closed; what it has answered binds it."""
         self._attached.clear()
         self._epochs.clear()
         self._types.clear()
-        for request, asked in list(self._asked.items()):
-            if asked.name != "init_producer":
-                del self._asked[request]
+        self._asked.clear()
 
     # Sends.
 
@@ -233,7 +245,7 @@ class AnswerWiretap:
         if refused:
             return
         wire = asked.body
-        known = self._incarnations.setdefault(wire.tcid, {})
+        known = self._given.incarnations.setdefault(wire.tcid, {})
         found = known.setdefault(wire.store_token, answer.incarnation)
         same = [token for token, other in known.items() if other == answer.incarnation]
         if found != answer.incarnation or len(same) > 1:
@@ -248,7 +260,7 @@ class AnswerWiretap:
         if refused:
             return
         wire: transaction_pb2.CommandInitProducer = asked.body
-        owner = self._producers.setdefault(answer.producer_id, wire.transactional_id)
+        owner = self._given.producers.setdefault(answer.producer_id, wire.transactional_id)
         if owner != wire.transactional_id:
             self._violation(
                 "8", f"producer {answer.producer_id} is {owner!r} and {wire.transactional_id!r}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.nodes import Node, ServerNode
@@ -25,7 +26,7 @@ class Chaos:
         self._plan = world.plan
         self._loop = world.loop
         self._network = world.network
-        self._broker = world.broker
+        self._brokers = world.brokers
         self._coordinator = world.coordinator
         self._clients = world.clients
         # What has struck so far, and when it was enough.
@@ -79,10 +80,11 @@ class Chaos:
         fault = strike.kind
         network = self._network
         links = network.links()
-        server = self._broker if random.random() < 0.6 else self._coordinator
+        server = self._one_broker(random) if random.random() < 0.6 else self._coordinator
         match fault:
             case "broker crash" | "coordinator crash":
-                server = self._broker if fault == "broker crash" else self._coordinator
+                is_broker = fault == "broker crash"
+                server = self._one_broker(random) if is_broker else self._coordinator
                 if self._loop.time() - server.ready_at < UP_SECONDS_MIN or not server.alive:
                     return
                 if random.random() < 0.5:
@@ -134,11 +136,15 @@ class Chaos:
                 server.disk.sync_seconds = random.choice((0.05, 0.5))
                 self._loop.call_later(random.uniform(0.05, 1.0), self._speed_up_disk, server)
             case "clock jump":
-                everybody: list[Node] = [self._broker, self._coordinator]
+                everybody: list[Node] = [*self._brokers, self._coordinator]
                 everybody += [one for group in self._clients.values() for one in group]
                 random.choice(everybody).clock.wall_offset_ms += random.randint(-(10**7), 10**7)
         network.faults[fault] += 1
         self._world.trace.event("fault", f"{fault} {server.name}")
+
+    def _one_broker(self, random: Random) -> ServerNode:
+        """Any of them; where there is one, nothing is left to chance."""
+        return random.choice(self._brokers) if len(self._brokers) > 1 else self._brokers[0]
 
     def _crash_in_write(self, server: ServerNode) -> None:
         if not self._network.quiet:

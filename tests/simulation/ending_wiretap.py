@@ -52,7 +52,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Life:
-    """What a coordinator has said to the broker since it started.
+    """What a coordinator has said to a broker since it started.
 
     Attributes:
         ends: those that have no answer.
@@ -65,7 +65,7 @@ class _Life:
 
 @dataclass(slots=True)
 class _Link:
-    """A coordinator's link to the broker.
+    """A coordinator's link to a broker.
 
     Attributes:
         up_at: since when it says more there than who it is.
@@ -99,10 +99,16 @@ class EndingWiretap:
         # The latest transaction of each transactional id, and pairs that were given to it.
         self._latest: dict[str, TxnKey] = {}
         self._pairs: set[tuple[int, int]] = set()
-        self._lives: defaultdict[object, _Life] = defaultdict(_Life)
+        # By what spoke, and to which broker.
+        self._lives: defaultdict[tuple[object, str], _Life] = defaultdict(_Life)
         self._links: dict[int, _Link] = {}
+        self._servers: dict[int, str] = {}
 
-    # Clients and the broker's answers.
+    def on_connected(self, link: int, server: str) -> None:
+        """A link to a server begins."""
+        self._servers[link] = server
+
+    # Clients and the brokers' answers.
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
@@ -214,11 +220,11 @@ class EndingWiretap:
             if (txn, place) not in self._ended:
                 self._violation("7", f"{txn} is over ({why}), and {place} has not ended it")
 
-    # What coordinators say to the broker.
+    # What coordinators say to brokers.
 
     def on_said(self, link: int, speaker: object, frame: pb.Frame) -> None:
         """A coordinator of this life writes a frame."""
-        life = self._lives[speaker]
+        life = self._lives[speaker, self._servers.get(link, "")]
         for one in frame.commands:
             name = one.WhichOneof("body")
             if name == "hello":

@@ -132,7 +132,7 @@ FAMILIES = {
                 {"broker crash": 1.0, "coordinator crash": 1.0, "disk stall": 2.0},
                 crashes_min=25,
             ),
-            lambda world: world.broker.lost_batch_count + world.coordinator.lost_batch_count > 0,
+            lambda world: any(one.lost_batch_count for one in world.servers),
         ),
         Family(
             "b",
@@ -142,7 +142,9 @@ FAMILIES = {
                 {"disk failure": 1.0, "link": 0.3},
                 crashes_min=5,
             ),
-            lambda world: world.broker.fatal_count > 0 and world.coordinator.fatal_count > 0,
+            lambda world: (
+                any(one.fatal_count for one in world.brokers) and world.coordinator.fatal_count > 0
+            ),
         ),
         Family(
             "c",
@@ -295,7 +297,8 @@ FAMILIES = {
                 crashes_min=15,
             ),
             lambda world: (
-                world.provoked["p fenced"] > 0 and world.group_wiretap.counts["refused"] > 0
+                world.provoked["p fenced"] > 0
+                and any(one.counts["refused"] for one in world.listeners.groups.values())
             ),
         ),
         Family(

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from tests.virtual_loop import Incarnation
-
 from magnetar_core.wire import service_pb2 as pb
 
 # A group's name, topic id, partition.
@@ -243,42 +241,6 @@ class GroupWiretap:
                     f"{cursor} is read in generation {generation}, while {txn} of {earlier} is"
                     " open there",
                 )
-
-
-class Wiretaps:
-    """Several that listen on the same wire."""
-
-    def __init__(self, *taps: Any) -> None:
-        self._taps = list(taps)
-
-    def add(self, tap: Any) -> None:
-        self._taps.append(tap)
-
-    def on_request(self, link: int, frame: pb.Frame) -> None:
-        for tap in self._taps:
-            tap.on_request(link, frame)
-
-    def on_reply(self, link: int, frame: pb.Frame) -> None:
-        for tap in self._taps:
-            tap.on_reply(link, frame)
-
-    def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
-        """A server, in one of its lives, writes to another one."""
-        for tap in self._taps:
-            if hasattr(tap, "on_said"):
-                tap.on_said(link, speaker, frame)
-
-    def on_closed(self, link: int) -> None:
-        """A server was told that a link is gone."""
-        for tap in self._taps:
-            if hasattr(tap, "on_closed"):
-                tap.on_closed(link)
-
-    def on_crash(self) -> None:
-        """The broker is gone."""
-        for tap in self._taps:
-            if hasattr(tap, "on_crash"):
-                tap.on_crash()
 
 
 def _cursor(wire: Any) -> Cursor:

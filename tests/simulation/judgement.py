@@ -184,7 +184,8 @@ class Judgement:
         checks.check_all(self._history, outcomes, first_offsets, end_offsets)
         for place in end_offsets:
             await self._check_stored(client, place, outcomes)
-        checks.check_placed(self._history, self._world.answer_wiretap.placed, first_offsets)
+        for answers in self._world.listeners.answers.values():
+            checks.check_placed(self._history, answers.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
         copies = self._world.network.faults["duplicate"] > 0

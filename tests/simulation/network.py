@@ -14,8 +14,8 @@ from math import inf
 from random import Random
 
 from tests.simulation.client_wiretap import ClientWiretaps
-from tests.simulation.group_wiretap import Wiretaps
 from tests.simulation.trace import Trace
+from tests.simulation.wiretaps import Wiretaps
 from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 
 from magnetar_core.transport import Acceptor, LinkClosed, Session
@@ -505,6 +505,8 @@ class Network:
             raise LinkClosed(f"nobody listens at {address}")
         server, acceptor = found
         self._link_count += 1
+        if self.wiretap is not None:
+            self.wiretap.on_connected(self._link_count, address)
         link = SimulatedLink(self, self._link_count, client, server, acceptor, on_frame, on_closed)
         self._links[link] = None
         self.trace.event("connect", f"#{link.number} {client.name} {address} {service}")

@@ -50,6 +50,7 @@ class Plan:
         tricks: what sloppy clients do; None: everything.
         topic_settings: of every topic.
         client_settings: of every SDK client, beside the simulation's own.
+        broker_count: brokers of the cluster; the first one keeps the directory.
         absent: names of client processes that are left out.
     """
 
@@ -64,6 +65,7 @@ class Plan:
     client_settings: dict[str, Any] = field(default_factory=dict)
     # Partitions of each topic, by its name.
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, PARTITIONS))
+    broker_count: int = 1
     coordinator_count: int = 1
     transactions_min: int = TRANSACTIONS_MIN
     crashes_min: int = CRASHES_MIN

@@ -12,6 +12,7 @@ from magnetar_core import batch
 from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.frames import Carried
 from magnetar_core.ids import TxnID
+from magnetar_core.placement import shard_of
 from magnetar_core.transport import Link, LinkClosed, Transport
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
@@ -19,6 +20,8 @@ from magnetar_core.wire import service_pb2 as pb
 BROKER = "Broker"
 COORDINATOR = "TransactionCoordinator"
 TIMEOUT_SECONDS = 3.0
+# What names a partition.
+_OfPartition = common_pb2.Partition | common_pb2.Subscription
 
 
 class NoAnswer(Exception):
@@ -93,12 +96,14 @@ class RawClient:
         addresses: dict[str, str],
         *,
         coordinators: Sequence[str] = (),
+        brokers: Sequence[str] = (),
     ) -> None:
-        """Args: coordinators: addresses by TCID, where there are several."""
+        """Args: coordinators, brokers: addresses by TCID and by shard, where there are several."""
         self.name = name
         self._transport = transport
         self._addresses = addresses
         self._coordinators = coordinators
+        self._brokers = brokers
         self._sessions: dict[tuple[str, str], RawSession] = {}
         # Of the latest attempt to attach a consumer.
         self.attach_epoch = 0
@@ -126,8 +131,27 @@ class RawClient:
             if session.link is not None:
                 session.link.close()
 
-    def _address(self, service: str, body: Any) -> str:
-        """What concerns a transaction goes to who issued it, the rest to the first."""
+    async def broker_session(self, wire: _OfPartition) -> RawSession:
+        """The link to the broker of a partition. Raises: MagnetarError, NoAnswer."""
+        return await self.session(BROKER, await self._keeper(wire))
+
+    async def _keeper(self, wire: _OfPartition) -> str:
+        """The broker of a partition. Raises: MagnetarError, NoAnswer: the topic is not known."""
+        if len(self._brokers) <= 1:
+            return self._addresses[BROKER]
+        topic_id = wire.topic_id
+        if not topic_id:
+            found = await self.ask(BROKER, topic_pb2.CommandLookup(topic=wire.topic))
+            topic_id = found.topic_id
+        # One that was made up may name a shard that nobody has.
+        return self._brokers[shard_of(topic_id, wire.partition) % len(self._brokers)]
+
+    async def _address(self, service: str, body: Any) -> str:
+        """What concerns a transaction goes to who issued it, and a partition to who keeps it."""
+        if service == BROKER:
+            for name in ("partition", "subscription"):
+                if name in body.DESCRIPTOR.fields_by_name:
+                    return await self._keeper(getattr(body, name))
         concerns_one = "txn_id" in body.DESCRIPTOR.fields_by_name
         if service == COORDINATOR and len(self._coordinators) > 1 and concerns_one:
             tcid = TxnID.from_wire(body.txn_id).tcid
@@ -145,7 +169,7 @@ class RawClient:
     ) -> Any:
         """One attempt. Raises: MagnetarError, NoAnswer."""
         try:
-            session = await self.session(service, address or self._address(service, body))
+            session = await self.session(service, address or await self._address(service, body))
             return await session.ask(body, timeout=timeout)
         except NoAnswer:
             self.hang_up(service)
@@ -198,9 +222,18 @@ class RawClient:
         return description
 
     async def describe_topic(self, topic: str) -> topic_pb2.CommandDescribeTopicResponse:
+        """All of it, though each broker describes its own partitions only."""
+        command = topic_pb2.CommandDescribeTopic(topic=topic)
         reply: topic_pb2.CommandDescribeTopicResponse = await self.insist(
-            BROKER, topic_pb2.CommandDescribeTopic(topic=topic)
+            BROKER, command, address=self._brokers[0] if self._brokers else None
         )
+        for address in self._brokers[1:]:
+            other = await self.insist(BROKER, command, address=address)
+            if other.topic_id != reply.topic_id:
+                # It was made anew meanwhile.
+                return await self.describe_topic(topic)
+            reply.partitions.extend(other.partitions)
+        reply.partitions.sort(key=lambda one: one.partition)
         return reply
 
     async def lookup(self, topic: str) -> int:

@@ -27,7 +27,8 @@ def raw_client(world: World, node: ClientNode) -> RawClient:
     return RawClient(
         node.name,
         node.transport(),
-        {BROKER: world.broker.name, COORDINATOR: world.coordinator.name},
+        {BROKER: world.any_broker(node.name), COORDINATOR: world.coordinator.name},
+        brokers=world.broker_names,
         coordinators=[one.name for one in world.coordinators],
     )
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+def broker_names(count: int) -> list[str]:
+    """The nodes of all brokers; the place of each is its shard."""
+    return ["broker", *(f"broker-{shard}" for shard in range(1, count))]
+
+
 def coordinator_names(count: int) -> list[str]:
     """The nodes of all coordinators; the place of each is its TCID."""
     return ["coordinator", *(f"coordinator-{tcid}" for tcid in range(1, count))]

@@ -10,33 +10,34 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, TextIO
+from zlib import crc32
 
 from tests.simulation import group_programs, identity_programs, raw_programs, sdk_programs
-from tests.simulation.answer_wiretap import AnswerWiretap
 from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.chaos import Chaos
 from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.durable_wiretap import DurableWiretap
 from tests.simulation.ending_wiretap import EndingWiretap
-from tests.simulation.flow_wiretap import FlowWiretap
 from tests.simulation.follow_wiretap import FollowWiretap
-from tests.simulation.group_wiretap import GroupWiretap, Wiretaps
 from tests.simulation.history import History, Place
-from tests.simulation.hold_wiretap import HoldWiretap
 from tests.simulation.identity_wiretap import IdentityWiretap
 from tests.simulation.judgement import Judgement
 from tests.simulation.key_order import KeyOrder
-from tests.simulation.key_wiretap import KeyWiretap
+from tests.simulation.listeners import Listeners
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
 from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
-from tests.simulation.repeat_wiretap import RepeatWiretap
 from tests.simulation.sending_wiretap import SendingWiretap
-from tests.simulation.servers import coordinator_names, make_broker, make_coordinator
+from tests.simulation.servers import (
+    broker_names,
+    coordinator_names,
+    make_broker,
+    make_coordinator,
+)
 from tests.simulation.trace import Trace
-from tests.simulation.wiretap import Wiretap
+from tests.simulation.wiretaps import Wiretaps
 from tests.virtual_loop import (
     CURRENT,
     Incarnation,
@@ -45,9 +46,9 @@ from tests.virtual_loop import (
 )
 
 import magnetar
-from magnetar_broker.config import BrokerConfig
 from magnetar_broker.subscription import Subscription
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
+from magnetar_core.placement import shard_of
 from magnetar_core.wire import topic_pb2
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
@@ -67,8 +68,6 @@ PROGRAMS: dict[str, Callable[[World, ClientNode], Coroutine[Any, Any, None]]] = 
 
 # A send that may take so long is not given up while an abort waits for it.
 SEND_TIMEOUT_MS_MIN = 1_000
-# As a broker has it that is told nothing else.
-IDLE_MS_MAX = BrokerConfig().producer_idle_ms_max
 # Less patient than an application's: virtual time is dear, as every repeat costs steps.
 CLIENT_SETTINGS: dict[str, Any] = {
     "connect_timeout_ms": 1_000,
@@ -117,24 +116,11 @@ class World:
         self.network.delays_between = self._delay_random
         self.environment = Environment(self.loop, self.network, self.trace, str(seed))
         self.history = History(self.loop.time, self.loop.fail)
-        self.group_wiretap = GroupWiretap(self.history.violation)
-        self.key_wiretap = KeyWiretap(self.loop.time, self._delivery_lag, self.history.violation)
-        self.answer_wiretap = AnswerWiretap(
-            lambda: self.broker.full_seconds, self.history.violation
-        )
+        self.broker_names = broker_names(self.plan.broker_count)
+        self.listeners = Listeners(self)
         self.taps = self.network.wiretap = Wiretaps(
-            Wiretap(self.loop.time, self.history.violation),
+            self.listeners.taps,
             OpenWiretap(self.loop.time, self.history.violation),
-            RepeatWiretap(
-                self.loop.time,
-                self.plan.broker_settings.get("producer_idle_ms_max", IDLE_MS_MAX) / 1_000,
-                self.history.violation,
-            ),
-            FlowWiretap(self.history.violation),
-            HoldWiretap(self.history.violation),
-            self.group_wiretap,
-            self.key_wiretap,
-            self.answer_wiretap,
             IdentityWiretap(self.history.violation),
             EndingWiretap(self.loop.time, self.history.violation),
             DurableWiretap(
@@ -182,15 +168,21 @@ class World:
         self.client_config = magnetar.ClientConfig(
             **{**CLIENT_SETTINGS, **self.plan.client_settings}
         )
-        self.broker = self._server("broker", make_broker, self.plan.broker_settings)
-        self.broker.on_crash = self.taps.on_crash
+        # By shard; the first one keeps the directory.
+        self.brokers = [
+            self._server(name, make_broker, self.plan.broker_settings) for name in self.broker_names
+        ]
+        self.broker = self.brokers[0]
+        for broker in self.brokers:
+            broker.on_crash = partial(self.listeners.taps.on_crash, broker.name)
         # By TCID.
         self.coordinators = [
             self._server(name, make_coordinator, self.plan.coordinator_settings)
             for name in coordinator_names(self.plan.coordinator_count)
         ]
         self.coordinator = self.coordinators[0]
-        self.network.server_names = frozenset(one.name for one in self.servers)
+        self.server_names = [one.name for one in self.servers]
+        self.network.server_names = frozenset(self.server_names)
         self.clients: dict[str, list[ClientNode]] = {}
         self.client_crash_count = 0
         self.chaos = Chaos(self)
@@ -203,6 +195,14 @@ class World:
             return made
 
         return ServerNode(self.environment, name, make_one, make.families())
+
+    def any_broker(self, client: str) -> str:
+        """The broker that a client asks what every broker answers."""
+        return self.broker_names[crc32(client.encode()) % len(self.broker_names)]
+
+    def keeper_of(self, topic_id: int, partition: int) -> ServerNode:
+        """The broker that keeps a partition."""
+        return self.brokers[shard_of(topic_id, partition)]
 
     def node_of(self, name: str) -> ServerNode:
         return next(one for one in self.servers if one.name == name)
@@ -227,14 +227,12 @@ class World:
         gives_up_soon = config.send_timeout_ms < SEND_TIMEOUT_MS_MIN
         return 0.0 if gives_up_soon else config.abort_drain_ms / 1000
 
-    def _delivery_lag(self) -> float:
-        """From a decision to deliver until it leaves: a sync, or a read, may lie between."""
-        disk, reads = self.broker.disk, self.broker.reads
-        return 0.02 + 2 * disk.sync_seconds + 4 * reads.seconds_max
-
     def _subscriptions(self) -> Iterator[Subscription]:
-        for partition in self.broker.server.topics.partitions():
-            yield from partition.subscriptions
+        for broker in self.brokers:
+            # One that is down, or has not recovered yet, has none.
+            if broker.ready.is_set():
+                for partition in broker.server.topics.partitions():
+                    yield from partition.subscriptions
 
     # For programs.
 
@@ -296,7 +294,7 @@ class World:
 
     @property
     def servers(self) -> list[ServerNode]:
-        return [self.broker, *self.coordinators]
+        return [*self.brokers, *self.coordinators]
 
     async def _main(self) -> None:
         await self.set_up()
@@ -349,8 +347,9 @@ class World:
         """The servers' own invariants."""
         if not self.checks_servers:
             return
-        if self.broker.ready.is_set():
-            self.broker.server.check()
+        for broker in self.brokers:
+            if broker.ready.is_set():
+                broker.server.check()
         for coordinator in self.coordinators:
             if coordinator.ready.is_set():
                 coordinator.server.shard.check()

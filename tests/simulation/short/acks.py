@@ -109,7 +109,7 @@ async def permit_by_hand(
         return
     place = await _place(actor, topic, partition, name)
     consumer_id = _consumer_id(actor, name)
-    session = await actor.raw().session(BROKER)
+    session = await actor.raw().broker_session(place)
     session.post(
         broker_pb2.CommandFlow(subscription=place, consumer_id=consumer_id, permits=permits)
     )

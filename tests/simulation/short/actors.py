@@ -80,7 +80,7 @@ class Actor:
                     break
                 try:
                     self._client = await magnetar.connect(
-                        self.world.broker.name,
+                        self.world.any_broker(self.name),
                         transport=self.node.transport(),
                         clock=self.node.clock,
                         random=self.random(f"sdk/{self._life_name}"),

@@ -185,11 +185,13 @@ async def expect_again(
     received: list[magnetar.Message] = []
     newest: dict[int, int] = {}
     deadline = world.loop.time() + AGAIN_SECONDS_PATIENCE
-    disturbed = world.calm.seconds([actor.name, "broker"], since) < world.loop.time() - since
+    disturbed = (
+        world.calm.seconds([actor.name, *world.broker_names], since) < world.loop.time() - since
+    )
     while missing and world.loop.time() < deadline:
         some = await receive(actor, consumer, 4, timeout_s=0.05)
         received += some
-        nodes = [actor.name, "broker", *(one.name for one in world.coordinators)]
+        nodes = [actor.name, *world.server_names]
         calm = world.calm.seconds(nodes, since)
         disturbed = disturbed or calm < world.loop.time() - since
         for message in some:

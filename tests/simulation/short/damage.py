@@ -30,7 +30,11 @@ TOPIC = "harmed"
 
 
 def stored(world: ShortWorld, topic_id: int, partition: int) -> dict[int, Stored]:
-    return world.broker.damage.stored(topic_id, partition)
+    return world.keeper_of(topic_id, partition).damage.stored(topic_id, partition)
+
+
+def damaged_offsets(world: ShortWorld, topic_id: int, partition: int) -> dict[int, Stored]:
+    return world.keeper_of(topic_id, partition).damage.damaged_offsets(topic_id, partition)
 
 
 async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
@@ -96,21 +100,21 @@ async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
     given_up = world.history.given_up.setdefault(place, set())
     world.skips_under_way += 1
     try:
-        damaged = world.broker.damage.damaged_offsets(topic_id, partition)
+        damaged = damaged_offsets(world, topic_id, partition)
         looked = await client.admin.topics.skip_damaged(topic, partition, dry_run=True)
         # It may have been struck while the administrator looked.
-        damaged |= world.broker.damage.damaged_offsets(topic_id, partition)
+        damaged |= damaged_offsets(world, topic_id, partition)
         _check_ranges(world, place, looked, damaged.keys())
         # An answer may get lost, and what is given up counts from here on.
         for first, last in looked:
             given_up.update(range(first, last + 1))
         skipped = await client.admin.topics.skip_damaged(topic, partition)
         # What has become visible since is damaged, too, if it was struck before.
-        damaged |= world.broker.damage.damaged_offsets(topic_id, partition)
+        damaged |= damaged_offsets(world, topic_id, partition)
         _check_ranges(world, place, skipped, damaged.keys())
     except (MagnetarError, NoAnswer):
         # It may have been done all the same.
-        given_up.update(world.broker.damage.damaged_offsets(topic_id, partition))
+        given_up.update(damaged_offsets(world, topic_id, partition))
         raise
     finally:
         world.skips_under_way -= 1
@@ -191,7 +195,7 @@ async def _never_came(
     missing: list[tuple[int, int]] = []
     for part in description.partitions:
         given_up = world.history.given_up.get((topic, part.partition), set())
-        damaged = world.broker.damage.damaged_offsets(description.topic_id, part.partition)
+        damaged = damaged_offsets(world, description.topic_id, part.partition)
         if damaged.keys() - given_up:
             return []  # Nobody has given it up, so they wait there.
     for part in description.partitions:

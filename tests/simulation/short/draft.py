@@ -25,6 +25,7 @@ class Draft:
             "topic": {},
             "constants": {},
         }
+        self.broker_count = 1
         self.coordinator_count = 1
         # What the run has to know as a whole; see world.py.
         self.flags: dict[str, Any] = {}
@@ -80,6 +81,7 @@ class Draft:
             tuple(self.steps),
             tuple(self.faults),
             self.flags,
+            self.broker_count,
         )
         # As it would be read: a list is a list, also where somebody wrote a tuple.
         return Script.from_json(script.to_json())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.network import SimulatedLink
 from tests.simulation.nodes import ServerNode
+from tests.simulation.servers import broker_names, coordinator_names
 from tests.simulation.short.calm import EVERYBODY, FOR_EVER
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Fault
@@ -253,16 +254,19 @@ def damage(
     count: int,
     way: str,
 ) -> bool:
-    """The broker's disk damages rows of a partition's messages, for good."""
+    """The disk of a partition's broker damages rows of its messages, for good."""
     if world.skips_under_way:
         return False
-    prefix = world.broker.damage.prefix_of(topic, partition)
-    if prefix is None:
-        return False
-    struck = world.broker.damage.strike(
-        random, PAYLOAD_FAMILIES, count=count, way=way, prefix=prefix
-    )
-    return bool(struck)
+    # Of several brokers, the one that keeps the partition has rows of it.
+    struck = 0
+    for broker in world.brokers:
+        prefix = broker.damage.prefix_of(topic, partition)
+        if prefix is not None:
+            rows = broker.damage.strike(
+                random, PAYLOAD_FAMILIES, count=count, way=way, prefix=prefix
+            )
+            struck += len(rows)
+    return struck > 0
 
 
 def no_rows(
@@ -356,24 +360,27 @@ def draw_faults(draft: Draft, count: int) -> None:
     if not steps:
         return
     clients = list(dict.fromkeys(one.client for one in draft.steps))
-    servers = ["broker", "coordinator"]
-    servers += [f"coordinator-{tcid}" for tcid in range(1, draft.coordinator_count)]
+    brokers = broker_names(draft.broker_count)
+    servers = [*brokers, *coordinator_names(draft.coordinator_count)]
     for _ in range(count):
         kind = random.choices(list(COMMON), list(COMMON.values()))[0]
-        server = random.choice(("broker", random.choice(servers)))
-        # A coordinator is the broker's client.
-        others = [*clients, "coordinator"] if server == "broker" else clients
+        some = brokers[0] if len(brokers) == 1 else random.choice(brokers)
+        server = random.choice((some, random.choice(servers)))
+        # A coordinator is each broker's client, and the others are the first broker's.
+        others = [*clients, "coordinator"] if server in brokers else clients
+        if server == "broker":
+            others += brokers[1:]
         ends = {"client": random.choice(others), "server": server}
         draft.fault(
             kind,
             step=random.choice(steps),
             delay_s=random.choice((0.0, random.uniform(0.0, 0.01), random.uniform(0.0, 0.3))),
-            **_arguments(kind, random, ends, clients),
+            **_arguments(kind, random, ends, brokers, clients),
         )
 
 
 def _arguments(
-    kind: str, random: Random, ends: dict[str, str], clients: list[str]
+    kind: str, random: Random, ends: dict[str, str], brokers: list[str], clients: list[str]
 ) -> dict[str, Any]:
     server = {"server": ends["server"]}
     brief = round(random.choice((random.uniform(0.02, 0.3), random.uniform(0.3, 3.0))), 3)
@@ -409,5 +416,5 @@ def _arguments(
         case "disk full":
             return {**server, "seconds": brief}
         case _:
-            node = random.choice(["broker", "coordinator", *clients])
+            node = random.choice([*brokers, "coordinator", *clients])
             return {"node": node, "jump_ms": random.randint(-(10**7), 10**7)}

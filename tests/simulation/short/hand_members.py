@@ -63,7 +63,7 @@ async def beat_by_hand(actor: Actor, step: Step, *, rounds: int, gap_s: float) -
             return
         awaited = await _left_behind(actor)
         since = {txn_id: since.get(txn_id, world.loop.time()) for txn_id in awaited}
-        nodes = [actor.name, "broker", *(one.name for one in world.coordinators)]
+        nodes = [actor.name, *world.server_names]
         for txn_id, seen_at in since.items():
             calm = world.calm.seconds(nodes, seen_at)
             if calm > LEFT_BEHIND_SECONDS_MAX:

@@ -208,10 +208,10 @@ async def make_anew(
     if what == "name" and len(world.coordinators) > 1:
         return
     thing = THINGS[what](actor, step, f"anew-{step.number}")
-    server = world.broker if thing.service == BROKER else world.coordinator
+    servers = world.brokers if thing.service == BROKER else [world.coordinator]
     await thing.make()
     deletion = await thing.deletion(thing.token())
-    life = server.life
+    lives = [one.life for one in servers]
     if refused and what == "topic":
         await _refuse(actor, step, thing, deletion)
     else:
@@ -224,14 +224,14 @@ async def make_anew(
     if relinks:
         client.hang_up(thing.service)
     await asyncio.sleep(late_s)
-    if server.life != life or not server.alive:
+    if [one.life for one in servers] != lives or not all(one.alive for one in servers):
         return
     try:
         await client.ask(thing.service, deletion)
     except (NoAnswer, MagnetarError):
         pass
     after = await thing.look()
-    if server.life != life:
+    if [one.life for one in servers] != lives:
         return
     world.active[f"a late deletion of a {what}"] += 1
     if after != before or not after:

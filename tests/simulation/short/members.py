@@ -161,7 +161,7 @@ async def begins(
     writer = await actor.writer("w", topic)
     client = await actor.client()
     slow, started_at = 0, world.loop.time()
-    nodes = [actor.name, "broker", *(o.name for o in world.coordinators if o.name != away)]
+    nodes = [actor.name, *(one for one in world.server_names if one != away)]
     for number in range(count):
         asked_at = world.loop.time()
         try:

@@ -74,6 +74,7 @@ class Script:
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
     flags: dict[str, Any] = field(default_factory=dict)
+    broker_count: int = 1
 
     def only(self, steps: Collection[int], faults: Collection[int]) -> Script:
         """The part of it with these steps and faults, by their numbers."""
@@ -97,7 +98,8 @@ class Script:
     def __str__(self) -> str:
         lines = [
             f"seed {self.seed} of {self.profile}: {', '.join(self.scenarios)}",
-            f"topics {self.topics}, coordinators {self.coordinator_count}, {self.flags}",
+            f"topics {self.topics}, brokers {self.broker_count},"
+            f" coordinators {self.coordinator_count}, {self.flags}",
         ]
         lines += [f"{name}: {values}" for name, values in self.settings.items() if values]
         lines += [str(one) for one in self.steps]

@@ -197,7 +197,7 @@ async def _settled(
     """It holds nothing here any more, soon."""
     world = actor.world
     since = world.loop.time()
-    nodes = [actor.name, "broker", *(one.name for one in world.coordinators)]
+    nodes = [actor.name, *world.server_names]
     while world.loop.time() < since + PATIENCE_SECONDS:
         if not await _holds_something(client, place, txn_id, what):
             if what == "ack":

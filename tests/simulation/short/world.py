@@ -74,6 +74,7 @@ class ShortWorld(World):
         settings = script.settings
         plan = Plan(
             topics=script.topics,
+            broker_count=script.broker_count,
             coordinator_count=script.coordinator_count,
             topic_settings=settings["topic"],
             broker_settings=settings["broker"],
@@ -90,9 +91,10 @@ class ShortWorld(World):
         # Frames do not travel for longer than a broker remembers an idle producer.
         self.network.delay_seconds_max = FRAME_AGE_SECONDS_MAX
         # Where it is to forget soon, nobody can expect it to know.
-        self.answer_wiretap.remembers_attempts = (
-            "magnetar_broker.delivery:PAST_CONSUMERS_MAX" not in settings["constants"]
-        )
+        for answers in self.listeners.answers.values():
+            answers.remembers_attempts = (
+                "magnetar_broker.delivery:PAST_CONSUMERS_MAX" not in settings["constants"]
+            )
         self.power = Power(self._server_at)
         self.taps.add(self.power)
         self.network.on_half_open = lambda link, seconds: self.calm.trouble(
