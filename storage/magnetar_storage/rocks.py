@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Final
 
 import rocksdict
 
@@ -39,7 +40,10 @@ from magnetar_storage.store import (
     WriteBatch,
 )
 from magnetar_storage.store_files import holds_store
+from magnetar_storage.store_stamp import check_stamp, read_local_stamp
 from magnetar_storage.synced_mark import MarkWriter, Synced, create_mark
+
+ENGINE: Final = "rocksdb"
 
 # Directories that this process has open: closing any of their files would release their locks.
 _open_directories: set[str] = set()
@@ -96,12 +100,16 @@ class RocksStore:
         Raises:
             StoreInUse: another process has this directory open.
             StoreDamaged: synced data is missing. Nothing was changed.
+            InvalidConfig: another engine made the store in this directory.
             StoreFailed: this directory cannot be opened as a store.
         """
         unknown = set(payload_families) - set(families)
         if unknown:
             raise BrokenInvariant(f"payload families that are no families: {sorted(unknown)}")
         directory = os.path.realpath(path)
+        stamp = read_local_stamp(directory)
+        if stamp is not None:
+            check_stamp(stamp, directory, ENGINE)
         make_private(directory)
         check_unused(directory)
         try:

@@ -20,21 +20,40 @@ from magnetar_storage.store import (
 )
 
 FAMILIES = ("small", "payloads")
-Open = Callable[[], Store]
+Open = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["rocks", "memory"])
+@pytest.fixture(params=["rocks", "memory", "slate-directory", "slate-s3"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     """Opens the same data each time."""
     if request.param == "memory":
         disk = MemoryDisk()
-        return lambda: MemoryStore(disk, FAMILIES)
-    return lambda: RocksStore.open(tmp_path / "data", FAMILIES, payload_families=("payloads",))
+        return _at_once(lambda: MemoryStore(disk, FAMILIES))
+    if request.param == "rocks":
+        return _at_once(
+            lambda: RocksStore.open(tmp_path / "data", FAMILIES, payload_families=("payloads",))
+        )
+    from tests.storage.slate_stores import directory_of, place_in_bucket
+
+    from magnetar_storage.slate import SlateStore
+
+    if request.param == "slate-s3":
+        url = place_in_bucket(request)
+    else:
+        url = directory_of(tmp_path)
+    return lambda: SlateStore.open(url, FAMILIES, payload_families=("payloads",))
+
+
+def _at_once(open_store: Callable[[], Store]) -> Open:
+    async def opened() -> Store:
+        return open_store()
+
+    return opened
 
 
 def run(open_store: Open, scenario: Callable[[Store], Awaitable[None]]) -> None:
     async def opened() -> None:
-        store = open_store()
+        store = await open_store()
         try:
             await scenario(store)
         finally:
@@ -48,6 +67,11 @@ async def put(store: Store, rows: dict[bytes, bytes], family: str = "small") -> 
     for key, value in rows.items():
         batch.put(family, key, value)
     await store.write(batch)
+
+
+async def put_and_sync(store: Store, rows: dict[bytes, bytes]) -> None:
+    await put(store, rows)
+    await store.sync()
 
 
 async def everything(store: Store, family: str = "small") -> dict[bytes, bytes]:
@@ -358,11 +382,24 @@ def test_reopened_it_holds_what_it_held(open_store: Open) -> None:
     run(open_store, second)
 
 
-def test_a_second_opening_is_refused_and_touches_nothing(open_store: Open) -> None:
+def test_of_two_who_open_it_one_goes_on_and_all_that_is_durable_is_there(open_store: Open) -> None:
+    """On a local disk the first, in an object store the second."""
+
     async def scenario(store: Store) -> None:
         await put(store, {b"a": b"1"})
+        await store.sync()
+        if not isinstance(store, RocksStore | MemoryStore):
+            second = await open_store()
+            with pytest.raises(StoreFailed, match="another process opened this store"):
+                await put_and_sync(store, {b"lost": b"1"})
+            with pytest.raises(StoreFailed, match="another process opened this store"):
+                await store.get("small", b"a")
+            await put(second, {b"b": b"2"})
+            assert await everything(second) == {b"a": b"1", b"b": b"2"}
+            await second.close()
+            return
         with pytest.raises(StoreInUse):
-            open_store()
+            await open_store()
         await put(store, {b"b": b"2"})
         assert await everything(store) == {b"a": b"1", b"b": b"2"}
 

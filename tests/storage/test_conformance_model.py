@@ -1,4 +1,4 @@
-"""Conformance, continued: both engines against a dict, in any order of operations."""
+"""Conformance, continued: all engines against a dict, in any order of operations."""
 
 from __future__ import annotations
 
@@ -179,7 +179,32 @@ class RocksMachine(StoreMachine):
         self.directory.cleanup()
 
 
+class SlateMachine(StoreMachine):
+    def __init__(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        super().__init__()
+
+    def open(self) -> Store:
+        from magnetar_storage.object_store_url import ObjectStoreUrl
+        from magnetar_storage.slate import SlateStore
+        from magnetar_storage.store_config import StoreConfig
+
+        # Rows are read from tables as well as from memory.
+        config = StoreConfig(store_unflushed_groups_max=2)
+        url = ObjectStoreUrl.parse(f"file://{self.directory.name}/store")
+        store: Store = self.wait(
+            SlateStore.open(url, FAMILIES, payload_families=("two",), config=config)
+        )
+        return store
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.directory.cleanup()
+
+
 TestMemory = MemoryMachine.TestCase
 TestMemory.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestRocks = RocksMachine.TestCase
 TestRocks.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
+TestSlate = SlateMachine.TestCase
+TestSlate.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)

@@ -1,0 +1,88 @@
+"""Addresses of stores: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for tests."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from magnetar_core.config import InvalidConfig
+
+_FORMS: Final = "write s3://BUCKET/PREFIX, or file:///DIRECTORY"
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# Object stores accept more, but escape it in different ways.
+_NAME: Final = re.compile(r"[A-Za-z0-9_.=-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStoreUrl:
+    """Where the objects of a store lie.
+
+    Attributes:
+        scheme: "s3" or "file".
+        bucket: the bucket; empty for a directory.
+        path: the prefix of all objects, without slashes at its ends.
+    """
+
+    scheme: str
+    bucket: str
+    path: str
+
+    @classmethod
+    def parse(cls, text: str) -> ObjectStoreUrl:
+        """Parse an address.
+
+        Raises:
+            InvalidConfig: the text has another form. It is not repeated when it could hold a
+                password.
+        """
+        try:
+            parts = urlsplit(text)
+        except ValueError as error:
+            raise InvalidConfig(f"the address of the store cannot be read: {_FORMS}") from error
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise InvalidConfig(
+                f"the address of the store has more than bucket and prefix: {_FORMS}; credentials"
+                " come from the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
+        if parts.scheme not in ("s3", "file"):
+            raise InvalidConfig(f"{text!r} is not the address of a store: {_FORMS}")
+        if parts.scheme == "s3" and not _BUCKET.fullmatch(parts.netloc):
+            raise InvalidConfig(f"{text!r} names no bucket: {_FORMS}")
+        if parts.scheme == "file" and (parts.netloc or not parts.path.strip("/")):
+            raise InvalidConfig(f"{text!r} names no directory: {_FORMS}")
+        url = cls(parts.scheme, parts.netloc, "")
+        return url.below(*parts.path.strip("/").split("/")) if parts.path.strip("/") else url
+
+    def below(self, *names: str) -> ObjectStoreUrl:
+        """Return the address of a store below this one.
+
+        Raises:
+            InvalidConfig: a name has characters that not every object store keeps.
+        """
+        for name in names:
+            if not _NAME.fullmatch(name) or set(name) == {"."}:
+                raise InvalidConfig(
+                    f"{name!r} cannot be part of a store's address: use letters, digits, and"
+                    " any of . _ = - only"
+                )
+        return replace(self, path="/".join((*([self.path] if self.path else []), *names)))
+
+    @property
+    def root(self) -> str:
+        """The address without its path."""
+        return f"s3://{self.bucket}" if self.scheme == "s3" else "file:///"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the store is a directory of this machine."""
+        return self.scheme == "file"
+
+    @property
+    def directory(self) -> str:
+        """The directory of a store on this machine."""
+        return f"/{self.path}"
+
+    def __str__(self) -> str:
+        return f"file:///{self.path}" if self.is_local else f"{self.root}/{self.path}".rstrip("/")

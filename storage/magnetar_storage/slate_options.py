@@ -1,0 +1,98 @@
+"""Options of SlateDB for Magnetar: a process that is alone with its store, and little memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from slatedb import uniffi
+
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.store_config import StoreConfig
+
+# What is written and not yet in tables is in memory, and twice as long as its table is uploaded.
+_TABLE_BYTES: Final = 32 << 20
+_UNFLUSHED_BYTES_MAX: Final = 256 << 20
+_CACHE_SHARDS: Final = 4
+# A store has a single database, so that any number will do.
+_CACHE_ID: Final = 1
+# SlateDB takes these for the object store's, as if they had AWS_ in front, in any case of letters.
+_TAKEN_FOR_OURS: Final = frozenset(
+    {
+        *("access_key_id", "secret_access_key", "session_token", "token", "skip_signature"),
+        *("bucket", "bucket_name", "endpoint", "endpoint_url", "region", "default_region"),
+        *("virtual_hosted_style_request", "metadata_endpoint", "s3_express", "request_payer"),
+        *("conditional_put", "copy_if_not_exists", "checksum_algorithm", "unsigned_payload"),
+    }
+)
+
+
+def settings_of(url: ObjectStoreUrl, config: StoreConfig) -> Any:
+    """Return the settings of a database."""
+    settings = uniffi.Settings.default()
+    chosen: dict[str, object] = {
+        # Each group is flushed when it is complete, and nothing in between.
+        "flush_interval": None,
+        "l0_sst_size_bytes": _TABLE_BYTES,
+        "max_unflushed_bytes": _UNFLUSHED_BYTES_MAX,
+    }
+    if url.is_local:
+        # Needs replacing a file if it is unchanged, which file systems cannot.
+        chosen["garbage_collector_options.boundary_files_enabled"] = False
+    if config.store_disk_cache_directory:
+        # The directory may be shared: what belongs to one store lies under its own address.
+        folder = os.path.join(
+            os.path.abspath(config.store_disk_cache_directory), url.scheme, url.bucket, url.path
+        )
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        chosen["object_store_cache_options.root_folder"] = folder
+        chosen["object_store_cache_options.max_cache_size_bytes"] = config.store_disk_cache_bytes
+    for name, value in chosen.items():
+        settings.set(name, json.dumps(value))
+    return settings
+
+
+def builder_of(url: ObjectStoreUrl, config: StoreConfig, recorder: Any) -> Any:
+    """Return what opens a database.
+
+    Args:
+        recorder: gets SlateDB's metrics.
+    """
+    with _without_others_variables():
+        objects = uniffi.ObjectStore.resolve(url.root)
+    builder = uniffi.DbBuilder(url.path, objects)
+    builder.with_settings(settings_of(url, config))
+    # Small rows that were not read for long come ten times faster from large blocks.
+    builder.with_sst_block_size(uniffi.SstBlockSize.BLOCK64_KIB)
+    builder.with_db_cache(_cache(config.store_memory_cache_bytes), _CACHE_ID)
+    builder.with_metrics_recorder(recorder)
+    return builder
+
+
+def _cache(byte_count: int) -> Any:
+    """Return a cache whose larger part is for rows, the other for indexes and filters."""
+    small = max(1 << 20, byte_count // 4)
+    large = max(1 << 20, byte_count - small)
+    new = uniffi.DbCache.new_foyer_cache
+    return uniffi.DbCache.new_split_cache(
+        new(uniffi.FoyerCacheOptions(max_capacity=large, shards=_CACHE_SHARDS)),
+        new(uniffi.FoyerCacheOptions(max_capacity=small, shards=_CACHE_SHARDS)),
+    )
+
+
+@contextmanager
+def _without_others_variables() -> Iterator[None]:
+    """Hide variables such as `REGION` or `TOKEN`: common names, that mean something else here.
+
+    With them, SlateDB would talk to another place than the one that was checked.
+    """
+    hidden = {name: value for name, value in os.environ.items() if name.lower() in _TAKEN_FOR_OURS}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

@@ -1,0 +1,55 @@
+"""The stamp of a store: a file or object that names the engine that made it.
+
+A directory of RocksDB has none: the first versions knew no other engine.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from magnetar_core.config import InvalidConfig
+
+STAMP: Final = "magnetar-store.json"
+# Increases when an older version cannot read what this version writes.
+FORMAT: Final = 1
+
+
+def stamp_of(engine: str) -> bytes:
+    """Return the content of the stamp that an engine leaves."""
+    return json.dumps({"engine": engine, "format": FORMAT}).encode() + b"\n"
+
+
+def read_local_stamp(directory: str) -> bytes | None:
+    """Return the stamp of a directory, if it has one."""
+    try:
+        return Path(directory, STAMP).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def check_stamp(stamp: bytes, where: str, engine: str) -> None:
+    """Check that a store was made by this engine, in a format that it reads.
+
+    Raises:
+        InvalidConfig: it was not.
+    """
+    try:
+        content = json.loads(stamp)
+        made_by, made_format = str(content["engine"]), int(content["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidConfig(
+            f"{STAMP} of {where} cannot be read, so nobody knows which engine made this store;"
+            " put back the object as it was"
+        ) from error
+    if made_by != engine:
+        raise InvalidConfig(
+            f"the store in {where} was made by the engine {made_by!r}, and this server was told to"
+            f" open it with {engine!r}; choose the same engine, or another place"
+        )
+    if made_format > FORMAT:
+        raise InvalidConfig(
+            f"the store in {where} has format {made_format}, and this version reads up to"
+            f" {FORMAT}; start the version that wrote it, or a later one"
+        )

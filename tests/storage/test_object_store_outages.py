@@ -1,0 +1,198 @@
+"""The object store is away, slow, or loses answers: nothing is lost, and nobody starts again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from tests.object_server import ObjectServer, environment
+from tests.storage.slate_stores import new_prefix
+from tests.tcp_proxy import TcpProxy
+from tests.waiting import until
+
+from magnetar_storage import slate_background
+from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.slate import SlateStore
+from magnetar_storage.store import KEY_END
+
+# SlateDB's client waits for up to 15 s between its attempts.
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+def own_server(own_object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServer:
+    for name, value in own_object_server.environment().items():
+        monkeypatch.setenv(name, value)
+    return own_object_server
+
+
+@pytest.fixture
+def proxy(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[TcpProxy]:
+    between = TcpProxy(object_server.port)
+    between.start()
+    for name, value in environment(between.port).items():
+        monkeypatch.setenv(name, value)
+    yield between
+    between.stop()
+
+
+class Load:
+    """Appends numbers in groups for ever, and knows which are durable."""
+
+    def __init__(self, store: SlateStore) -> None:
+        self.store = store
+        self.durable: list[int] = []
+        self.failures: list[BaseException] = []
+        self.commits = GroupCommit(store, on_failure=self.failures.append)
+        self._number = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.commits.start()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            for _ in range(5):
+                number = self._number
+                self._number += 1
+                self.commits.batch.put("numbers", number.to_bytes(8, "big"), b"v" * 100)
+                self.commits.when_durable(
+                    self.commits.position(), partial(self.durable.append, number)
+                )
+            await self.commits.durable()
+
+    async def more(self, count: int = 20) -> None:
+        """Wait until so many more are durable."""
+        enough = len(self.durable) + count
+        await until(lambda: len(self.durable) >= enough or self.failures, PATIENCE_S)
+        assert not self.failures
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.commits.close()
+
+
+async def opened(url: ObjectStoreUrl) -> SlateStore:
+    return await SlateStore.open(url, ("numbers",))
+
+
+async def check_all_there(url: ObjectStoreUrl, load: Load) -> None:
+    store = await opened(url)
+    rows = await store.scan("numbers", b"", KEY_END, rows_max=1_000_000)
+    found = [int.from_bytes(key, "big") for key, _ in rows]
+    assert found[: len(load.durable)] == load.durable == list(range(len(load.durable)))
+    await store.close()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("fault", ["killed", "frozen"])
+def test_a_server_that_comes_back_is_waited_for(
+    fault: str,
+    own_server: ObjectServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nothing is answered meanwhile, nothing is lost, and the same process goes on."""
+    monkeypatch.setattr(slate_background, "SLOW_SECONDS", 0.5)
+    caplog.set_level(logging.WARNING)
+    url = new_prefix()
+
+    async def scenario() -> None:
+        store = await opened(url)
+        load = Load(store)
+        await load.start()
+        await load.more()
+        if fault == "killed":
+            own_server.kill()
+        else:
+            own_server.freeze()
+        # The store waits, and says so.
+        await until(lambda: "goes on when it answers" in caplog.text)
+        count = len(load.durable)
+        await until(lambda: caplog.text.count("goes on when it answers") >= 2)
+        assert len(load.durable) == count, "nothing is acknowledged meanwhile"
+        if fault == "killed":
+            await asyncio.to_thread(own_server.start)
+        else:
+            own_server.thaw()
+        await load.more()
+        assert "went on after" in caplog.text
+        await load.stop()
+        await store.close()
+        await check_all_there(url, load)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.chaos
+def test_an_answer_that_is_lost_does_not_look_like_another_owner(proxy: TcpProxy) -> None:
+    """The server has the object, the client does not know: creating it again finds it there."""
+    url = new_prefix()
+    lost: set[bytes] = set()
+
+    def lose_every_tenth_log_object(request: bytes) -> bool:
+        target = request.split(b" ", 2)[1] if request.startswith(b"PUT ") else b""
+        if b"/wal/" not in target or target in lost or len(lost) > 5:
+            return False
+        lost.add(target)
+        return True
+
+    async def scenario() -> None:
+        store = await opened(url)
+        load = Load(store)
+        await load.start()
+        await load.more()
+        proxy.lose_answers = lose_every_tenth_log_object
+        await until(lambda: proxy.lost_count > 3 or load.failures, PATIENCE_S)
+        await load.more()
+        await load.stop()
+        await store.close()
+        await check_all_there(url, load)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.chaos
+def test_answers_that_come_late_only_take_longer(proxy: TcpProxy) -> None:
+    url = new_prefix()
+
+    async def scenario() -> None:
+        store = await opened(url)
+        load = Load(store)
+        await load.start()
+        await load.more()
+        proxy.delay_s = 0.2
+        await load.more(10)
+        proxy.delay_s = 0.0
+        await load.more()
+        await load.stop()
+        await store.close()
+        await check_all_there(url, load)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.chaos
+def test_a_store_is_opened_when_its_server_comes(
+    own_server: ObjectServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server process that starts before its object store waits for it, and says so."""
+    caplog.set_level(logging.WARNING)
+    own_server.kill()
+
+    async def scenario() -> None:
+        opening = asyncio.ensure_future(opened(new_prefix()))
+        await until(lambda: "does not answer, and is asked again" in caplog.text)
+        assert not opening.done()
+        await asyncio.to_thread(own_server.start)
+        store = await opening
+        await store.close()
+
+    asyncio.run(scenario())
