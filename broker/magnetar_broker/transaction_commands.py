@@ -192,9 +192,14 @@ class TransactionCommands:
                     looked_up = 0
                     await asyncio.sleep(0)
                 looked_up += len(wanted)
-                found.update(
-                    (txn_id, index.ended[txn_id]) for txn_id in wanted if txn_id in index.ended
-                )
+                for txn_id in wanted:
+                    end = index.ended.get(txn_id)
+                    # What took no part is told to abort: a commit counts wherever else it was
+                    # aborted.
+                    if end is not None and (
+                        txn_id not in found or end.outcome is Outcome.COMMITTED
+                    ):
+                        found[txn_id] = end
             for txn_id, ended in found.items():
                 if txn_id in described:
                     continue

@@ -58,6 +58,28 @@ def test_an_end_at_one_participant_is_told(restarted: bool) -> None:
     run(scenario)
 
 
+def test_a_commit_counts_wherever_else_the_transaction_was_aborted() -> None:
+    """What took no part is told to abort. A coordinator that heard of that end alone tore it."""
+
+    async def scenario(world: World) -> None:
+        await world.client.ask(subscribe())
+        await world.client.ask(send(b"0", b"1"))
+        for txn_id, on_partition, on_subscription in (
+            (txn(0), common.COMMIT, common.ABORT),
+            (txn(1), common.ABORT, common.COMMIT),
+        ):
+            await world.client.ask(send(b"x", in_txn=txn_id))
+            await world.client.ask(ack((txn_id.counter, txn_id.counter), in_txn=txn_id))
+            await world.client.ask(end(txn_id, on_partition))
+            await world.client.ask(end(txn_id, on_subscription, on="s"))
+        assert await described(world, txn(0), txn(1)) == {
+            txn(0): (common.COMMIT, b""),
+            txn(1): (common.COMMIT, b""),
+        }
+
+    run(scenario)
+
+
 def test_so_many_are_asked_about_and_no_more() -> None:
     async def scenario(world: World) -> None:
         await described(world, *[txn(1)] * ENDS_ASKED_MAX)

@@ -10,6 +10,7 @@ _INDEX = "broker/magnetar_broker/transaction_index.py"
 _ROWS = "broker/magnetar_broker/index_rows.py"
 _SENDS = "broker/magnetar_broker/send_commands.py"
 _PRODUCERS = "broker/magnetar_broker/producers.py"
+_COMMANDS = "broker/magnetar_broker/transaction_commands.py"
 
 MUTANTS = (
     # Sends
@@ -299,5 +300,12 @@ MUTANTS = (
             "            raise ResourceInUse("
         ),
         mistake="A topic without subscriptions is deleted under open transactions (rule j).",
+    ),
+    Mutant(
+        name="described-by-the-last-end",
+        file=_COMMANDS,
+        old="                        txn_id not in found or end.outcome is Outcome.COMMITTED",
+        new="                        txn_id not in found or end.outcome is not None",
+        mistake="A coordinator hears of an abort where the transaction took no part (rule n).",
     ),
 )
