@@ -1,8 +1,10 @@
 """Members of the cluster: a list with a version and a hash.
 
 Data directories keep the hash, and each handshake exchanges it, so that members or clients with
-different lists refuse each other. The hash depends on the content alone, not on the order or form
-in which the list was written.
+different lists refuse each other. The hash depends on the content alone, not on the form in which
+the list was written. The order of brokers is part of the content: the broker at position N keeps
+shard N.
+Source: docs/design/0008-cluster.md, Placement.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, TypeVar
 from magnetar_core.config import PREFIX, InvalidConfig, split_address
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.placement import SHARDS_MAX
 
 FILE_VARIABLE = f"{PREFIX}CLUSTER_FILE"
 BROKERS_VARIABLE = f"{PREFIX}BROKERS"
@@ -58,6 +61,8 @@ class Membership:
     """The list of members. The first broker keeps the cluster's metadata.
 
     Attributes:
+        brokers: in the order of their shards. New brokers come at the end, with a higher version;
+            none is ever removed or moved, since its partitions lie on its disk.
         version: the administrator raises it with each change of the list.
         stable_addresses: False where ports are chosen anew with each start: the hash then covers
             names only.
@@ -76,6 +81,11 @@ class Membership:
             raise InvalidConfig("the cluster's id is empty; give it a name of its own")
         if not self.brokers:
             raise InvalidConfig("the cluster has no broker; name at least one")
+        if len(self.brokers) > SHARDS_MAX:
+            raise InvalidConfig(
+                f"the cluster has {len(self.brokers)} brokers, and topic ids name {SHARDS_MAX} at"
+                " most; take the last ones off the list"
+            )
         _require_unique("name", (one.name for one in (*self.brokers, *self.coordinators)))
         _require_unique("address", (one.address for one in (*self.brokers, *self.coordinators)))
         _require_unique("tcid", (one.tcid for one in self.coordinators))
@@ -107,9 +117,7 @@ class Membership:
             "version": self.version,
             # The first broker keeps the metadata, so its name is part of the content.
             "metadata": self.brokers[0].name,
-            "brokers": sorted(
-                [one.name, one.address if with_address else ""] for one in self.brokers
-            ),
+            "brokers": [[one.name, one.address if with_address else ""] for one in self.brokers],
             "coordinators": sorted(
                 [one.tcid, one.name, one.address if with_address else ""]
                 for one in self.coordinators
@@ -125,22 +133,6 @@ class Membership:
             InvalidConfig: no broker has the name.
         """
         return _named(name, self.brokers, "broker")
-
-    def serving_broker(self, name: str) -> Member:
-        """Return the broker of this name, if coordinators and clients use it.
-
-        Raises:
-            InvalidConfig: no broker has the name, or no coordinator would ever connect to it.
-        """
-        member = self.broker(name)
-        first = self.brokers[0]
-        if member is not first:
-            raise InvalidConfig(
-                f"{name} would wait for ever: so far coordinators begin with the first broker of"
-                f" the list, {first.name}, and tell no other; start that one, and take {name} off"
-                " the list"
-            )
-        return member
 
     def coordinator(self, name: str) -> CoordinatorMember:
         """Return the coordinator of this name.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import ClusterMismatch
 from magnetar_core.wire.record_pb2 import StoreIdentity
@@ -20,6 +22,7 @@ async def check_store_identity(
     member: str,
     membership_version: int,
     cluster_hash: str,
+    brokers: Sequence[str] = (),
 ) -> bytes | None:
     """Compare the store's identity with the server that opens it.
 
@@ -27,15 +30,19 @@ async def check_store_identity(
         family: the family of the row, whose key is KEY.
         cluster_hash: hash of the list of members; empty: not compared, and the store keeps its
             hash.
+        brokers: names of the brokers in the order of the list; empty without a list.
     Returns:
         The row to write before the store is used; None when the store has it already.
     Raises:
-        InvalidConfig: a later version wrote the store, or it belongs to another server.
+        InvalidConfig: a later version wrote the store, it belongs to another server, or the list
+            has lost or moved a broker.
         ClusterMismatch: it belongs to another cluster, or to a later list of members.
         StoreFailed: it cannot be read.
     """
     row = await store.get(family, KEY)
     stored = StoreIdentity.FromString(row) if row is not None else None
+    if kind == "broker" and not brokers:
+        brokers = (member,)
     if stored is not None:
         if stored.format > FORMAT:
             raise InvalidConfig(
@@ -47,8 +54,14 @@ async def check_store_identity(
                 f"this data directory belongs to the {stored.kind} {stored.member!r}, not to the"
                 f" {kind} {member!r}; give each server a directory of its own"
             )
+        known = tuple(stored.brokers)
+        if kind == "broker" and not known:
+            # Written before stores kept the list: no other broker than the first served anybody.
+            known = (member,)
+        _check_brokers(known, brokers)
         _check_cluster(stored, membership_version, cluster_hash)
-    identity = StoreIdentity(format=FORMAT, kind=kind, member=member)
+        brokers = brokers or known
+    identity = StoreIdentity(format=FORMAT, kind=kind, member=member, brokers=brokers)
     if cluster_hash:
         identity.membership_version = membership_version
         identity.cluster_hash = cluster_hash
@@ -65,6 +78,25 @@ async def accepted_losses(store: Store, family: str) -> int:
     """Return how often a person decided to continue without lost data."""
     row = await store.get(family, KEY)
     return StoreIdentity.FromString(row).losses if row is not None else 0
+
+
+def _check_brokers(known: Sequence[str], brokers: Sequence[str]) -> None:
+    """Check that a broker has the place that it had, for its partitions lie on its disk.
+
+    Source: docs/design/0008-cluster.md, Placement.
+    """
+    if not brokers and len(known) < 2:
+        return
+    for position, name in enumerate(known):
+        if position < len(brokers) and brokers[position] == name:
+            continue
+        found = f"it has {', '.join(brokers)}" if brokers else "there is none"
+        change = "moved" if name in brokers else "lost"
+        raise InvalidConfig(
+            f"this data directory was last used with the brokers {', '.join(known)}, and the list"
+            f" of members has {change} {name} ({found}); partitions lie on the disk of {name}: put"
+            f" it back as broker number {position + 1} of the list, and new brokers at the end"
+        )
 
 
 def _check_cluster(stored: StoreIdentity, version: int, cluster_hash: str) -> None:

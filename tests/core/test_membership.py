@@ -8,6 +8,7 @@ import pytest
 from magnetar_core import membership
 from magnetar_core.config import InvalidConfig
 from magnetar_core.membership import CoordinatorMember, Member, Membership
+from magnetar_core.placement import SHARDS_MAX
 
 TEXT = """
 cluster_id = "orders"
@@ -166,11 +167,23 @@ def test_variables_that_make_no_sense_are_refused_with_advice(
         membership.load(environ)
 
 
-def test_a_broker_that_nobody_would_come_to_is_not_started() -> None:
-    """It waited for ever, and said nothing: coordinators begin with the first of the list."""
-    assert MEMBERSHIP.serving_broker("broker-0") is MEMBERSHIP.brokers[0]
-    with pytest.raises(InvalidConfig, match="first broker of the list, broker-0"):
-        MEMBERSHIP.serving_broker("broker-1")
+def test_the_hash_of_a_single_broker_is_what_data_directories_remember() -> None:
+    alone = replace(MEMBERSHIP, brokers=MEMBERSHIP.brokers[:1])
+    assert alone.hash == "6c8941721e8e7dc29291afbb235d7851"
+
+
+def test_the_order_of_brokers_says_which_shard_each_keeps() -> None:
+    one, two = MEMBERSHIP.brokers
+    three = Member(name="broker-2", address="10.0.0.3:6650")
+    orders = [(one, two, three), (one, three, two)]
+    assert len({replace(MEMBERSHIP, brokers=order).hash for order in orders}) == 2
+
+
+def test_there_are_as_many_brokers_as_topic_ids_can_name() -> None:
+    brokers = tuple(Member(name=f"b{n}", address=f"h{n}:1") for n in range(SHARDS_MAX + 1))
+    assert replace(MEMBERSHIP, brokers=brokers[:-1]).brokers == brokers[:-1]
+    with pytest.raises(InvalidConfig, match="2049 brokers, and topic ids name 2048 at most"):
+        replace(MEMBERSHIP, brokers=brokers)
 
 
 def test_members_are_found_by_name() -> None:

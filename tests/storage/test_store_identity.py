@@ -38,8 +38,14 @@ def opened(stored: StoreIdentity | None, **changes: Any) -> StoreIdentity | None
 
 
 STORED = StoreIdentity(
-    format=FORMAT, kind="broker", member="broker-0", membership_version=3, cluster_hash="abc"
+    format=FORMAT,
+    kind="broker",
+    member="broker-0",
+    membership_version=3,
+    cluster_hash="abc",
+    brokers=["broker-0"],
 )
+THREE = ["broker-0", "broker-1", "broker-2"]
 
 
 def test_a_new_store_is_marked_and_then_opens_without_a_write() -> None:
@@ -83,3 +89,70 @@ def test_what_belongs_elsewhere_is_refused(
         setattr(row, name, value)
     with pytest.raises(error, match=complaint):
         opened(row, **changes)
+
+
+def with_brokers(stored: StoreIdentity, names: list[str]) -> StoreIdentity:
+    row = StoreIdentity()
+    row.CopyFrom(stored)
+    del row.brokers[:]
+    row.brokers.extend(names)
+    return row
+
+
+NEXT = {"membership_version": 4, "cluster_hash": "def"}
+
+
+def test_brokers_are_added_at_the_end() -> None:
+    grown = opened(STORED, brokers=THREE, **NEXT)
+    assert grown is not None
+    assert list(grown.brokers) == THREE
+    with pytest.raises(ClusterMismatch, match="raise the version"):
+        opened(STORED, brokers=THREE, cluster_hash="def")
+
+
+@pytest.mark.parametrize(
+    ("brokers", "complaint"),
+    [
+        (["broker-0", "broker-2"], "has lost broker-1.*broker number 2 of the list"),
+        (["broker-0", "broker-1"], "has lost broker-2.*broker number 3 of the list"),
+        (["broker-0", "broker-2", "broker-1"], "has moved broker-1.*broker number 2"),
+        (["broker-9", *THREE], "has moved broker-0.*broker number 1"),
+        (["broker-0", "broker-9", "broker-2"], "has lost broker-1"),
+    ],
+    ids=["middle", "last", "order", "front", "another"],
+)
+@pytest.mark.parametrize("kind", ["broker", "coordinator"])
+def test_a_list_that_lost_or_moved_a_broker_is_refused(
+    kind: str, brokers: list[str], complaint: str
+) -> None:
+    """Who keeps a shard is computed from the list: its rows would be looked for elsewhere."""
+    stored = with_brokers(STORED, THREE)
+    stored.kind = kind
+    with pytest.raises(InvalidConfig, match=complaint):
+        opened(stored, kind=kind, brokers=brokers, **NEXT)
+
+
+@pytest.mark.parametrize("kind", ["broker", "coordinator"])
+def test_one_of_several_does_not_start_without_the_list(kind: str) -> None:
+    stored = with_brokers(STORED, THREE)
+    stored.kind = kind
+    with pytest.raises(InvalidConfig, match="broker-0, broker-1, broker-2, and the list"):
+        opened(stored, kind=kind, cluster_hash="")
+
+
+def test_a_broker_from_before_lists_were_kept_was_the_first() -> None:
+    older = with_brokers(STORED, [])
+    assert opened(older) == STORED
+    assert opened(older, brokers=["broker-0"]) == STORED
+    with pytest.raises(InvalidConfig, match="has moved broker-0"):
+        opened(older, brokers=["broker-1", "broker-0"], **NEXT)
+
+
+def test_a_coordinator_keeps_the_list_that_it_saw() -> None:
+    older = with_brokers(STORED, [])
+    older.kind = "coordinator"
+    assert opened(older, kind="coordinator", cluster_hash="") is None
+    seen = opened(older, kind="coordinator", brokers=["broker-0"])
+    assert seen is not None
+    assert list(seen.brokers) == ["broker-0"]
+    assert opened(seen, kind="coordinator", cluster_hash="") is None

@@ -45,7 +45,7 @@ def broker(**options: Any) -> None:
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
     name = options["name"]
-    member = membership.serving_broker(name) if membership else None
+    member = membership.broker(name) if membership else None
     listen = listen_config(
         options, "broker", sources, member.address if member else None, BROKER_PORT
     )

@@ -326,17 +326,19 @@ class PendingAckRow(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
-    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses")
+    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
     format: int
     kind: str
     member: str
     membership_version: int
     cluster_hash: str
     losses: int
-    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ...) -> None: ...
+    brokers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...

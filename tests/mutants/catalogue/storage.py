@@ -9,6 +9,7 @@ _MEMORY = "storage/magnetar_storage/memory.py"
 _TABLE = "storage/magnetar_storage/memory_table.py"
 _ROCKS = "storage/magnetar_storage/rocks.py"
 _READS = "storage/magnetar_storage/rocks_reads.py"
+_IDENTITY = "storage/magnetar_storage/store_identity.py"
 
 MUTANTS = (
     Mutant(
@@ -133,6 +134,20 @@ MUTANTS = (
         old="                raw.delete_range(key, value, handles[family])",
         new="                raw.delete(key, handles[family])",
         mistake="A range is deleted as if it were its first key.",
+    ),
+    Mutant(
+        name="brokers-not-compared",
+        file=_IDENTITY,
+        old="        _check_brokers(known, brokers)\n",
+        new="",
+        mistake="A broker that was moved in the list serves the shard of another one.",
+    ),
+    Mutant(
+        name="brokers-forgotten",
+        file=_IDENTITY,
+        old="        brokers = brokers or known\n",
+        new="",
+        mistake="A start without the list of members forgets the list that the store has seen.",
     ),
     Mutant(
         name="sync-without-waiting",
