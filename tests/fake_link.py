@@ -66,6 +66,10 @@ class FakeLink:
             frame = service_pb2.Frame(commands=commands)
             self._loop.call_soon(self._deliver, frame.SerializeToString())
 
+    def say(self, body: object) -> None:
+        """The server says something unasked."""
+        self.push(command(body))
+
     def break_now(self) -> None:
         if not self.closed:
             self.closed = True
@@ -114,7 +118,7 @@ class FakeTransport:
     def push(self, body: object) -> None:
         """The server says something unasked, on every link."""
         for link in self.links:
-            link.push(command(body))
+            link.say(body)
 
     def break_links(self) -> None:
         for link in list(self.links):

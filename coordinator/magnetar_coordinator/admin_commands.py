@@ -65,6 +65,7 @@ class AdminCommands:
         runtime.announcements.pass_over(txn_id)
         runtime.shard.require_fenced(txn_id)
         (partition,) = partitions_of([request.partition])
+        runtime.finisher.directory.require_placed([partition])
         hanging = pb.HangingTxn(
             start_offset=request.start_offset, producer_epoch=request.producer_epoch
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from magnetar_core.config import InvalidConfig, check_numbers
 from magnetar_core.ids import TCID_MAX
 from magnetar_core.link_settings import LinkSettings
+from magnetar_core.placement import SHARDS_MAX
 
 # Brokers reject a TxnID that lies farther beyond a bound: a client must have invented it.
 _TXN_IDS_AHEAD_MAX = 1 << 24
@@ -27,10 +28,10 @@ class CoordinatorConfig:
     name: str = "coordinator-0"
     # Part of every TxnID. A store never changes its TCID.
     tcid: int = 0
-    # Address of the broker that serves every partition, while the cluster has a single broker.
-    broker_address: str = "127.0.0.1:6650"
-    # Address of the broker that keeps the cluster's metadata; empty: broker_address.
-    metadata_broker_address: str = ""
+    # Addresses of brokers, in the order of their shards. The first keeps the cluster's metadata.
+    broker_addresses: tuple[str, ...] = ("127.0.0.1:6650",)
+    # Their names; empty: the store does not notice a broker that was removed or moved.
+    broker_names: tuple[str, ...] = ()
     # Version of the cluster file. A store that was stamped with another hash is refused unless the
     # version is higher now.
     membership_version: int = 1
@@ -122,6 +123,12 @@ class CoordinatorConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.tcid <= TCID_MAX:
             raise InvalidConfig(f"tcid is {self.tcid}; choose one from 0 to {TCID_MAX}")
+        if not 0 < len(self.broker_addresses) <= SHARDS_MAX:
+            raise InvalidConfig(f"broker_addresses must have 1 to {SHARDS_MAX} addresses")
+        if len(set(self.broker_addresses)) < len(self.broker_addresses):
+            raise InvalidConfig("broker_addresses has an address twice; each broker has its own")
+        if self.broker_names and len(self.broker_names) != len(self.broker_addresses):
+            raise InvalidConfig("broker_names must have a name for each of broker_addresses")
         check_numbers(self, may_be_zero=("tcid", "recent_outcomes_max", "free_space_floor_bytes"))
         if self.txn_ids_ahead > _TXN_IDS_AHEAD_MAX:
             raise InvalidConfig(f"txn_ids_ahead must be at most {_TXN_IDS_AHEAD_MAX}")

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from random import Random
 
 from prometheus_client import CollectorRegistry
@@ -17,7 +18,6 @@ from prometheus_client import CollectorRegistry
 from magnetar_coordinator.announcements import Announcements
 from magnetar_coordinator.broker_question import BrokerQuestion
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.directory import BrokerDirectory, SingleBroker
 from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.incarnation import take_incarnation
 from magnetar_coordinator.metadata_store import (
@@ -64,7 +64,6 @@ class Coordinator:
         store: opened with `records.FAMILIES`; the coordinator does not close it.
         random: for jitter, and for the token of a new store.
         on_fatal: called once when the coordinator cannot go on: the process must end and restart.
-        directory: finds the broker of a partition; by default the configured broker serves all.
     """
 
     _metadata: TransactionMetadataStore
@@ -78,8 +77,6 @@ class Coordinator:
         random: Random,
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
-        *,
-        directory: BrokerDirectory | None = None,
     ) -> None:
         self.config = config
         self.metrics = CoordinatorMetrics(registry or CollectorRegistry())
@@ -97,7 +94,6 @@ class Coordinator:
             transport,
             clock,
             random,
-            directory or SingleBroker(config.broker_address),
             self.metrics,
             on_finished=self._on_finished,
             judge_orphan=self._judge_orphan,
@@ -264,9 +260,8 @@ class Coordinator:
         return self.config.tcid << PRODUCER_NUMBER_BITS | self._metadata.new_producer_number()
 
     async def _take_incarnation(self, tcid: int, store_token: str) -> int:
-        config = self.config
-        address = config.metadata_broker_address or config.broker_address
-        return await take_incarnation(self._question(address), tcid, store_token)
+        question = self._question(self.config.broker_addresses[0])
+        return await take_incarnation(question, tcid, store_token)
 
     def _question(self, address: str) -> BrokerQuestion:
         return BrokerQuestion(address, self._transport, self.config, self._random)
@@ -278,11 +273,13 @@ class Coordinator:
             return {}
         log.info("asking brokers about %d transactions from before a loss", len(txn_ids))
 
-        async def ask(request: pb.CommandDescribeEnds) -> pb.CommandDescribeEndsResponse:
-            question = self._question(self.config.broker_address)
-            answer: pb.CommandDescribeEndsResponse = await question.ask(
+        async def ask(
+            address: str, request: pb.CommandDescribeEnds
+        ) -> pb.CommandDescribeEndsResponse:
+            answer: pb.CommandDescribeEndsResponse = await self._question(address).ask(
                 request, "describe_ends_response"
             )
             return answer
 
-        return await past_ends(ask, txn_ids)
+        asks = [partial(ask, address) for address in self.config.broker_addresses]
+        return await past_ends(asks, txn_ids)

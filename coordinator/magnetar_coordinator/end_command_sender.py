@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from itertools import takewhile
 from random import Random
 from typing import Any, Protocol
@@ -24,6 +25,8 @@ from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
 from magnetar_core.errors import END_REFUSALS
 from magnetar_core.wire import common_pb2 as common
+
+log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 0.1
 _ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscription_response"})
@@ -128,7 +131,20 @@ class EndCommandSender:
         return True
 
     def _on_error(self, end: PendingEnd, error: common.ServerError) -> None:
+        before = end.transaction.unfinished[end.participant]
         end.transaction.unfinished[end.participant] = error
+        if error.code == common.PARTITION_MOVED and (before is None or before.code != error.code):
+            # Never "ended": the broker speaks for its own partitions only, and asking again is
+            # safe.
+            log.warning(
+                "transaction %s waits for %s, which the broker at %s does not keep: %s; if this"
+                " lasts, start all servers with the same list of members",
+                end.transaction.txn_id,
+                end.participant,
+                self._link.address,
+                error.message,
+                extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
+            )
         now_ms = self._clock.monotonic_ms()
         if error.code in _REFUSAL_CODES:
             self._listener.refused(end, error)

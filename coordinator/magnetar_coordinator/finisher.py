@@ -64,7 +64,6 @@ class Finisher:
         transport: Transport,
         clock: Clock,
         random: Random,
-        directory: BrokerDirectory,
         metrics: CoordinatorMetrics,
         *,
         on_finished: Callable[[TxnID], None],
@@ -76,7 +75,7 @@ class Finisher:
         self._transport = transport
         self._clock = clock
         self._random = random
-        self._directory = directory
+        self.directory = BrokerDirectory(config.broker_addresses)
         self._metrics = metrics
         self._on_finished = on_finished
         self.judge_orphan = judge_orphan
@@ -91,7 +90,7 @@ class Finisher:
 
     def start(self) -> None:
         """Connect to all brokers."""
-        for address in self._directory.addresses():
+        for address in self.directory.addresses():
             self._broker(address)
 
     def stop(self) -> None:
@@ -135,7 +134,7 @@ class Finisher:
     ) -> None:
         now_ms = self._clock.monotonic_ms()
         for participant in participants:
-            broker = self._broker(self._address_of(participant))
+            broker = self._broker(self.directory.address_of(participant))
             end = broker.ends.begin(transaction, participant, now_ms)
             finishing.ends[participant] = broker, end
 
@@ -154,7 +153,7 @@ class Finisher:
         Args:
             on_answer: called once with the answer's name and body; "error" when there is none.
         """
-        self._broker(self._address_of(participant)).ask(body, on_answer)
+        self._broker(self.directory.address_of(participant)).ask(body, on_answer)
 
     def tell_watermark(self, watermark: pb.CommandLowWatermark) -> None:
         """Tell every broker that does not know this low watermark yet. It must be durable."""
@@ -241,11 +240,6 @@ class Finisher:
         seconds = (self._clock.monotonic_ms() - finishing.started_ms) / 1_000
         self._metrics.finishing_seconds.observe(seconds)
         self._on_finished(transaction.txn_id)
-
-    def _address_of(self, participant: Participant) -> str:
-        if isinstance(participant, SubscriptionName):
-            return self._directory.address_of(participant.partition_name)
-        return self._directory.address_of(participant)
 
     def _broker(self, address: str) -> BrokerPeer:
         broker = self._brokers.get(address)

@@ -344,6 +344,7 @@ class TransactionMetadataStoreProvider:
             member=config.name,
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
+            brokers=config.broker_names,
         )
         if row is not None:
             self._commits.batch.put(META, store_identity.KEY, row)

@@ -8,7 +8,9 @@ Source: docs/protocol/rules.md, rule n.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
@@ -20,7 +22,7 @@ from magnetar_core.wire import transaction_pb2 as pb
 ASKED_MAX = 1_000
 
 PastEnds = dict[TxnID, tuple[TxnAction, bytes]]
-Ask = Callable[[pb.CommandDescribeEnds], Awaitable[pb.CommandDescribeEndsResponse]]
+Ask = Callable[[pb.CommandDescribeEnds], Coroutine[Any, Any, pb.CommandDescribeEndsResponse]]
 
 
 def open_before_loss(shard: Shard) -> list[TxnID]:
@@ -32,14 +34,26 @@ def open_before_loss(shard: Shard) -> list[TxnID]:
     ]
 
 
-async def past_ends(ask: Ask, txn_ids: list[TxnID]) -> PastEnds:
-    """Ask how these transactions have ended at participants, with the selection's digest."""
+async def past_ends(asks: Sequence[Ask], txn_ids: list[TxnID]) -> PastEnds:
+    """Ask how these transactions have ended at participants, with the selection's digest.
+
+    Where one participant has committed a transaction and another has aborted it, it was committed:
+    a participant that took no part is told to abort what it holds (rule f).
+
+    Args:
+        asks: a question to each broker. All are awaited: any of them may know the only end.
+    """
     found: PastEnds = {}
     for start in range(0, len(txn_ids), ASKED_MAX):
         some = txn_ids[start : start + ASKED_MAX]
-        answer = await ask(pb.CommandDescribeEnds(txn_ids=[one.to_wire() for one in some]))
-        for end in answer.ends:
-            committed = end.txn_action == common.COMMIT
-            action = TxnAction.COMMIT if committed else TxnAction.ABORT
-            found[TxnID.from_wire(end.txn_id)] = action, end.selection_digest
+        request = pb.CommandDescribeEnds(txn_ids=[one.to_wire() for one in some])
+        async with asyncio.TaskGroup() as group:
+            answers = [group.create_task(ask(request)) for ask in asks]
+        for answer in answers:
+            for end in answer.result().ends:
+                txn_id = TxnID.from_wire(end.txn_id)
+                if end.txn_action == common.COMMIT:
+                    found[txn_id] = TxnAction.COMMIT, end.selection_digest
+                else:
+                    found.setdefault(txn_id, (TxnAction.ABORT, end.selection_digest))
     return found

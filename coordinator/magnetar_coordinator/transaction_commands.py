@@ -5,7 +5,7 @@ Source: PIP-31, TC Request Processing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magnetar_coordinator import answers
@@ -41,6 +41,7 @@ class TransactionCommands:
                 *partitions_of(request.partitions),
                 *subscriptions_of(request.subscriptions),
             )
+            self._runtime.finisher.directory.require_placed(participants)
         if request.HasField("identity") or request.HasField("named_sequence"):
             self._transactional_id_commands.new_txn(request, participants, reply)
             return
@@ -65,9 +66,10 @@ class TransactionCommands:
         self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
 
     def _add(
-        self, txn_id: TxnID, participants: Iterable[Participant], reply: Reply, body: Any
+        self, txn_id: TxnID, participants: Sequence[Participant], reply: Reply, body: Any
     ) -> None:
         runtime = self._runtime
+        runtime.finisher.directory.require_placed(participants)
         runtime.carry_out(
             runtime.shard.add_participants(txn_id, participants, time_ms=runtime.time_ms())
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -179,20 +179,37 @@ def end_command(txn_id: TxnID, action: int = common.COMMIT, **fields: Any) -> pb
     return pb.CommandEndTxn(txn_id=txn_id.to_wire(), txn_action=action, **fields)  # type: ignore[arg-type]
 
 
+class FakeBrokers:
+    """Brokers at several addresses."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        self.at = {address: FakeBroker() for address in addresses}
+
+    def on_frame(self, link: FakeLink, frame: service_pb2.Frame) -> None:
+        self.at[link.address].on_frame(link, frame)
+
+
 class World:
-    """What outlives a coordinator, and the coordinator that lives in it now."""
+    """What outlives a coordinator, and the coordinator that lives in it now.
+
+    Attributes:
+        brokers: in the order of their shards.
+        broker: the first of them.
+    """
 
     coordinator: Coordinator
     client: FakeClient
     registry: CollectorRegistry
 
     def __init__(self, **settings: Any) -> None:
-        self.config = CoordinatorConfig(**{"broker_address": BROKER_ADDRESS, **settings})
+        self.config = CoordinatorConfig(**{"broker_addresses": (BROKER_ADDRESS,), **settings})
         self.disk = MemoryDisk()
         self.clock = VirtualClock()
-        self.broker = FakeBroker()
+        servers = FakeBrokers(self.config.broker_addresses)
+        self.brokers = list(servers.at.values())
+        self.broker = self.brokers[0]
         self.transport = FakeTransport(
-            self.broker, lambda *place: place == (BROKER_ADDRESS, "Broker")
+            servers, lambda address, service: address in servers.at and service == "Broker"
         )
         self.random = Random(7)
         self.fatal_errors: list[BaseException] = []
@@ -230,6 +247,19 @@ class World:
 
     async def close(self) -> None:
         await self.coordinator.close()
+
+    def lose_broker(self, shard: int) -> None:
+        """A broker goes away: nobody listens at its address."""
+        address = self.config.broker_addresses[shard]
+        self.transport.dead.add(address)
+        for link in list(self.transport.links):
+            if link.address == address:
+                link.break_now()
+
+    async def get_broker_back(self, shard: int) -> None:
+        """A broker that was away listens again, and links have had the time to come back."""
+        self.transport.dead.remove(self.config.broker_addresses[shard])
+        await self.settle(2 * self.config.reconnect_delay_ms_max / 1_000)
 
     async def settle(self, seconds: float = 0.02) -> None:
         """Let what is under way happen."""

@@ -14,6 +14,10 @@ from magnetar_core.config import InvalidConfig
     "settings",
     [
         {"tcid": 1 << 16},
+        {"broker_addresses": ()},
+        {"broker_addresses": tuple(f"broker:{port}" for port in range(2_049))},
+        {"broker_addresses": ("broker:1", "broker:1")},
+        {"broker_names": ("broker-0", "broker-1")},
         {"membership_version": 0},
         {"live_txns_max": 0},
         {"free_space_floor_bytes": -1},

@@ -75,7 +75,7 @@ def make_coordinator(
         "tcid": coordinator_names(world.plan.coordinator_count).index(node.name),
         **settings,
     }
-    config = CoordinatorConfig(name=node.name, broker_address="broker", **choices)
+    config = CoordinatorConfig(name=node.name, broker_addresses=("broker",), **choices)
     random = world.environment.random(f"{node.name}/{node.life}")
     coordinator = Coordinator(
         config, store, world.network.transport(incarnation), node.clock, random, node.on_fatal

@@ -56,10 +56,13 @@ def coordinator(**options: Any) -> None:
     given: dict[str, Any] = {
         "name": name,
         "tcid": member.tcid if member else 0,
-        "broker_address": membership.brokers[0].address if membership else broker_option,
-        "membership_version": membership.version if membership else None,
-        "cluster_hash": membership.hash if membership else None,
+        "broker_addresses": (broker_option,),
     }
+    if membership is not None:
+        given["broker_addresses"] = tuple(one.address for one in membership.brokers)
+        given["broker_names"] = tuple(one.name for one in membership.brokers)
+        given["membership_version"] = membership.version
+        given["cluster_hash"] = membership.hash
     config = resolve(
         CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
     ).settings

@@ -18,6 +18,8 @@ _EXPIRY = "coordinator/magnetar_coordinator/expiry.py"
 _WATERMARK = "coordinator/magnetar_coordinator/watermark.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 _HELD = "coordinator/magnetar_coordinator/orphans.py"
+_DIRECTORY = "coordinator/magnetar_coordinator/directory.py"
+_PAST_ENDS = "coordinator/magnetar_coordinator/past_ends.py"
 
 MUTANTS = (
     Mutant(
@@ -319,5 +321,40 @@ MUTANTS = (
         old="        self._check_past_commit(end)\n",
         new="",
         mistake="What was committed before a loss, with a selection, may be aborted (rule n).",
+    ),
+    Mutant(
+        name="ends-to-the-first-broker",
+        file=_DIRECTORY,
+        old="        return self._addresses[shard if shard < len(self._addresses) else 0]",
+        new="        return self._addresses[0]",
+        mistake="Each end goes to the first broker, as with a single one.",
+    ),
+    Mutant(
+        name="moved-is-ended",
+        file=_ENDS,
+        old="GONE_CODES = frozenset({common.GONE,",
+        new="GONE_CODES = frozenset({common.PARTITION_MOVED, common.GONE,",
+        mistake="A broker that does not keep a partition is believed that nothing is open there.",
+    ),
+    Mutant(
+        name="past-ends-of-the-first-broker",
+        file=_COORDINATOR,
+        old="for address in self.config.broker_addresses]",
+        new="for address in self.config.broker_addresses[:1]]",
+        mistake="After a loss, the first broker alone is asked how transactions ended (rule n).",
+    ),
+    Mutant(
+        name="past-abort-before-commit",
+        file=_PAST_ENDS,
+        old="                    found.setdefault(txn_id, (TxnAction.ABORT, end.selection_digest))",
+        new="                    found[txn_id] = TxnAction.ABORT, end.selection_digest",
+        mistake="Of two brokers the last one is believed, also when the first one has committed.",
+    ),
+    Mutant(
+        name="participants-without-a-place",
+        file=_DIRECTORY,
+        old="        if len(self._addresses) == 1:",
+        new="        if self._addresses:",
+        mistake="Names without a topic id are taken, and nobody knows which broker is meant.",
     ),
 )
