@@ -29,6 +29,7 @@ from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
 from tests.simulation.open_wiretap import OpenWiretap
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
+from tests.simulation.release_wiretap import ReleaseWiretap
 from tests.simulation.sending_wiretap import SendingWiretap
 from tests.simulation.servers import (
     broker_names,
@@ -139,6 +140,7 @@ class World:
             sending,
             self.follow_wiretap,
             self.asked_wiretap,
+            ReleaseWiretap(self.loop.time, self.history.violation),
         )
         self.key_order = KeyOrder(
             self._subscriptions, self.history.place_of, self.history.violation

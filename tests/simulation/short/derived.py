@@ -1,5 +1,5 @@
-"""Topics that the history does not know message by message: what a group makes of its inputs, dead
-letters, and messages too large for a batch. Each is read to its end and held against what it may,
+"""Topics that the history does not know message by message: dead letters, and messages too large
+for a batch. Each is read to its end and held against what it may,
 must and must not hold.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.simulation.sdk_programs import Unit
 from tests.simulation.short.actors import Actor
-from tests.simulation.short.consumers import feed, filled, subscription
+from tests.simulation.short.consumers import filled, subscription
 from tests.simulation.short.consuming import backlog, consumer_of, cursor_of, receive
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.producing import commit
@@ -183,119 +183,6 @@ def _check_poison(actor: Actor, topic: str, dead: str, *, complete: bool) -> Non
     world.active["dead letters"] += len(known.seen)
 
 
-# Groups.
-
-
-async def crew(
-    actor: Actor,
-    step: Step,
-    *,
-    group: str,
-    topic: str,
-    made: str,
-    dead: str,
-    seconds: float,
-    transactional_id: str,
-    batch: int,
-) -> None:
-    """A member of a group that runs process() for a while; at the end, until all is done."""
-    world = actor.world
-    client = await actor.client()
-    for name in (made, dead):
-        await make_topic(actor, name, 1)
-    producer = client.transactional_producer(transactional_id or None)
-    stop = asyncio.Event()
-    acknowledges_by_itself(actor, topic, group)
-    outputs, letters = tally(actor, made), tally(actor, dead)
-
-    def transform(message: magnetar.Message) -> list[magnetar.Output]:
-        world.saw(message)
-        if is_poison(message.value):
-            letters.may[message.value] = None
-            raise ValueError("poison")
-        value = b"of:" + message.value
-        outputs.may[value] = None
-        return [magnetar.Output(made, value)]
-
-    async def stop_later() -> None:
-        if not step.closing:
-            await asyncio.sleep(seconds)
-        else:
-            settings = {"topic": topic, "subscription": group}
-            for _ in range(int(DRAIN_SECONDS_MAX / 0.2)):
-                await asyncio.sleep(0.2)
-                if not await backlog(actor, settings):
-                    break
-        stop.set()
-
-    consumer = await client.consumer_group(
-        group,
-        [topic],
-        session_timeout_s=0.8,
-        rebalance_timeout_s=2.0,
-        initial_position="earliest",
-        receiver_queue_messages=16,
-        nack_delay_ms=20,
-        nack_delay_ms_max=100,
-    )
-    stopping = asyncio.ensure_future(stop_later())
-    try:
-        async with consumer:
-            summary = await magnetar.process(
-                consumer,
-                transform,
-                producer,
-                batch_messages_max=batch,
-                batch_wait_s=0.01,
-                attempts_max=2,
-                dead_letter=dead,
-                stop=stop,
-                handle_signals=False,
-            )
-            world.active["processed"] += summary.messages_in
-            world.active["processed dead letters"] += summary.dead_lettered
-    except MagnetarError:
-        stopping.cancel()
-        await producer.close()
-        raise
-    stopping.cancel()
-    await producer.close()
-    if step.closing:
-        world.final_checks.append(
-            lambda trimmed: _check_made(actor, topic, made, dead, complete=not trimmed)
-        )
-        await read_out(actor, made)
-        await read_out(actor, dead)
-
-
-def _check_made(actor: Actor, topic: str, made: str, dead: str, *, complete: bool) -> None:
-    """Each input has one output or one dead letter; outputs keep the order of their inputs.
-
-    Args:
-        complete: as for _check_poison.
-    """
-    world = actor.world
-    outputs, letters = tally(actor, made), tally(actor, dead)
-    for (name, partition), log in world.history.seen.items():
-        newest = (-1, -1)
-        for offset in sorted(log) if name == topic else ():
-            value = log[offset]
-            if world.history.sent[value].producer.startswith("probe"):
-                continue
-            among, expected = (letters, value) if is_poison(value) else (outputs, b"of:" + value)
-            place = among.seen.get(expected)
-            if place is None and not complete:
-                continue
-            if place is None:
-                world.history.violation("6", f"{topic}/{partition} {offset} was never processed")
-            if among is outputs:
-                if place < newest:
-                    world.history.violation(
-                        "group", f"{topic}/{partition} {offset} lies before an earlier one's output"
-                    )
-                newest = place
-
-
 async def read_out(actor: Actor, topic: str) -> None:
     """Read a topic to its end, and hold it against what it may hold."""
     known, history = tally(actor, topic), actor.world.history
@@ -382,37 +269,9 @@ def dead_letters(draft: Draft) -> None:
     draft.step(client, "reject", rounds=200, closing=True, **common)
 
 
-def crews(draft: Draft) -> None:
-    """Members of a group run process(), come and go; every input counts once and in order."""
-    random = draft.random
-    topic = draft.topic("in", 2)
-    filled(draft, topic, random.randint(6, 16))
-    feed(draft, topic, random.randint(2, 5))
-    common: dict[str, Any] = {
-        "group": "crew",
-        "topic": topic,
-        "made": "made",
-        "dead": "buried",
-        "batch": random.choice((1, 4, 50)),
-    }
-    for _ in range(random.choice((1, 2, 3))):
-        client = draft.client("member")
-        for _ in range(random.choice((1, 1, 2))):
-            draft.step(
-                client,
-                "crew",
-                seconds=random.choice((0.2, 0.6, 1.5)),
-                transactional_id=random.choice(("", client)),
-                pause_s=random.choice((0.0, 0.1)),
-                **common,
-            )
-    draft.step(client, "crew", seconds=0.0, transactional_id="", closing=True, **common)
-
-
 VERBS: dict[str, Verb] = {
     "large": large,
     "take large": take_large,
     "read large": read_large,
     "reject": reject,
-    "crew": crew,
 }
