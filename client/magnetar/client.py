@@ -49,9 +49,9 @@ class Client:
             producer = await client.create_producer("orders")
     """
 
-    def __init__(self, address: str, runtime: Runtime) -> None:
+    def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
         self._runtime = runtime
-        self._cluster = Cluster(address, runtime)
+        self._cluster = Cluster(addresses, runtime)
         self._closed = False
         self._transactions = OpenTransactions(self._cluster)
         self._producers = OpenProducers(self._cluster, self._transactions.begin)

@@ -43,6 +43,8 @@ class ClientConfig:
             client asks the next coordinator as well. With a short time, a coordinator that hangs
             costs little. With a long time, a slow disk does not lead to a second transaction,
             which the client then aborts.
+        broker_patience_ms: how long a broker may take to answer what every broker knows, before
+            the client asks the next one as well. It has no effect while one broker is known.
         send_timeout_ms: how long sending a batch may take, all repeats included.
         commit_timeout_ms: how long commit() asks for the outcome; call it again to ask longer.
         abort_timeout_ms: how long abort() asks. The coordinator ends the transaction in any case
@@ -62,6 +64,7 @@ class ClientConfig:
     request_timeout_ms: float = 10_000
     operation_timeout_ms: float = 30_000
     coordinator_patience_ms: float = 250
+    broker_patience_ms: float = 1_000
     send_timeout_ms: float = 120_000
     commit_timeout_ms: float = 60_000
     abort_timeout_ms: float = 10_000

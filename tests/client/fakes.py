@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -491,10 +491,13 @@ FAST = magnetar.ClientConfig(
 
 
 async def connect(
-    cluster: FakeCluster, config: magnetar.ClientConfig = FAST, seed: int = 7
+    cluster: FakeCluster,
+    config: magnetar.ClientConfig = FAST,
+    seed: int = 7,
+    address: str | Sequence[str] = BROKER_ADDRESS,
 ) -> magnetar.Client:
     return await magnetar.connect(
-        BROKER_ADDRESS,
+        address,
         transport=cluster.transport(),
         clock=VirtualClock(),
         random=Random(seed),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from magnetar.admin.topic_descriptions import TopicDescription
@@ -11,6 +11,7 @@ from magnetar.admin.transactional_ids import TransactionalIdAdmin
 from magnetar.admin.transactions import TransactionAdmin
 from magnetar.enums import TransactionAction
 from magnetar.link.cluster import Cluster
+from magnetar.link.whole_topics import ask_partitions
 from magnetar_core.errors import (
     InvalidTxnState,
     ResourceInUse,
@@ -43,6 +44,7 @@ class ForcedAborts:
         subscription: str | None,
         *,
         force: bool,
+        partitions: Iterable[int] = (),
     ) -> T:
         """Send a command; with force, abort the transactions in its way and send it again.
 
@@ -53,6 +55,7 @@ class ForcedAborts:
                 None: all transactions that are open on the topic, or have pending acks there.
             force: abort the transactions at their coordinators; without it, ResourceInUse is
                 raised.
+            partitions: where the command has its effect; empty: on all partitions.
         Raises:
             ResourceInUse: transactions are in the way, and force is not set or the operation's
                 time is up.
@@ -67,7 +70,7 @@ class ForcedAborts:
             except ResourceInUse:
                 if not force or runtime.now_ms() >= deadline_ms:
                     raise
-            for txn_id in await self._in_the_way(topic, subscription):
+            for txn_id in await self._in_the_way(topic, subscription, partitions):
                 try:
                     await self._transactions.end(txn_id, TransactionAction.ABORT)
                 except InvalidTxnState as error:
@@ -80,10 +83,12 @@ class ForcedAborts:
                     pass
             await asyncio.sleep(backoff.next_ms() / 1000)
 
-    async def _in_the_way(self, topic: str, subscription: str | None) -> list[TxnID]:
+    async def _in_the_way(
+        self, topic: str, subscription: str | None, partitions: Iterable[int]
+    ) -> list[TxnID]:
         """Return the transactions that are open on the topic or have pending acks there."""
         found: dict[TxnID, None] = {}
-        for partition in (await describe_topic(self._cluster, topic)).partitions:
+        for partition in (await describe_topic(self._cluster, topic, partitions)).partitions:
             if subscription is None:
                 found.update(dict.fromkeys(partition.open_txns))
             for one in partition.subscriptions:
@@ -92,12 +97,18 @@ class ForcedAborts:
         return list(found)
 
 
-async def describe_topic(cluster: Cluster, topic: str) -> TopicDescription:
+async def describe_topic(
+    cluster: Cluster, topic: str, partitions: Iterable[int] = ()
+) -> TopicDescription:
     """Describe a topic's partitions and subscriptions.
 
+    Args:
+        partitions: only these; empty: all.
     Raises:
         TopicNotFound: no topic has this name.
+        LogUnavailable: a broker of a partition does not answer in time.
     """
-    return TopicDescription.from_wire(
-        await cluster.bootstrap.request(topic_pb2.CommandDescribeTopic(topic=topic))
+    reply, answers = await ask_partitions(
+        cluster, topic, partitions, lambda numbers: topic_pb2.CommandDescribeTopic(topic=topic)
     )
+    return TopicDescription.from_wire(reply, answers)

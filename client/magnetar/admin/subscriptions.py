@@ -70,6 +70,7 @@ class SubscriptionAdmin:
                 topic,
                 subscription,
                 force=force,
+                partitions=(partition,),
             )
 
     async def seek(
@@ -103,6 +104,8 @@ class SubscriptionAdmin:
             ResourceInUse: a partition has pending acks; its cursor has not moved.
         """
         route = await self._cluster.route(topic)
+        if partition is not None:
+            route.require(partition)
         moved: dict[int, int] = {}
         for one in range(route.partition_count) if partition is None else (partition,):
             command = seek_command(
@@ -114,6 +117,7 @@ class SubscriptionAdmin:
                 topic,
                 subscription,
                 force=force,
+                partitions=(one,),
             )
             moved[one] = reply.offset
         return moved

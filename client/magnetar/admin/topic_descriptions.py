@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from magnetar_core.ids import TxnID
@@ -111,14 +111,24 @@ class TopicDescription:
     partitions: tuple[PartitionDescription, ...]
 
     @classmethod
-    def from_wire(cls, wire: topic_pb2.CommandDescribeTopicResponse) -> TopicDescription:
+    def from_wire(
+        cls,
+        wire: topic_pb2.CommandDescribeTopicResponse,
+        partitions: Iterable[topic_pb2.PartitionDescription],
+    ) -> TopicDescription:
+        """Convert what brokers tell.
+
+        Args:
+            wire: the answer of one of them.
+            partitions: the partitions in the answers of all.
+        """
         return cls(
             wire.topic,
             wire.topic_id,
             wire.retention_ms,
             wire.retention_bytes,
             wire.retain_unconsumed == topic_pb2.YES,
-            tuple(_partition(one) for one in wire.partitions),
+            tuple(_partition(one) for one in partitions),
         )
 
 

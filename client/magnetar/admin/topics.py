@@ -15,10 +15,8 @@ from magnetar.admin.topic_descriptions import (
 )
 from magnetar.admin.transaction_descriptions import StoredTransactions
 from magnetar.link.cluster import Cluster
-from magnetar_core.errors import (
-    Gone,
-    TopicNotFound,
-)
+from magnetar.link.whole_topics import ask_partitions
+from magnetar_core.errors import Gone
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, topic_pb2
 
@@ -61,7 +59,7 @@ class TopicAdmin:
             InvalidArgument: the name or the number of partitions is not allowed.
             QuotaExceeded: the broker has too many topics.
         """
-        reply = await self._cluster.bootstrap.request(
+        reply = await self._cluster.any_broker.request(
             topic_pb2.CommandCreateTopic(
                 topic=topic,
                 partitions=partitions,
@@ -74,7 +72,7 @@ class TopicAdmin:
 
     async def list(self) -> TopicSummaries:
         """List all topics, with their ids and their numbers of partitions."""
-        reply = await self._cluster.bootstrap.request(topic_pb2.CommandListTopics())
+        reply = await self._cluster.any_broker.request(topic_pb2.CommandListTopics())
         return [TopicSummary(one.topic, one.topic_id, one.partitions) for one in reply.topics]
 
     async def describe(self, topic: str) -> TopicDescription:
@@ -82,6 +80,7 @@ class TopicAdmin:
 
         Raises:
             TopicNotFound: no topic has this name.
+            LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
         return await describe_topic(self._cluster, topic)
 
@@ -99,7 +98,7 @@ class TopicAdmin:
         """
         command = topic_pb2.CommandDeleteTopic(topic=topic, topic_id=topic_id)
         await self._forced.unless_in_use(
-            lambda: self._cluster.bootstrap.request(command), topic, None, force=force
+            lambda: self._cluster.any_broker.request(command), topic, None, force=force
         )
 
     async def list_offsets(
@@ -121,14 +120,19 @@ class TopicAdmin:
         Raises:
             TopicNotFound: the topic or the partition does not exist.
             Gone: the topic of this name has another id.
+            LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
-        reply = await self._cluster.bootstrap.request(
-            broker_pb2.CommandListOffsets(
+        reply, answers = await ask_partitions(
+            self._cluster,
+            topic,
+            partitions,
+            lambda numbers: broker_pb2.CommandListOffsets(
                 topic=topic,
                 topic_id=topic_id,
-                partitions=partitions,
+                partitions=numbers,
                 append_time_ms=append_time_ms,
-            )
+            ),
+            topic_id=topic_id,
         )
         return TopicOffsets(
             reply.topic_id,
@@ -140,7 +144,7 @@ class TopicAdmin:
                     one.end_offset,
                     None if append_time_ms is None else one.time_offset,
                 )
-                for one in reply.partitions
+                for one in answers
             ),
         )
 
@@ -244,8 +248,7 @@ class TopicAdmin:
         route = await self._cluster.route(topic)
         if topic_id not in (0, route.topic_id):
             raise Gone(f"topic {topic!r} of id {topic_id} was deleted; it has id {route.topic_id}")
-        if not 0 <= partition < route.partition_count:
-            raise TopicNotFound(f"{topic} has no partition {partition}")
+        route.require(partition)
         name = route.partition_name(partition)
         reply = await route.connection(partition).request(
             broker_pb2.CommandListStoredTxns(

@@ -14,11 +14,11 @@ from google.protobuf.message import Message
 from magnetar.admin.producer_descriptions import HangingTransaction, ProducerDescription
 from magnetar.admin.transaction_descriptions import TransactionDescription
 from magnetar.enums import TransactionAction, TransactionStatus
-from magnetar.link.cluster import Cluster
+from magnetar.link.cluster import Cluster, TopicRoute
 from magnetar.link.connection import Connection
+from magnetar.link.whole_topics import all_of
 from magnetar_core.errors import (
     MagnetarError,
-    TopicNotFound,
     TxnForgotten,
     TxnNotFound,
 )
@@ -28,6 +28,8 @@ from magnetar_core.wire import broker_pb2, topic_pb2, transaction_pb2
 
 # How many questions about single transactions may be on their way at the same time.
 QUESTIONS_MAX = 256
+# How many partitions may be looked at at the same time.
+PARTITIONS_AT_ONCE = 16
 
 
 # For how long a client may write to a participant before the coordinator has heard of it.
@@ -208,9 +210,9 @@ class TransactionAdmin:
             TopicNotFound: the topic or the partition does not exist.
         Source: KIP-664, DescribeProducers.
         """
-        route = await self._cluster.route(topic)
-        if not 0 <= partition < route.partition_count:
-            raise TopicNotFound(f"{topic} has no partition {partition}")
+        return await self._producers_of(await self._cluster.route(topic), partition)
+
+    async def _producers_of(self, route: TopicRoute, partition: int) -> Producers:
         reply = await route.connection(partition).request(
             broker_pb2.CommandDescribeProducers(partition=route.partition_name(partition).to_wire())
         )
@@ -226,16 +228,26 @@ class TransactionAdmin:
             topic: look at this topic only; None: at all topics.
             partition: look at this partition only; None: at all partitions.
             age_ms_min: only transactions that have been open for at least this many milliseconds.
+        Raises:
+            TopicNotFound: the topic or the partition does not exist.
+            LogUnavailable, OutcomeUnknown: a broker or a coordinator does not answer in time.
         Source: KIP-664, Finding Hanging Transactions.
         """
         topics = await self._topics() if topic is None else (topic,)
+        runtime = self._cluster.runtime
+        questions = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+
+        async def hanging_on(route: TopicRoute, number: int) -> HangingOnes:
+            async with questions:
+                producers = await self._producers_of(route, number)
+                return await self.hanging_among(producers, age_ms_min=age_ms_min)
+
         found: HangingOnes = []
         for name in topics:
             route = await self._cluster.route(name)
             every = range(route.partition_count) if partition is None else (partition,)
-            for number in every:
-                producers = await self.describe_producers(name, number)
-                found += await self.hanging_among(producers, age_ms_min=age_ms_min)
+            for some in await all_of(runtime, [hanging_on(route, number) for number in every]):
+                found += some
         return found
 
     async def hanging_among(
@@ -262,7 +274,7 @@ class TransactionAdmin:
         return [one for one in every if one is not None]
 
     async def _topics(self) -> Sequence[str]:
-        reply = await self._cluster.bootstrap.request(topic_pb2.CommandListTopics())
+        reply = await self._cluster.any_broker.request(topic_pb2.CommandListTopics())
         return [one.topic for one in reply.topics]
 
     async def _why_hanging(self, producer: ProducerDescription) -> str:

@@ -78,6 +78,7 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
 
         Raises:
             TopicNotFound: no topic has this name.
+            LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
         return self._loop.wait(self.inner.describe(topic))
 
@@ -114,6 +115,7 @@ class TopicAdmin(Facade[AsyncTopicAdmin]):
         Raises:
             TopicNotFound: the topic or the partition does not exist.
             Gone: the topic of this name has another id.
+            LogUnavailable: a broker of a partition does not answer in time; the error names it.
         """
         return self._loop.wait(
             self.inner.list_offsets(
@@ -476,6 +478,9 @@ class TransactionAdmin(Facade[AsyncTransactionAdmin]):
             topic: look at this topic only; None: at all topics.
             partition: look at this partition only; None: at all partitions.
             age_ms_min: only transactions that have been open for at least this many milliseconds.
+        Raises:
+            TopicNotFound: the topic or the partition does not exist.
+            LogUnavailable, OutcomeUnknown: a broker or a coordinator does not answer in time.
         Source: KIP-664, Finding Hanging Transactions.
         """
         return self._loop.wait(self.inner.find_hanging(topic, partition, age_ms_min=age_ms_min))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from magnetar import connecting
@@ -15,22 +15,27 @@ from magnetar_core.transport import Transport
 
 
 def connect(
-    address: str,
+    address: str | Sequence[str],
     *,
     transport: Callable[[], Transport] | None = None,
     clock: Clock | None = None,
     random: Random | None = None,
     config: ClientConfig | None = None,
 ) -> Client:
-    """Connect to a cluster through one of its brokers, "host:port".
+    """Connect to a cluster by the address of a broker, "host:port", or of several.
+
+    Any broker of the cluster names the others. The first one that answers is used. With several
+    addresses, the client finds the cluster while one of these brokers is away.
 
     Args:
+        address: "host:port", "host:port,host:port", or a list of addresses.
         transport: makes the transport, on the client's own thread; gRPC unless given.
         clock, random: the machine's unless given.
         config: the client's settings.
     Raises:
-        LogUnavailable: nobody answers there in time.
-        ClusterMismatch: it does not want this client.
+        InvalidArgument: a text is not an address.
+        LogUnavailable: nobody answers at any of the addresses in time.
+        ClusterMismatch: the brokers refuse this client.
     """
     loop = LoopThread()
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import google_crc32c
 
+from magnetar.link.any_broker import AnyBroker
 from magnetar.link.connection import Connection
+from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
     TopicExists,
+    TopicNotFound,
     TxnNotFound,
 )
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import topic_pb2
+
+log = logging.getLogger("magnetar")
 
 BROKER = "Broker"
 COORDINATOR = "TransactionCoordinator"
@@ -54,14 +61,33 @@ class ClusterInfo:
     server_version: str
 
 
-class Cluster:
-    """The servers that a client knows, found through the broker that it was given."""
+class Lookup(NamedTuple):
+    """The brokers of a topic's partitions.
 
-    def __init__(self, address: str, runtime: Runtime) -> None:
+    Attributes:
+        addresses: the address of each partition's broker.
+    """
+
+    topic_id: int
+    addresses: tuple[str, ...]
+
+
+class Cluster:
+    """The servers that a client knows, found through the brokers that it was given."""
+
+    def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
         self.runtime = runtime
         self._connections: dict[tuple[str, str], Connection] = {}
-        self.bootstrap = self.connection(address, BROKER)
+        self.any_broker = AnyBroker(runtime, self._broker_at, addresses, self.refresh_members_soon)
+        self._brokers: tuple[Member, ...] = ()
         self._coordinators: tuple[Member, ...] = ()
+        self._membership_version = 0
+        self._refreshing: asyncio.Task[None] | None = None
+
+    @property
+    def bootstrap(self) -> Connection:
+        """The connection to the broker that answered last."""
+        return self.any_broker.first
 
     def connection(self, address: str, service: str) -> Connection:
         """Return the connection to a service at an address."""
@@ -72,21 +98,49 @@ class Cluster:
         return found
 
     async def info(self) -> ClusterInfo:
-        """Ask for the members of the cluster, and remember the coordinators."""
-        reply = await self.bootstrap.request(
-            topic_pb2.CommandGetClusterInfo(reached_at=self.bootstrap.address)
-        )
-        self._coordinators = tuple(
-            Member(one.name, one.address, one.tcid) for one in reply.coordinators
-        )
-        return ClusterInfo(
+        """Ask for the members of the cluster, and remember them."""
+        reply, _ = await self.any_broker.ask(topic_pb2.CommandGetClusterInfo())
+        info = ClusterInfo(
             reply.cluster_id,
             reply.membership_version,
             reply.cluster_hash,
             tuple(Member(one.name, one.address) for one in reply.brokers),
-            self._coordinators,
+            tuple(Member(one.name, one.address, one.tcid) for one in reply.coordinators),
             reply.server_version,
         )
+        # A broker that was asked long ago, and answers late, may tell of earlier members.
+        if info.membership_version >= self._membership_version:
+            self._membership_version = info.membership_version
+            self._brokers, self._coordinators = info.brokers, info.coordinators
+            self.any_broker.learn(one.address for one in info.brokers)
+        return info
+
+    def has_others_than(self, address: str) -> bool:
+        """Return whether another broker may know more about the broker at an address."""
+        return any(one != address for one in self.any_broker.addresses)
+
+    def broker_title(self, address: str) -> str:
+        """Return the name of a broker, for messages, with its address."""
+        for one in self._brokers:
+            if one.address == address:
+                return f"broker {one.name} at {address}"
+        return f"the broker at {address}"
+
+    def _broker_at(self, address: str) -> Connection:
+        return self.connection(address, BROKER)
+
+    def refresh_members_soon(self) -> None:
+        """Ask for the members again in the background, since a broker does not answer."""
+        if self._refreshing is None:
+            self._refreshing = self.runtime.spawn(self._refresh_members(), "ask for the members")
+
+    async def _refresh_members(self) -> None:
+        try:
+            await self.info()
+        except MagnetarError as error:
+            log.info("the members of the cluster are not known anew: %s", error)
+        finally:
+            self._refreshing = None
 
     async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
         """Return connections to all coordinators, or to the coordinator with this TCID.
@@ -139,24 +193,31 @@ class Cluster:
         Raises:
             TopicNotFound: there is no such topic.
         """
-        reply = await self._lookup(topic)
-        return TopicRoute(self, topic, reply.topic_id, tuple(reply.broker_addresses))
+        topic_id, addresses = await self.look_up(topic)
+        return TopicRoute(self, topic, topic_id, addresses)
+
+    async def look_up(self, topic: str) -> Lookup:
+        """Ask for a topic's id, and for the addresses of its partitions' brokers.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+        """
+        reply, answerer = await self.any_broker.ask(topic_pb2.CommandLookup(topic=topic))
+        # A broker that has no address of its own is where it was reached.
+        return Lookup(
+            reply.topic_id, tuple(one or answerer.address for one in reply.broker_addresses)
+        )
 
     async def ensure_topic(self, topic: str) -> None:
         """Create a topic with a single partition, unless it exists."""
         try:
-            await self.bootstrap.request(
+            await self.any_broker.request(
                 topic_pb2.CommandCreateTopic(
                     topic=topic, partitions=1, retain_unconsumed=topic_pb2.YES
                 )
             )
         except TopicExists:
             pass
-
-    async def _lookup(self, topic: str) -> topic_pb2.CommandLookupResponse:
-        return await self.bootstrap.request(
-            topic_pb2.CommandLookup(topic=topic, reached_at=self.bootstrap.address)
-        )
 
     def close(self) -> None:
         """Close all connections."""
@@ -175,6 +236,7 @@ class TopicRoute:
         self.partition_count = len(addresses)
         self._cluster = cluster
         self._addresses = addresses
+        self._connections: dict[int, PartitionConnection] = {}
         self._refreshing: asyncio.Task[None] | None = None
 
     def partition_name(self, partition: int) -> PartitionName:
@@ -185,14 +247,38 @@ class TopicRoute:
         """Return the name of a subscription's partition."""
         return SubscriptionName(self.topic, partition, self.topic_id, subscription)
 
-    def connection(self, partition: int) -> Connection:
-        """Return the connection to the broker of a partition."""
-        address = self._addresses[partition]
-        return self._cluster.connection(address, BROKER) if address else self._cluster.bootstrap
+    def require(self, partition: int) -> None:
+        """Check that the topic has a partition.
 
-    async def session(self, partition: int) -> LinkSession:
-        """Return a live link to the broker of a partition."""
-        return await self.connection(partition).session()
+        Raises:
+            TopicNotFound: it has none of this number.
+        """
+        if not 0 <= partition < self.partition_count:
+            raise TopicNotFound(f"{self.topic} has no partition {partition}")
+
+    def connection(self, partition: int) -> PartitionConnection:
+        """Return the connection to the broker of a partition, which follows it when it moves.
+
+        Raises:
+            TopicNotFound: the topic has no such partition.
+        """
+        found = self._connections.get(partition)
+        if found is None:
+            self.require(partition)
+            found = self._connections[partition] = PartitionConnection(
+                self._cluster.runtime,
+                self._cluster.connection(self._addresses[partition], BROKER),
+                look_up=self.refresh_soon,
+                on_unreachable=lambda: self._on_unreachable(partition),
+            )
+        return found
+
+    def by_address(self, partitions: Iterable[int]) -> dict[str, list[int]]:
+        """Return partitions by the address of their broker."""
+        found: dict[str, list[int]] = {}
+        for one in partitions:
+            found.setdefault(self._addresses[one], []).append(one)
+        return found
 
     def refresh_soon(self) -> None:
         """Look the topic up again in the background, since a partition has moved."""
@@ -200,12 +286,19 @@ class TopicRoute:
             runtime = self._cluster.runtime
             self._refreshing = runtime.spawn(self._refresh(), f"look up {self.topic}")
 
+    def _on_unreachable(self, partition: int) -> None:
+        # Where there is nobody else to ask, its own broker would be asked.
+        if self._cluster.has_others_than(self._addresses[partition]):
+            self._cluster.refresh_members_soon()
+            self.refresh_soon()
+
     async def _refresh(self) -> None:
         try:
-            reply = await self._cluster._lookup(self.topic)
-            addresses = tuple(reply.broker_addresses)
-            if reply.topic_id == self.topic_id and len(addresses) == self.partition_count:
+            topic_id, addresses = await self._cluster.look_up(self.topic)
+            if topic_id == self.topic_id and len(addresses) == self.partition_count:
                 self._addresses = addresses
+                for partition, connection in self._connections.items():
+                    connection.move(self._cluster.connection(addresses[partition], BROKER))
         except MagnetarError:
             pass  # Whoever needs the partition is refused again, and comes back here.
         finally:

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, ResponseT, Result
 from magnetar_core.backoff import Backoff
@@ -72,7 +72,7 @@ ItemT = TypeVar("ItemT", bound=Item[Any])
 class Owner(Protocol[ItemT, ResponseT]):
     """The owner of items."""
 
-    def connection(self) -> Connection:
+    def connection(self) -> Requests:
         """Return the connection to the server that has the partition now."""
         ...
 
@@ -137,7 +137,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._ordinal = 0
         self._session: LinkSession | None = None
         self._wait_number: int | None = None
-        self._waits_on: Connection | None = None
+        self._waits_on: Requests | None = None
         # Made when something is refused for the first time.
         self._backoff: Backoff | None = None
         self._pause: asyncio.TimerHandle | None = None

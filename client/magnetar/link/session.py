@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from google.protobuf.message import Message
 
 from magnetar.link.runtime import Runtime
-from magnetar_core.errors import InternalError, MagnetarError, from_wire
+from magnetar_core.errors import ClusterMismatch, InternalError, MagnetarError, from_wire
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
@@ -92,8 +92,14 @@ class LinkSession:
         if reply.frame_bytes_max:
             self.frame_bytes_max = reply.frame_bytes_max
         self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
-        if not self._runtime.cluster_hash:
-            self._runtime.cluster_hash = reply.cluster_hash
+        ours, theirs = self._runtime.cluster_hash, reply.cluster_hash
+        if not ours:
+            self._runtime.cluster_hash = theirs
+        elif theirs and theirs != ours:
+            # It was asked when no server had answered yet, and another one was faster.
+            raise ClusterMismatch(
+                f"{self.address} belongs to another cluster than the first server"
+            )
         self.useful = False
 
     def request(

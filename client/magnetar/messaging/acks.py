@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from magnetar.link.cluster import TopicRoute
-from magnetar.link.connection import Connection
 from magnetar.link.in_flight import InFlightCommands, Item, copy_error
+from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError
@@ -355,7 +355,7 @@ class TransactionAcks:
 
     # What the queue in flight asks for, and tells.
 
-    def connection(self) -> Connection:
+    def connection(self) -> PartitionConnection:
         """The connection to the broker that has the partition."""
         return self._route.connection(self.name.partition)
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from magnetar.link.cluster import TopicRoute
-from magnetar.link.connection import Connection
 from magnetar.link.in_flight import InFlightCommands
+from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.closed_batch import ClosedBatch
@@ -145,7 +145,7 @@ class BatchDelivery:
 
     # What the queue in flight asks for, and tells.
 
-    def connection(self) -> Connection:
+    def connection(self) -> PartitionConnection:
         """The connection to the broker that has the partition now."""
         return self._route.connection(self._name.partition)
 

@@ -15,7 +15,7 @@ from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.errors import ClientClosed
 from magnetar.link.cluster import TopicRoute
-from magnetar.link.connection import Connection
+from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, Result
 from magnetar.messaging.acks import PlainAcks
@@ -138,9 +138,9 @@ class PartitionReceiver:
         return None if self._ownership is None else self._ownership.member
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> PartitionConnection:
         """The connection to the broker that has the partition now."""
-        return self._route.connection(self.name.partition)
+        return self._connection
 
     async def started(self) -> None:
         """Wait for the first attachment.
@@ -306,16 +306,22 @@ class PartitionReceiver:
                     return
                 self._last_refusal = error
                 if error.kind is ErrorKind.LOOK_UP:
-                    self._move()
+                    self._connection.moved()
                 await asyncio.sleep(backoff.next_ms() / 1000)
                 continue
             backoff.reset()
             if not self._started.done():
                 self._started.set_result(None)
             await self._detached.wait()
-            if self._closed_by is not None:
-                self._refused(self._closed_by)
+            closed_by, self._closed_by = self._closed_by, None
+            if closed_by is None:
+                continue
+            if not closed_by.retriable:
+                self._refused(closed_by)
                 return
+            if closed_by.kind is ErrorKind.LOOK_UP:
+                self._connection.moved()
+            await asyncio.sleep(backoff.next_ms() / 1000)
 
     def _refused(self, error: MagnetarError) -> None:
         """The broker does not want this consumer here, and asking again cannot help."""
@@ -393,14 +399,6 @@ class PartitionReceiver:
         self.active = False
         self.queue.clear()
         self._detached.set()
-
-    def _move(self) -> None:
-        self._route.refresh_soon()
-        connection = self._route.connection(self.name.partition)
-        if connection is not self._connection:
-            self._connection.unregister(self._consumer_id, self.name.partition)
-            self._connection = connection
-            connection.register(self._consumer_id, self.name.partition, self._on_push)
 
     def _on_push(self, session: LinkSession, body: Push) -> None:
         if session is not self._attached:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar.link.first_answer import FirstAnswer
+from magnetar_core.errors import MagnetarError
 from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
@@ -54,43 +55,23 @@ class CoordinatorChoice:
         every = await self._cluster.coordinators()
         if len(every) == 1:
             return await every[0].request(command), every[0]
-        asked: dict[Question, Connection] = {}
+        question = FirstAnswer(
+            self._runtime,
+            lambda connection: connection.request(command),
+            name="begin a transaction",
+            patience_ms=self._runtime.config.coordinator_patience_ms,
+            is_no_answer=lambda error: error.kind.may_pass,
+            on_silent=self._suspect,
+        )
         try:
-            return await self._ask(command, self._in_order(every), asked)
+            answer = await question.among(self._in_order(every))
         finally:
-            for question, connection in asked.items():
-                question.add_done_callback(partial(_abort_late, connection))
-
-    async def _ask(
-        self,
-        command: transaction_pb2.CommandNewTxn,
-        order: list[Connection],
-        asked: dict[Question, Connection],
-    ) -> tuple[transaction_pb2.CommandNewTxnResponse, Connection]:
-        """Args: asked: takes the questions; those that are left in it have no answer yet."""
-        patience_ms = self._runtime.config.coordinator_patience_ms
-        last: MagnetarError = LogUnavailable("no coordinator answers")
-        for connection in order:
-            question = self._runtime.spawn(connection.request(command), "begin a transaction")
-            asked[question] = connection
-            others_are_left = connection is not order[-1]
-            while question in asked or (asked and not others_are_left):
-                timeout_ms = patience_ms if others_are_left else None
-                done = await _first_of(asked, connection if others_are_left else None, timeout_ms)
-                if not done:
-                    self._suspect(connection)
-                    break
-                for one in done:
-                    answerer = asked.pop(one)
-                    error = one.exception()
-                    if error is None:
-                        self._trust(answerer)
-                        return one.result(), answerer
-                    if not isinstance(error, MagnetarError) or not error.kind.may_pass:
-                        raise error
-                    self._suspect(answerer)
-                    last = error
-        raise last
+            for late, connection in question.open.items():
+                late.add_done_callback(partial(_abort_late, connection))
+        if answer is None:
+            raise next(reversed(question.failures.values()))
+        self._trust(answer[1])
+        return answer
 
     def _in_order(self, every: Iterable[Connection]) -> list[Connection]:
         """Each begins in its turn; those that do not answer come last."""
@@ -125,39 +106,6 @@ class CoordinatorChoice:
                 log.debug("%s answers: %s", connection.address, error)
             break
         self._silent.pop(connection, None)
-
-
-async def _first_of(
-    asked: Iterable[Question], connection: Connection | None, timeout_ms: float | None
-) -> list[Question]:
-    """Wait until questions are answered.
-
-    Args:
-        connection: wait no longer when there is nobody at its address.
-    Returns:
-        Those that are; none when the time is up, or when nobody is there.
-    """
-    waiting: set[asyncio.Future[Any]] = set(asked)
-    nobody: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    unwatch: Callable[[], None] = lambda: None  # noqa: E731
-    if connection is not None:
-        unwatch = connection.when_unreachable(partial(_settle, nobody))
-        waiting.add(nobody)
-    try:
-        await asyncio.wait(
-            waiting,
-            timeout=None if timeout_ms is None else timeout_ms / 1_000,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-    finally:
-        unwatch()
-        nobody.cancel()
-    return [one for one in asked if one.done()]
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def _abort_late(connection: Connection, question: Question) -> None:

@@ -53,10 +53,11 @@ def test_an_answer_of_another_kind_is_an_error() -> None:
     """Whoever asked would otherwise read fields that the message does not have."""
 
     async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("orders")
         cluster.on_describe_topic = cluster.on_list_topics  # type: ignore[method-assign]
         with pytest.raises(InternalError, match="list_topics_response"):
             await client.admin.topics.describe("orders")
         # The link is of use all the same.
-        await client.admin.topics.create("orders")
+        await client.admin.topics.create("others")
 
     run(test)

@@ -1,0 +1,42 @@
+"""Reads the addresses of brokers that an application names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from magnetar_core.config import InvalidConfig, split_address
+from magnetar_core.errors import InvalidArgument
+
+_EXAMPLE = "write HOST:PORT, several as HOST:PORT,HOST:PORT"
+
+
+def addresses_of(given: str | Sequence[str], *, of_any_form: bool = False) -> tuple[str, ...]:
+    """Return the addresses in a text with commas, or in a list, each once.
+
+    Args:
+        given: "host:port", "host:port,host:port", or a list of such texts.
+        of_any_form: whether a transport of the application reads the addresses, and not we.
+    Raises:
+        InvalidArgument: no address is given, or a text is none.
+    """
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+        raise InvalidArgument(f"{given!r} does not name brokers; {_EXAMPLE}")
+    found = [one.strip() for text in texts for one in text.split(",") if one.strip()]
+    if not found:
+        raise InvalidArgument(f"no broker is named; {_EXAMPLE}")
+    if not of_any_form:
+        for one in found:
+            _check(one)
+    return tuple(dict.fromkeys(found))
+
+
+def _check(address: str) -> None:
+    try:
+        host, port = split_address(address)
+    except InvalidConfig:
+        host, port = "", 0
+    # What has a scheme, a path or a gap would be looked up as a name, and never be found.
+    if not host or port == 0 or re.search(r"[\s/=@]", address):
+        raise InvalidArgument(f"{address!r} is not the address of a broker; {_EXAMPLE}")

@@ -1,0 +1,155 @@
+"""Asks what every broker of the cluster can answer.
+
+The broker that answered last is asked first. When it is away, or takes too long, the others are
+asked as well: brokers that the application named, and those that the cluster names.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from magnetar.link.connection import Connection
+from magnetar.link.first_answer import FirstAnswer
+from magnetar.link.requests import bear_token
+from magnetar.link.runtime import Runtime
+from magnetar.link.session import ResponseT
+from magnetar_core.errors import (
+    ClusterMismatch,
+    LogUnavailable,
+    MagnetarError,
+    OutcomeUnknown,
+    UnsupportedVersion,
+)
+from magnetar_core.requests import Request
+
+log = logging.getLogger("magnetar")
+
+# A server at one of the addresses is none of ours: the others may be.
+STRANGERS = (ClusterMismatch, UnsupportedVersion)
+
+
+class AnyBroker:
+    """Requests to whichever broker answers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        connection: Callable[[str], Connection],
+        addresses: Sequence[str],
+        on_silent: Callable[[], None],
+    ) -> None:
+        """Nobody was asked yet.
+
+        Args:
+            connection: returns the connection to the broker at an address.
+            addresses: those that the application named.
+            on_silent: called when a broker does not answer and another one has to.
+        """
+        self._runtime = runtime
+        self._connection = connection
+        self._named = tuple(dict.fromkeys(addresses))
+        # The first one answered last.
+        self._order = list(self._named)
+        self._on_silent = on_silent
+
+    @property
+    def first(self) -> Connection:
+        """The connection to the broker that answered last."""
+        return self._connection(self._order[0])
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """All addresses that are known, the one that answered last first."""
+        return self._order
+
+    def learn(self, addresses: Iterable[str]) -> None:
+        """Replace the addresses that the cluster named by these."""
+        known = dict.fromkeys((*self._named, *(one for one in addresses if one)))
+        self._order = [one for one in self._order if one in known]
+        self._order += [one for one in known if one not in self._order]
+
+    async def request(
+        self, body: Request[ResponseT], *, timeout_ms: float | None = None
+    ) -> ResponseT:
+        """Ask until a broker answers.
+
+        Raises:
+            OutcomeUnknown: a broker was asked, and none answered in time. It may have had its
+                effect.
+            LogUnavailable: no broker could be asked in time.
+            ClusterMismatch: the only servers that answer belong to another cluster.
+            MagnetarError: a broker refused.
+        """
+        reply, _ = await self.ask(body, timeout_ms=timeout_ms)
+        return reply
+
+    async def ask(
+        self, body: Request[ResponseT], *, timeout_ms: float | None = None
+    ) -> tuple[ResponseT, Connection]:
+        """Do the same as request, and also return who answered."""
+        if timeout_ms is None:
+            timeout_ms = self._runtime.config.operation_timeout_ms
+        bear_token(body, self._runtime)
+        order = [self._connection(one) for one in self._order]
+        if len(order) == 1:
+            (only,) = order
+            reply = await only.repeat(reached_at(body, only.address), timeout_ms=timeout_ms)
+            return reply, only
+        deadline_ms = self._runtime.now_ms() + timeout_ms
+
+        async def repeat(connection: Connection) -> ResponseT:
+            return await connection.repeat(
+                reached_at(body, connection.address),
+                timeout_ms=max(1.0, deadline_ms - self._runtime.now_ms()),
+            )
+
+        question = FirstAnswer(
+            self._runtime,
+            repeat,
+            name=f"{body.DESCRIPTOR.name} to any broker",
+            patience_ms=self._runtime.config.broker_patience_ms,
+            is_no_answer=lambda error: error.kind.may_pass or isinstance(error, STRANGERS),
+            on_silent=self._suspect,
+        )
+        try:
+            answer = await question.among(order)
+        finally:
+            question.cancel()
+        if answer is None:
+            raise _nobody(question.failures)
+        self._trust(answer[1])
+        return answer
+
+    def _trust(self, connection: Connection) -> None:
+        address = connection.address
+        if address in self._order and address != self._order[0]:
+            self._order.remove(address)
+            self._order.insert(0, address)
+
+    def _suspect(self, connection: Connection) -> None:
+        log.info("broker %s does not answer: others are asked", connection.address)
+        self._on_silent()
+
+
+def reached_at(body: Request[ResponseT], address: str) -> Request[ResponseT]:
+    """Return a copy of a command that says where its broker was reached, if it can."""
+    copy = type(body)()
+    copy.CopyFrom(body)
+    if "reached_at" in body.DESCRIPTOR.fields_by_name:
+        said: Any = copy
+        said.reached_at = address
+    return copy
+
+
+def _nobody(failures: Mapping[Connection, MagnetarError]) -> MagnetarError:
+    """Return the error for a question that no broker answered."""
+    kinds = [type(error) for error in failures.values()]
+    kind: type[MagnetarError] = kinds[-1]
+    for worse in (OutcomeUnknown, LogUnavailable):
+        if worse in kinds:
+            kind = worse
+            break
+    told = "; ".join(f"{one.address}: {error}" for one, error in failures.items())
+    return kind(f"no broker answers: {told}")
