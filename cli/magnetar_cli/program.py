@@ -81,8 +81,9 @@ class LazyGroup(click.Group):
     default=DEFAULT_BROKER,
     envvar="MAGNETAR_BROKER",
     show_default=True,
-    metavar="HOST:PORT",
-    help="Any broker of the cluster.  [env: MAGNETAR_BROKER]",
+    metavar="HOST:PORT,...",
+    help="A broker of the cluster, or several: the first that answers is used."
+    "  [env: MAGNETAR_BROKER]",
 )
 @click.option("--debug", is_flag=True, help="Show tracebacks, and the log of the client.")
 @click.version_option(VERSION, prog_name="magnetar")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -24,44 +24,78 @@ FIND_TIMEOUT_S = 5.0
 
 
 def with_client(
-    work: Callable[[Client], Awaitable[Result]], *, broker: str | None = None
+    work: Callable[[Client], Awaitable[Result]],
+    *,
+    broker: str | None = None,
+    operation_timeout_ms: float = OPERATION_TIMEOUT_MS,
 ) -> Result:
-    """Connect to the broker that --broker names, do the work, and disconnect."""
+    """Connect to the cluster that --broker names, do the work, and disconnect."""
     from magnetar import ClientConfig, connect
-    from magnetar_core.config import split_address
     from magnetar_core.grpc_transport import GrpcTransport
 
-    address = broker if broker is not None else click.get_current_context().find_root().obj
-    split_address(address)
-    config = ClientConfig(client_name="magnetar-cli", operation_timeout_ms=OPERATION_TIMEOUT_MS)
+    addresses = broker_addresses(broker)
+    config = ClientConfig(client_name="magnetar-cli", operation_timeout_ms=operation_timeout_ms)
 
     async def run() -> Result:
         transport = GrpcTransport()
         try:
-            await _find(transport, address)
+            await _find(transport, addresses)
         except BaseException:
             await transport.close()
             raise
-        async with await connect(address, transport=transport, config=config) as client:
+        async with await connect(addresses, transport=transport, config=config) as client:
             return await work(client)
 
     return asyncio.run(run())
 
 
-async def _find(transport: GrpcTransport, address: str) -> None:
+def broker_addresses(given: str | None = None) -> tuple[str, ...]:
+    """Return the addresses that --broker names, or those in a text of the same form.
+
+    Raises:
+        InvalidConfig: the text is not such a list.
+    """
+    from magnetar.link.addresses import addresses_of
+    from magnetar_core.config import InvalidConfig
+    from magnetar_core.errors import InvalidArgument
+
+    text = given if given is not None else str(click.get_current_context().find_root().obj)
+    try:
+        return addresses_of(text)
+    except InvalidArgument as error:
+        raise InvalidConfig(str(error)) from None
+
+
+async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
     """Check quickly that a server listens: the client itself would try for a long time.
+
+    It is enough that one of them does.
 
     Raises:
         LinkClosed: nobody listens, or nobody answers in time.
     """
     from magnetar_core.transport import LinkClosed
 
+    knocking = [asyncio.create_task(_knock(transport, one)) for one in addresses]
+    refusals: list[str] = []
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
-            await _knock(transport, address)
+            for one in asyncio.as_completed(knocking):
+                try:
+                    await one
+                except LinkClosed as error:
+                    refusals.append(str(error))
+                else:
+                    return
+            raise LinkClosed("; ".join(refusals))
     except TimeoutError:
-        text = f"{address} did not answer within {FIND_TIMEOUT_S * 1_000:.0f} ms"
+        named = " and ".join(addresses)
+        text = f"{named} did not answer within {FIND_TIMEOUT_S * 1_000:.0f} ms"
         raise LinkClosed(text) from None
+    finally:
+        for task in knocking:
+            task.cancel()
+        await asyncio.gather(*knocking, return_exceptions=True)
 
 
 async def _knock(transport: GrpcTransport, address: str) -> None:

@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from magnetar import blocking
 from magnetar.config import ClientConfig
 from magnetar.errors import ClientClosed
-from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar_core.errors import MagnetarError
 
 log = logging.getLogger("magnetar.spark")
 
@@ -35,7 +35,7 @@ def client_of(servers: tuple[str, ...]) -> blocking.Client:
 
     Args:
         servers: the addresses of brokers, "host:port"; the first broker that answers names the
-            others.
+            others, and another one is asked when it is away.
     Raises:
         LogUnavailable: no broker answers.
         MagnetarError: as blocking.connect.
@@ -53,16 +53,9 @@ def client_of(servers: tuple[str, ...]) -> blocking.Client:
 
 
 def _connect(servers: tuple[str, ...]) -> blocking.Client:
-    last: MagnetarError = LogUnavailable("no servers are named")
-    for address in servers:
-        try:
-            return blocking.connect(
-                address, config=ClientConfig(client_name=f"magnetar-spark/{os.getpid()}")
-            )
-        except MagnetarError as error:
-            log.info("cannot connect to %s: %s", address, error)
-            last = error
-    raise last
+    return blocking.connect(
+        servers, config=ClientConfig(client_name=f"magnetar-spark/{os.getpid()}")
+    )
 
 
 def _settle() -> None:

@@ -30,7 +30,7 @@ def waited_s(transport: Transport) -> tuple[float, str]:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         with pytest.raises(LinkClosed) as raised:
-            await _find(transport, "broker:1")  # type: ignore[arg-type]
+            await _find(transport, ("broker:1",))  # type: ignore[arg-type]
         return loop.time() - began_s, str(raised.value)
 
     return run(scenario())
@@ -50,3 +50,28 @@ def test_where_nobody_listens_a_few_attempts_are_made() -> None:
     assert transport.attempts == FIND_ATTEMPTS
     assert seconds == pytest.approx((FIND_ATTEMPTS - 1) * FIND_PERIOD_S)
     assert text == f"attempt {FIND_ATTEMPTS} at broker:1 failed"
+
+
+def test_one_broker_that_listens_is_enough_and_the_others_are_not_waited_for() -> None:
+    class OneOfThem(Transport):
+        async def connect(self, address: str, *rest: object) -> Any:
+            if address != "live:1":
+                return await super().connect(address, *rest)
+            return ClosedLink()
+
+    class ClosedLink:
+        def close(self) -> None:
+            return
+
+    async def scenario() -> float:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for addresses in (("dead:1", "live:1"), ("live:1", "dead:1")):
+            await _find(OneOfThem(60.0), addresses)  # type: ignore[arg-type]
+        with pytest.raises(LinkClosed, match="dead:1 and dead:2 did not answer within 5000 ms"):
+            await _find(OneOfThem(60.0), ("dead:1", "dead:2"))  # type: ignore[arg-type]
+        with pytest.raises(LinkClosed, match=r"at dead:1 failed; .* at dead:2 failed"):
+            await _find(OneOfThem(0.0), ("dead:1", "dead:2"))  # type: ignore[arg-type]
+        return loop.time() - began_s
+
+    assert run(scenario()) == pytest.approx(FIND_TIMEOUT_S + (FIND_ATTEMPTS - 1) * FIND_PERIOD_S)

@@ -1,10 +1,43 @@
-"""`magnetar health`: asks a server by gRPC's health service whether it is healthy."""
+"""`magnetar health`: asks servers by gRPC's health service whether they are healthy."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import click
+
+from magnetar_cli.types import json_option
+
+SERVING = "SERVING"
+# How many servers are asked at the same time.
+QUESTIONS_MAX = 32
+
+
+class Server(NamedTuple):
+    """A server to check."""
+
+    kind: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """The health of a server.
+
+    Attributes:
+        status: of gRPC's health service; NO ANSWER: the server did not answer.
+        detail: why it did not answer.
+    """
+
+    kind: str
+    name: str
+    address: str
+    status: str
+    detail: str = ""
 
 
 @click.command()
@@ -20,31 +53,82 @@ import click
     type=click.FloatRange(0.1),
     default=3.0,
     show_default=True,
-    help="How long to wait.",
+    help="How long to wait for each server.",
 )
-@click.pass_context
-def health(ctx: click.Context, address: str | None, port: int | None, timeout_s: float) -> None:
-    """Check whether a server is healthy.
+@json_option
+def health(address: str | None, port: int | None, timeout_s: float, as_json: bool) -> None:
+    """Check whether servers are healthy.
 
-    The server is a broker or a coordinator: at HOST:PORT, at --port of this machine, or by default
-    the broker that `magnetar --broker` names. The exit status is 0 if the server is healthy, and 1
-    otherwise. The command is meant for health checks of containers and supervisors.
+    With HOST:PORT or --port, the command checks that broker or coordinator, for health checks of
+    containers and supervisors. Otherwise it checks all brokers and coordinators of the cluster that
+    `magnetar --broker` names. The exit status is 0 if all checked servers are healthy, and 1
+    otherwise.
     """
+    from magnetar_cli.output import print_json, print_table
+
+    single = address or (f"127.0.0.1:{port}" if port else None)
+    if single is not None:
+        found = check(Server("server", "", single), timeout_s)
+        if as_json:
+            print_json([found])
+        elif found.detail:
+            raise click.ClickException(f"{single} does not answer ({found.detail}); is it running?")
+        else:
+            click.echo(f"{single} {found.status}")
+        raise click.exceptions.Exit(int(found.status != SERVING))
+    servers, problem = members(timeout_s)
+    with ThreadPoolExecutor(QUESTIONS_MAX) as executor:
+        every = list(executor.map(lambda one: check(one, timeout_s), servers))
+    if as_json:
+        print_json(every)
+    else:
+        print_table(
+            ("SERVER", "NAME", "ADDRESS", "STATUS"),
+            [
+                (one.kind, one.name, one.address, f"{one.status} {one.detail}".strip())
+                for one in every
+            ],
+            empty="the cluster names no servers",
+        )
+    if problem:
+        raise click.ClickException(f"the members of the cluster are not known: {problem}")
+    raise click.exceptions.Exit(int(any(one.status != SERVING for one in every)))
+
+
+def check(server: Server, timeout_s: float) -> Health:
+    """Ask a server whether it is healthy."""
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    asked = address or (f"127.0.0.1:{port}" if port else str(ctx.find_root().obj))
-    with grpc.insecure_channel(asked) as channel:
+    with grpc.insecure_channel(server.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as error:
             # The call itself, too: only so it has a code.
-            code = error.code().name.lower()
-            raise click.ClickException(
-                f"{asked} does not answer ({code}); is it running?"
-            ) from None
+            return Health(*server, "NO ANSWER", error.code().name.lower())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
-    click.echo(f"{asked} {status}")
-    if answer.status != health_pb2.HealthCheckResponse.SERVING:
-        raise click.exceptions.Exit(1)
+    return Health(*server, status)
+
+
+def members(timeout_s: float) -> tuple[Sequence[Server], str]:
+    """Return all servers of the cluster that --broker names.
+
+    Returns:
+        The servers, and why others are not known; then they are those that --broker names.
+    """
+    from magnetar_cli.session import broker_addresses, with_client
+    from magnetar_core.errors import MagnetarError
+    from magnetar_core.transport import LinkClosed
+
+    named = broker_addresses()
+    try:
+        info = with_client(
+            lambda client: client.admin.cluster_info(), operation_timeout_ms=timeout_s * 1_000
+        )
+    except (LinkClosed, MagnetarError) as error:
+        return [Server("broker", "", one) for one in named], str(error)
+    return [
+        *(Server("broker", one.name, one.address) for one in info.brokers),
+        *(Server("coordinator", one.name, one.address) for one in info.coordinators),
+    ], ""

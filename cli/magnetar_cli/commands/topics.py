@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,7 +81,7 @@ def list_topics(as_json: bool) -> None:
 @click.argument("topic")
 @json_option
 def describe(topic: str, as_json: bool) -> None:
-    """Show the partitions and subscriptions of TOPIC."""
+    """Show the partitions and subscriptions of TOPIC, and which broker keeps each partition."""
     from magnetar_cli.output import duration, print_facts, print_json, print_table, some
     from magnetar_cli.session import with_client
 
@@ -166,8 +167,11 @@ def skip_damaged(topic: str, partition: int | None, dry_run: bool) -> None:
     from magnetar_cli.session import with_client
 
     async def work(client: Client) -> list[tuple[int, int, int]]:
-        found = await client.admin.topics.describe(topic)
-        numbers = [one.partition for one in found.partitions] if partition is None else [partition]
+        numbers: Sequence[int] = (partition,) if partition is not None else ()
+        if partition is None:
+            # All brokers have to answer before anything is changed.
+            offsets = await client.admin.topics.list_offsets(topic)
+            numbers = [one.partition for one in offsets.partitions]
         return [
             (number, first, last)
             for number in numbers
