@@ -131,6 +131,11 @@ class RawClient:
             if session.link is not None:
                 session.link.close()
 
+    @property
+    def brokers(self) -> Sequence[str]:
+        """Addresses of all brokers, by shard."""
+        return self._brokers or [self._addresses[BROKER]]
+
     async def broker_session(self, wire: _OfPartition) -> RawSession:
         """The link to the broker of a partition. Raises: MagnetarError, NoAnswer."""
         return await self.session(BROKER, await self._keeper(wire))
@@ -224,10 +229,11 @@ class RawClient:
     async def describe_topic(self, topic: str) -> topic_pb2.CommandDescribeTopicResponse:
         """All of it, though each broker describes its own partitions only."""
         command = topic_pb2.CommandDescribeTopic(topic=topic)
+        first, *others = self.brokers
         reply: topic_pb2.CommandDescribeTopicResponse = await self.insist(
-            BROKER, command, address=self._brokers[0] if self._brokers else None
+            BROKER, command, address=first
         )
-        for address in self._brokers[1:]:
+        for address in others:
             other = await self.insist(BROKER, command, address=address)
             if other.topic_id != reply.topic_id:
                 # It was made anew meanwhile.

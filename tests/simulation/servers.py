@@ -37,6 +37,10 @@ def make_broker(
     config = BrokerConfig(
         name=node.name,
         address=node.name,
+        # Who is alone in its cluster file has no list, as before there were several.
+        brokers=tuple(MemberAddress(name=name, address=name) for name in world.broker_names)
+        if len(world.broker_names) > 1
+        else (),
         coordinators=tuple(
             MemberAddress(name=name, address=name, tcid=tcid)
             for tcid, name in enumerate(coordinator_names(world.plan.coordinator_count))
@@ -75,7 +79,9 @@ def make_coordinator(
         "tcid": coordinator_names(world.plan.coordinator_count).index(node.name),
         **settings,
     }
-    config = CoordinatorConfig(name=node.name, broker_addresses=("broker",), **choices)
+    config = CoordinatorConfig(
+        name=node.name, broker_addresses=tuple(world.broker_names), **choices
+    )
     random = world.environment.random(f"{node.name}/{node.life}")
     coordinator = Coordinator(
         config, store, world.network.transport(incarnation), node.clock, random, node.on_fatal

@@ -16,6 +16,7 @@ from tests.simulation import group_programs, identity_programs, raw_programs, sd
 from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.chaos import Chaos
 from tests.simulation.client_wiretap import ClientWiretaps
+from tests.simulation.cluster_wiretap import ClusterWiretap
 from tests.simulation.durable_wiretap import DurableWiretap
 from tests.simulation.ending_wiretap import EndingWiretap
 from tests.simulation.follow_wiretap import FollowWiretap
@@ -119,11 +120,13 @@ class World:
         self.history = History(self.loop.time, self.loop.fail)
         self.broker_names = broker_names(self.plan.broker_count)
         self.listeners = Listeners(self)
+        self.cluster_wiretap = ClusterWiretap(self.broker_names, self.history.violation)
         self.taps = self.network.wiretap = Wiretaps(
             self.listeners.taps,
             OpenWiretap(self.loop.time, self.history.violation),
             IdentityWiretap(self.history.violation),
             EndingWiretap(self.loop.time, self.history.violation),
+            self.cluster_wiretap,
             DurableWiretap(
                 self._disk_at, lambda name: self.node_of(name).disk, self.history.violation
             ),
@@ -164,6 +167,8 @@ class World:
         self.takeovers: dict[str, identity_programs.Takeover] = {}
         self.init_calls: dict[str, list[identity_programs.InitCall]] = {}
         self.jobs: dict[str, identity_programs.Job] = {}
+        # Of the plan's topics.
+        self.topic_ids: dict[str, int] = {}
         self.writer_count = 0
         self.temporary_count = 0
         self.orphans = 0
@@ -338,7 +343,9 @@ class World:
     async def _set_up(self, node: ClientNode) -> None:
         client = raw_client(self, node)
         for topic, partition_count in self.plan.topics.items():
-            await client.create_topic(topic, partition_count, **self.plan.topic_settings)
+            self.topic_ids[topic] = await client.create_topic(
+                topic, partition_count, **self.plan.topic_settings
+            )
 
     @property
     def repeats_requests(self) -> bool:

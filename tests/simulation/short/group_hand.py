@@ -20,6 +20,7 @@ from magnetar_core.errors import (
     UnknownMember,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.placement import shard_of
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 GROUP = "hands"
@@ -45,13 +46,17 @@ class Hand:
     attached: dict[Partition, int] = field(default_factory=dict)
     messages: dict[Partition, list[int]] = field(default_factory=dict)
 
-    def take(self, state: group_pb2.CommandGroupHeartbeatResponse) -> None:
-        """What is not assigned any more is released with the next heartbeat."""
+    def held_of(self, shard: int) -> dict[Partition, int]:
+        """What it holds of a broker's partitions."""
+        return {one: held for one, held in self.held.items() if shard_of(*one) == shard}
+
+    def take(self, state: group_pb2.CommandGroupHeartbeatResponse, shard: int) -> None:
+        """What a broker does not assign any more is released with the next heartbeat there."""
         assigned = {
             (one.partition.topic_id, one.partition.partition): one.generation
             for one in state.assigned
         }
-        for partition, generation in list(self.held.items()):
+        for partition, generation in self.held_of(shard).items():
             if assigned.get(partition) != generation:
                 del self.held[partition]
                 self.attached.pop(partition, None)
@@ -73,7 +78,15 @@ def place_of(hand: Hand, partition: Partition) -> common_pb2.Subscription:
 
 
 async def join(actor: Actor, hand: Hand) -> bool:
+    """Join at every broker. False: one of them refuses."""
     hand.join_epoch += 1
+    for shard in range(len(actor.raw().brokers)):
+        if not await _join_at(actor, hand, shard):
+            return False
+    return True
+
+
+async def _join_at(actor: Actor, hand: Hand, shard: int) -> bool:
     try:
         reply = await actor.raw().insist(
             BROKER,
@@ -88,22 +101,30 @@ async def join(actor: Actor, hand: Hand) -> bool:
                 join_epoch=hand.join_epoch,
             ),
             attempts=20,
+            address=actor.raw().brokers[shard],
         )
     except (UnknownMember, FencedInstance):
         return False
-    hand.take(reply.state)
+    hand.take(reply.state, shard)
     return True
 
 
 async def beat(actor: Actor, hand: Hand) -> bool:
-    """A sign of life. False: it is no member any more."""
+    """A sign of life for every broker. False: it is no member any more."""
     hand.heartbeat_number += 1
+    for shard in range(len(actor.raw().brokers)):
+        if not await _beat_at(actor, hand, shard):
+            return False
+    return True
+
+
+async def _beat_at(actor: Actor, hand: Hand, shard: int) -> bool:
     held = [
         group_pb2.AssignedPartition(
             partition=common_pb2.Partition(topic=hand.topic, topic_id=topic_id, partition=number),
             generation=generation,
         )
-        for (topic_id, number), generation in hand.held.items()
+        for (topic_id, number), generation in hand.held_of(shard).items()
     ]
     try:
         state = await actor.raw().insist(
@@ -116,16 +137,17 @@ async def beat(actor: Actor, hand: Hand) -> bool:
                 heartbeat_number=hand.heartbeat_number,
             ),
             attempts=20,
+            address=actor.raw().brokers[shard],
         )
     except (UnknownMember, FencedInstance, GroupNotFound):
         return False
-    hand.take(state)
+    hand.take(state, shard)
     return True
 
 
 async def receive(actor: Actor, hand: Hand, permits: int, *, timeout_s: float) -> None:
     client = actor.raw()
-    session = await client.session(BROKER)
+    sessions = [await client.session(BROKER, broker) for broker in client.brokers]
     messages = hand.messages
     by_consumer: dict[int, Partition] = {}
 
@@ -145,9 +167,11 @@ async def receive(actor: Actor, hand: Hand, permits: int, *, timeout_s: float) -
                 actor.world.history.saw(hand.topic, partition[1], offset, value, txn_id)
                 messages.setdefault(partition, []).append(offset)
 
-    session.on_push = on_push
+    for session in sessions:
+        session.on_push = on_push
     for partition in list(hand.held):
         place = place_of(hand, partition)
+        session = sessions[shard_of(*partition)]
         client.attach_epoch += 1
         consumer_id = actor.random(f"{hand.member_id}/{partition[1]}").getrandbits(60)
         by_consumer[consumer_id] = partition

@@ -75,17 +75,19 @@ async def beat_by_hand(actor: Actor, step: Step, *, rounds: int, gap_s: float) -
 
 async def _left_behind(actor: Actor) -> list[TxnID]:
     """What the owners wait for that is of nobody who is a member."""
-    reply = await actor.raw().insist(
-        BROKER, group_pb2.CommandDescribeGroup(group=GROUP), attempts=20
-    )
-    members = {one.member_id for one in reply.members}
+    command = group_pb2.CommandDescribeGroup(group=GROUP)
     owners: dict[TxnID, str] = actor.world.hand_transactions
-    return [
-        txn_id
-        for partition in reply.partitions
-        for txn_id in map(TxnID.from_wire, partition.awaited_txns)
-        if owners.get(txn_id, "") not in members and partition.member_id
-    ]
+    found: list[TxnID] = []
+    for broker in actor.raw().brokers:
+        reply = await actor.raw().insist(BROKER, command, attempts=20, address=broker)
+        members = {one.member_id for one in reply.members}
+        found += [
+            txn_id
+            for partition in reply.partitions
+            for txn_id in map(TxnID.from_wire, partition.awaited_txns)
+            if owners.get(txn_id, "") not in members and partition.member_id
+        ]
+    return found
 
 
 async def take_by_hand(actor: Actor, step: Step, *, permits: int) -> None:
@@ -202,19 +204,17 @@ async def leave_by_hand(actor: Actor, step: Step, *, silently: bool) -> None:
     hand = actor.units.pop("hand", None)
     if hand is None or silently:
         return
-    try:
-        await actor.raw().insist(
-            BROKER,
-            group_pb2.CommandLeaveGroup(
-                group=GROUP,
-                member_id=hand.member_id,
-                instance_id=hand.instance_id,
-                call_token=actor.random(f"leave/{step.number}").getrandbits(63) or 1,
-            ),
-            attempts=20,
-        )
-    except (UnknownMember, FencedInstance, GroupNotFound):
-        return
+    command = group_pb2.CommandLeaveGroup(
+        group=GROUP,
+        member_id=hand.member_id,
+        instance_id=hand.instance_id,
+        call_token=actor.random(f"leave/{step.number}").getrandbits(63) or 1,
+    )
+    for broker in actor.raw().brokers:
+        try:
+            await actor.raw().insist(BROKER, command, attempts=20, address=broker)
+        except (UnknownMember, FencedInstance, GroupNotFound):
+            continue
 
 
 async def empty_by_hand(actor: Actor, step: Step, *, topic: str) -> None:

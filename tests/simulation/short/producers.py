@@ -47,6 +47,7 @@ def one_step(
         one_transaction(draft, client, settings, **common)
     elif kind < 0.75:
         count = random.randint(1, 3)
+        other = (partition + 1) % draft.topics[settings[name]["topic"]]
         # What fills a batch makes it begin, too.
         fits = count < settings[name]["batch_messages_max"]
         draft.step(
@@ -56,7 +57,7 @@ def one_step(
             settings=settings[name],
             partition=partition,
             count=count,
-            also=random.choice((None, None, 1 - partition)) if fits else 1 - partition,
+            also=random.choice((None, None, other)) if fits else other,
             **common,
         )
     else:

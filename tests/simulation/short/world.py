@@ -46,6 +46,7 @@ COPIED = REPEATABLE | {
     "describe_topic",
     "describe_txn",
     "flow",
+    "follow_directory",
     "get_cluster_info",
     "group_heartbeat",
     "init_producer",
