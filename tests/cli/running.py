@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def _ready(
 ) -> Standalone:
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("ready: broker 127.0.0.1:"), log.read_text()
+    assert re.match(r"ready: brokers? 127\.0\.0\.1:", line), log.read_text()
     address = json.loads(ready_file.read_text())["broker"]["address"]
     environ["MAGNETAR_BROKER"] = address
     return Standalone(process, ready_file, environ)

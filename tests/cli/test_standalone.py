@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,33 @@ def test_both_servers_recover_from_a_kill(standalone: Standalone) -> None:
     assert standalone.lines("consume", "durable", "--until-end") == ["kept"]
     standalone.run("produce", "durable", "--transactional", stdin=b"more\n")
     assert standalone.lines("consume", "durable", "--until-end") == ["kept", "more"]
+
+
+def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None:
+    """Whoever began with one broker goes on with three, and keeps what there is."""
+    with running_standalone(tmp_path) as running:
+        running.run("produce", "before", "--transactional", stdin=b"kept\n")
+    with running_standalone(tmp_path, "--brokers", "3", "--coordinators", "2") as running:
+        ready = running.ready()
+        names = [one["name"] for one in (*ready["brokers"], *ready["coordinators"])]
+        assert names == ["broker-0", "broker-1", "broker-2", "coordinator-0", "coordinator-1"]
+        for one in (*ready["brokers"], *ready["coordinators"]):
+            with urllib.request.urlopen(one["metrics"], timeout=10) as page:
+                assert b"magnetar_build_info" in page.read()
+        assert running.lines("consume", "before", "--until-end") == ["kept"]
+        running.run("produce", "before", "--transactional", stdin=b"more\n")
+        found = {one.name for one in (tmp_path / "data").iterdir() if one.is_dir()}
+        assert found == {"broker", "broker-1", "broker-2", "coordinator-0", "coordinator-1"}
+    done = subprocess.run(
+        [*MAGNETAR, "standalone", "--data-dir", str(tmp_path / "data"), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert done.returncode == 1
+    assert "start with --brokers 3 --coordinators 2" in done.stderr
+    with running_standalone(tmp_path, "--brokers", "3", "--coordinators", "2") as running:
+        assert running.lines("consume", "before", "--until-end") == ["kept", "more"]
 
 
 def test_the_readmes_program_runs_as_it_stands(standalone: Standalone) -> None:

@@ -1,11 +1,10 @@
-"""`magnetar standalone`: a broker and a coordinator as two processes on one data directory."""
+"""`magnetar standalone`: brokers and coordinators as processes on one data directory."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import click
 from magnetar_cli.servers.broker import BROKER_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 from magnetar_cli.servers.options import PORT, server_options
-
-METRICS_PORT = 9650
+from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
 
 
 @click.command()
@@ -26,12 +24,32 @@ METRICS_PORT = 9650
     show_default=True,
     help="The data directory, made if it does not exist.",
 )
-@click.option("--broker-port", type=PORT, help=f"[default: {BROKER_PORT}]")
-@click.option("--coordinator-port", type=PORT, help=f"[default: {COORDINATOR_PORT}]")
+@click.option(
+    "--brokers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many brokers share the partitions; later starts may have more, never fewer.",
+)
+@click.option(
+    "--coordinators",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many coordinators share the transactions; later starts may have more, never fewer.",
+)
+@click.option(
+    "--broker-port", type=PORT, help=f"The first broker's port.  [default: {BROKER_PORT}]"
+)
+@click.option(
+    "--coordinator-port",
+    type=PORT,
+    help=f"The first coordinator's port.  [default: {COORDINATOR_PORT}, behind the brokers]",
+)
 @click.option(
     "--metrics-port",
     type=PORT,
-    help=f"The broker's port; the coordinator's is the next.  [default: {METRICS_PORT}]",
+    help=f"The first broker's port for metrics; the others follow.  [default: {METRICS_PORT}]",
 )
 @click.option(
     "--advertised-host",
@@ -39,16 +57,21 @@ METRICS_PORT = 9650
     help="The address that clients on other machines use.  [default: as --host]",
 )
 @click.option(
-    "--port", type=PORT, help="The broker's port; the others follow. 0: the system chooses."
+    "--port", type=PORT, help="The first broker's port; the others follow. 0: the system chooses."
 )
 @click.option("--no-restart", is_flag=True, help="When a server dies, end with an error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @server_options
 def standalone(**options: Any) -> None:
-    """Run a broker and a coordinator.
+    """Run brokers and coordinators, one of each unless told otherwise.
 
-    The command prints a line when both are ready. Ctrl-C or SIGTERM stops both.
+    The command prints a line when all are ready. Ctrl-C or SIGTERM stops all.
     """
+    from magnetar_cli.servers.standalone_members import (
+        broker_directory,
+        coordinator_directory,
+        standalone_members,
+    )
     from magnetar_cli.servers.supervisor import Supervisor
     from magnetar_core.config import ListenConfig
     from magnetar_core.observability import set_up_logging
@@ -57,7 +80,7 @@ def standalone(**options: Any) -> None:
     allow_remote = bool(options["allow_remote"])
     ListenConfig(host=host, allow_remote=allow_remote)
     set_up_logging(level=options["log_level"], log_format=options["log_format"])
-    broker_port, coordinator_port, metrics_port, second_metrics_port = _ports(options, host)
+    ports = choose_ports(options, host)
     common = ["--host", host, "--log-level", options["log_level"]]
     common += ["--log-format", options["log_format"], "--supervised"]
     if allow_remote:
@@ -65,21 +88,27 @@ def standalone(**options: Any) -> None:
     if options["config_file"] is not None:
         common += ["--config", str(options["config_file"])]
     data_dir: Path = options["data_dir"]
-    supervisor = Supervisor(
-        data_dir=data_dir,
-        host=options["advertised_host"] or host,
-        broker_port=broker_port,
-        coordinator_port=coordinator_port,
-        broker_arguments=[
-            *("broker", "--name", "broker-0", "--data-dir", str(data_dir / "broker")),
-            *("--port", str(broker_port), "--metrics-port", str(metrics_port)),
+    members = standalone_members(
+        data_dir, options["advertised_host"] or host, ports.brokers, ports.coordinators
+    )
+    metrics = iter(ports.metrics)
+
+    def arguments(kind: str, name: str, directory: Path, port: int) -> list[str]:
+        return [
+            *(kind, "--name", name, "--data-dir", str(directory)),
+            *("--port", str(port), "--metrics-port", str(next(metrics))),
             *common,
+        ]
+
+    supervisor = Supervisor(
+        members=members,
+        broker_arguments=[
+            arguments("broker", one.name, broker_directory(data_dir, number), port)
+            for number, (one, port) in enumerate(zip(members.brokers, ports.brokers, strict=True))
         ],
         coordinator_arguments=[
-            *("coordinator", "--name", "coordinator-0"),
-            *("--data-dir", str(data_dir / "coordinator-0")),
-            *("--port", str(coordinator_port), "--metrics-port", str(second_metrics_port)),
-            *common,
+            arguments("coordinator", one.name, coordinator_directory(data_dir, one.tcid), port)
+            for one, port in zip(members.coordinators, ports.coordinators, strict=True)
         ],
         restart=not options["no_restart"],
         ready_file=options["ready_file"],
@@ -87,42 +116,3 @@ def standalone(**options: Any) -> None:
     )
     logging.getLogger("magnetar_cli").debug("supervisor is process %d", os.getpid())
     asyncio.run(supervisor.run())
-
-
-def _ports(options: dict[str, Any], host: str) -> tuple[int, int, int, int]:
-    """Return the ports of broker and coordinator, and of the metrics of each.
-
-    Chosen here and not by the servers: each must know the other's, and keep its own over restarts.
-    """
-    base: int | None = options["port"]
-    anywhere = base == 0
-    asked = (options["broker_port"], options["coordinator_port"], options["metrics_port"])
-    if base:
-        defaults = (base, base + 1, base + 2)
-    elif anywhere:
-        defaults = (0, 0, 0)
-    else:
-        # Whoever lets the system choose the broker's port runs several on one machine.
-        metrics_port = 0 if options["broker_port"] == 0 else METRICS_PORT
-        defaults = (BROKER_PORT, COORDINATOR_PORT, metrics_port)
-    chosen = [
-        one if one is not None else default for one, default in zip(asked, defaults, strict=True)
-    ]
-    chosen.append(chosen[2] + 1 if chosen[2] else 0)
-    if max(chosen) > 0xFFFF:
-        raise click.UsageError("the following ports would exceed 65535; choose a lower port")
-    free = iter(_free_ports(host, chosen.count(0)))
-    broker, coordinator, metrics, second_metrics = (one or next(free) for one in chosen)
-    return broker, coordinator, metrics, second_metrics
-
-
-def _free_ports(host: str, count: int) -> list[int]:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sockets = [socket.socket(family) for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((host.strip("[]"), 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

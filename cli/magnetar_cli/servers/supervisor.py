@@ -1,7 +1,8 @@
-"""Keeps the two processes of a standalone server running.
+"""Keeps the processes of a standalone cluster running.
 
-The broker starts first, since the coordinator takes its incarnation from it, and stops last. The
-standard input of each process is a pipe that ends with this process, however it dies.
+The first broker starts first, since it keeps the metadata that all others ask for; then the other
+brokers, then the coordinators. They stop in the opposite order. The standard input of each process
+is a pipe that ends with this process, however it dies.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import click
 
 from magnetar_cli.servers.ready import write_ready_file
 from magnetar_core import membership
-from magnetar_core.config import InvalidConfig, join_address
-from magnetar_core.membership import CoordinatorMember, Member, Membership
+from magnetar_core.membership import Membership
 from magnetar_core.parent_watch import STOP_S_MAX, watch_parent
 
 log = logging.getLogger("magnetar_cli")
@@ -40,13 +39,18 @@ class ChildFailed(Exception):
 
 
 class Child:
-    """A server process."""
+    """A server process.
+
+    Args:
+        label: what the log calls it.
+    """
 
     def __init__(
-        self, kind: str, program: Sequence[str], arguments: list[str], environ: dict[str, str]
+        self, label: str, program: Sequence[str], arguments: list[str], environ: dict[str, str]
     ) -> None:
-        self.kind = kind
+        self.label = label
         self.ready: dict[str, Any] = {}
+        self.was_ready = asyncio.Event()
         self._command = (*program, *arguments)
         self._environ = environ
         self._process: Process | None = None
@@ -68,8 +72,9 @@ class Child:
         line = await process.stdout.readline()
         if not line:
             status = await process.wait()
-            raise ChildFailed(f"the {self.kind} ended with status {status} before it was ready")
+            raise ChildFailed(f"{self.label} ended with status {status} before it was ready")
         self.ready = json.loads(line)
+        self.was_ready.set()
 
     async def wait(self) -> int:
         """Wait until the process ends."""
@@ -88,50 +93,49 @@ class Child:
             async with asyncio.timeout(STOP_S_MAX):
                 await process.wait()
         except TimeoutError:
-            log.error("the %s does not stop; it is killed", self.kind)
+            log.error("%s does not stop; it is killed", self.label)
             process.kill()
             await process.wait()
 
 
 class Supervisor:
-    """Starts, watches and stops the broker and the coordinator.
+    """Starts, watches and stops brokers and coordinators.
 
     Args:
+        members: brokers and coordinators, as they are told of each other.
+        broker_arguments: a command line for each broker, in the order of the list.
+        coordinator_arguments: likewise.
         supervised: whether the end of standard input means that the parent of this process is gone.
     """
 
     def __init__(
         self,
         *,
-        data_dir: Path,
-        host: str,
-        broker_port: int,
-        coordinator_port: int,
-        broker_arguments: list[str],
-        coordinator_arguments: list[str],
+        members: Membership,
+        broker_arguments: list[list[str]],
+        coordinator_arguments: list[list[str]],
         restart: bool,
         ready_file: Path | None,
         supervised: bool = False,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        members = Membership(
-            cluster_id=_cluster_id(data_dir),
-            brokers=(Member(name="broker-0", address=_reached_at(host, broker_port)),),
-            coordinators=(
-                CoordinatorMember(
-                    name="coordinator-0", address=_reached_at(host, coordinator_port), tcid=0
-                ),
-            ),
-            stable_addresses=False,
-        )
         environ = {**os.environ, **membership.to_environment(members)}
         environ.pop(membership.FILE_VARIABLE, None)
-        self._broker = Child("broker", program, broker_arguments, environ)
-        self._coordinator = Child("coordinator", program, coordinator_arguments, environ)
+        self._brokers = [
+            Child(_label("broker", one.name, members.brokers), program, arguments, environ)
+            for one, arguments in zip(members.brokers, broker_arguments, strict=True)
+        ]
+        self._coordinators = [
+            Child(
+                _label("coordinator", one.name, members.coordinators), program, arguments, environ
+            )
+            for one, arguments in zip(members.coordinators, coordinator_arguments, strict=True)
+        ]
         self._restart = restart
         self._ready_file = ready_file
         self._supervised = supervised
         self._stop = asyncio.Event()
+        self._all_were_ready = False
 
     async def run(self) -> None:
         """Run until a signal, or until the parent is gone.
@@ -156,31 +160,40 @@ class Supervisor:
             for task in (work, stopping):
                 task.cancel()
             await asyncio.gather(work, stopping, return_exceptions=True)
-            await self._coordinator.stop()
-            await self._broker.stop()
+            for some in reversed(self._in_order()):
+                await asyncio.gather(*(one.stop() for one in some))
             if self._ready_file is not None:
                 self._ready_file.unlink(missing_ok=True)
 
+    def _in_order(self) -> list[list[Child]]:
+        """Servers that start together, in the order of starts."""
+        return [self._brokers[:1], self._brokers[1:], self._coordinators]
+
     async def _keep_running(self) -> None:
-        await self._broker.start()
-        await self._coordinator.start()
-        self._tell()
-        print(
-            f"ready: broker {self._broker.ready['address']}, "
-            f"coordinator {self._coordinator.ready['address']}, "
-            f"metrics {self._broker.ready['metrics']} {self._coordinator.ready['metrics']}",
-            flush=True,
-        )
-        loop = asyncio.get_running_loop()
-        watches = [
-            loop.create_task(self._watch(child)) for child in (self._broker, self._coordinator)
-        ]
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await asyncio.gather(*watches)
+            for some in self._in_order():
+                tasks += [asyncio.ensure_future(self._run(one)) for one in some]
+                await _wait_until_ready(some, tasks)
+            self._all_were_ready = True
+            self._tell()
+            print(self._ready_line(), flush=True)
+            await asyncio.gather(*tasks)
         finally:
-            for watch in watches:
-                watch.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, child: Child) -> None:
+        await child.start()
+        await self._watch(child)
+
+    def _ready_line(self) -> str:
+        metrics = [one.ready["metrics"] for one in (*self._brokers, *self._coordinators)]
+        return (
+            f"ready: {_addresses('broker', self._brokers)},"
+            f" {_addresses('coordinator', self._coordinators)}, metrics {' '.join(metrics)}"
+        )
 
     async def _watch(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
@@ -189,8 +202,8 @@ class Supervisor:
             started_s = loop.time()
             status = await child.wait()
             if not self._restart:
-                raise ChildFailed(f"the {child.kind} died with status {status}")
-            log.error("the %s died with status %d; it is started again", child.kind, status)
+                raise ChildFailed(f"{child.label} died with status {status}")
+            log.error("%s died with status %d; it is started again", child.label, status)
             if loop.time() - started_s > STABLE_S:
                 delay_s = BACKOFF_S_MIN
             while True:
@@ -205,36 +218,46 @@ class Supervisor:
             self._tell()
 
     def _tell(self) -> None:
-        if self._ready_file is None:
+        if self._ready_file is None or not self._all_were_ready:
             return
         content = {
             "pid": os.getpid(),
-            "broker": self._broker.ready,
-            "coordinator": self._coordinator.ready,
+            # The first of each: most programs need no other.
+            "broker": self._brokers[0].ready,
+            "coordinator": self._coordinators[0].ready,
+            "brokers": [one.ready for one in self._brokers],
+            "coordinators": [one.ready for one in self._coordinators],
         }
         write_ready_file(self._ready_file, content)
 
 
-def _reached_at(host: str, port: int) -> str:
-    """Where clients on this machine find a server that listens on a host."""
-    return join_address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
+def _label(kind: str, name: str, members: Sequence[object]) -> str:
+    return f"the {kind}" if len(members) == 1 else name
 
 
-def _cluster_id(data_dir: Path) -> str:
-    """Made with the data directory, so that a client of another one is told apart.
+def _addresses(kind: str, servers: list[Child]) -> str:
+    addresses = " ".join(one.ready["address"] for one in servers)
+    return f"{kind}{'s' if len(servers) > 1 else ''} {addresses}"
 
+
+async def _wait_until_ready(servers: list[Child], tasks: list[asyncio.Task[None]]) -> None:
+    """Wait until servers are ready.
+
+    Args:
+        tasks: that keep servers running; none ends by itself.
     Raises:
-        InvalidConfig: the directory cannot be written.
+        ChildFailed: a task has failed.
     """
-    file = data_dir / "cluster-id"
+
+    async def all_ready() -> None:
+        for one in servers:
+            await one.was_ready.wait()
+
+    ready = asyncio.ensure_future(all_ready())
     try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not file.exists():
-            part = file.with_name("cluster-id.part")
-            part.write_text(f"standalone-{Random().getrandbits(64):016x}\n")
-            part.replace(file)
-        return file.read_text().strip()
-    except OSError as error:
-        raise InvalidConfig(
-            f"the data directory {data_dir} cannot be used: {error.strerror}; choose another"
-        ) from error
+        await asyncio.wait((ready, *tasks), return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                await task
+    finally:
+        ready.cancel()
