@@ -10,7 +10,7 @@ from tests.simulation.history import Cursor, TransactionRecord
 from tests.simulation.nodes import ClientNode
 from tests.simulation.raw import BROKER, COORDINATOR, NoAnswer, RawClient
 from tests.simulation.raw_unit import RawUnit, raw_client
-from tests.simulation.sdk_programs import Writer
+from tests.simulation.sdk_programs import Unit, Writer
 from tests.simulation.short.script import Step
 
 import magnetar
@@ -29,6 +29,7 @@ class Actor:
 
     Attributes:
         writers, consumers, units: what its present life has made, by the names that steps use.
+        unknown: transactions whose commit it has asked for, and heard nothing of.
         kept: what survives a crash, as a database does.
     """
 
@@ -51,6 +52,7 @@ class Actor:
         self.writers: dict[str, Writer] = {}
         self.consumers: dict[str, Any] = {}
         self.units: dict[str, Any] = {}
+        self.unknown: list[Unit] = []
         # By consumer, topic, partition and offset: the transaction that has acknowledged it, and
         # where.
         self.acked_in: dict[tuple[Any, str, int, int], tuple[magnetar.Transaction, Cursor]] = {}

@@ -112,7 +112,7 @@ def unheard(draft: Draft) -> None:
             "transact",
             writers=settings,
             sends=[("w", partition, random.random() < 0.5)] * random.randint(1, 2),
-            timeout_s=random.choice((0.5, 1.0, 2.0, 4.0)),
+            timeout_s=random.choice((0.5, 1.0, 2.0, 4.0, 30.0)),
             end="commit",
             unheard=random.choice(("", "request", "request", "answer")),
             attempts=1,
@@ -126,6 +126,7 @@ def unheard(draft: Draft) -> None:
                 partitions=[partition],
                 wait=False,
             )
+    draft.step(client, "find out", pause_s=1.0)
     draft.step(client, "flush", writer="w", pause_s=5.0)
 
 

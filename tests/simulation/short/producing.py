@@ -8,6 +8,7 @@ from contextvars import Context
 from typing import Any
 
 from tests.simulation.history import Sent
+from tests.simulation.raw_unit import ask_status
 from tests.simulation.sdk_programs import Unit, Writer
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.script import Step
@@ -15,10 +16,13 @@ from tests.simulation.short.world import Verb
 
 import magnetar
 from magnetar_core.errors import InvalidTxnState, MagnetarError, OutcomeUnknown
+from magnetar_core.wire import common_pb2
 
 # What nothing may take longer than, while nothing is wrong with those who have a part in it.
 PATIENCE_SECONDS = 2.5
 COMMIT_ATTEMPTS = 3
+# From the end of a transaction until a client has asked for it, if nobody heard its commit.
+FIND_OUT_SECONDS_MAX = 2.5
 
 
 async def transact(
@@ -106,6 +110,7 @@ async def commit(
     world, record = actor.world, unit.record
     history = world.history
     history.ask_commit(record, expected=unit.accepted)
+    actor.unknown.append(unit)
     if not alone:
         for message in unit.accepted:
             message.until = math.inf
@@ -117,6 +122,7 @@ async def commit(
             await unit.txn.commit(wait_finished=wait_finished)
         except (magnetar.CommitRefused, InvalidTxnState):
             unit.check_status()
+            actor.unknown.remove(unit)
             history.never_commits(record)
             history.counts["commits refused"] += 1
             return False
@@ -128,6 +134,7 @@ async def commit(
             if not error.retriable:
                 raise
             continue
+        actor.unknown.remove(unit)
         returned = history.next_position()
         for message in unit.accepted:
             message.confirmed = True
@@ -191,6 +198,23 @@ async def plain(
         if not patient:
             _check_patience(actor, "plain sends", asked_at)
             actor.world.active["sends behind"] += len(partitions)
+
+
+async def find_out(actor: Actor, step: Step) -> None:
+    """What became of commits that nobody heard of is known soon, without asking."""
+    world = actor.world
+    nodes = [actor.name, *(server.name for server in world.servers)]
+    for unit in actor.unknown:
+        if await ask_status(world, actor.raw(), unit.record) == common_pb2.OPEN:
+            continue  # The commit got lost as well.
+        since = world.loop.time()
+        while unit.txn.status is magnetar.TransactionStatus.OPEN:
+            waited = world.calm.seconds(nodes, since)
+            if waited > FIND_OUT_SECONDS_MAX:
+                text = f"{unit.txn.txn_id} has ended, and {actor.name} does not know it"
+                world.history.violation("time", f"{text} after {waited:.3f} calm seconds")
+            await asyncio.sleep(0.1)
+        world.active["found out"] += 1
 
 
 async def flush(actor: Actor, step: Step, *, writer: str) -> None:
@@ -278,4 +302,10 @@ async def _begun_late(
     await commit(actor, unit, attempts=COMMIT_ATTEMPTS)
 
 
-VERBS: dict[str, Verb] = {"transact": transact, "plain": plain, "flush": flush, "whole": whole}
+VERBS: dict[str, Verb] = {
+    "transact": transact,
+    "plain": plain,
+    "find out": find_out,
+    "flush": flush,
+    "whole": whole,
+}
