@@ -11,6 +11,7 @@ from tests.virtual_loop import Incarnation
 
 from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
+PARTITION = common_pb2.Partition(topic="in", topic_id=1)
 WHERE = common_pb2.Subscription(topic="in", topic_id=1, subscription="crew")
 MEMBER = common_pb2.GroupMember(member_id="m", generation=1)
 
@@ -38,12 +39,14 @@ class Member:
         self.tap.on_asked(asked)
         return asked
 
-    def beats(self) -> Asked:
+    def beats(self, *, holds: bool = True) -> Asked:
         body = group_pb2.CommandGroupHeartbeat(group="crew", member_id="m")
+        if holds:
+            body.held.add(partition=PARTITION, generation=1)
         return self.asks("group_heartbeat", body)
 
     def is_told(self, asked: Asked, name: str = "group_heartbeat_response") -> None:
-        self.tap.on_answer(asked, name, None)
+        self.tap.on_answer(asked, name, group_pb2.CommandGroupHeartbeatResponse())
 
     def leaves_partition(self) -> None:
         close = broker_pb2.CommandCloseConsumer(subscription=WHERE, consumer_id=5)
@@ -90,3 +93,30 @@ def test_nothing_is_late_after_that(what: str) -> None:
         member.asks("leave_group", group_pb2.CommandLeaveGroup(group="crew", member_id="m"))
     member.now += 0.2
     member.beats()
+
+
+def test_a_partition_that_was_lost_and_is_assigned_again_was_not_given_up() -> None:
+    member = Member()
+    answer = group_pb2.CommandGroupHeartbeatResponse()
+    answer.assigned.add(partition=PARTITION, generation=7)
+    member.tap.on_answer(member.beats(), "group_heartbeat_response", answer)
+    member.leaves_partition()
+    member.now += 0.2
+    member.beats()
+
+
+def test_who_joins_anew_has_nothing_to_say_of_what_it_had() -> None:
+    member = Member()
+    member.asks("join_group", group_pb2.CommandJoinGroup(group="crew", member_id="m"))
+    member.is_told(member.beats())
+    member.leaves_partition()
+    member.now += 0.2
+    member.beats()
+
+
+def test_it_has_said_so_before_it_left() -> None:
+    member = Member()
+    member.is_told(member.beats(holds=False))
+    member.leaves_partition()
+    member.now += 0.2
+    member.beats(holds=False)

@@ -54,6 +54,7 @@ SCENARIOS: dict[str, Scenario] = {
     "idle producer": producers.idle_producer,
     "behind": producers.behind,
     "amid": producers.amid,
+    "late refusals": producers.late_refusals,
     "seeks": consumers.seeks,
     "chains": chains.chains,
     "deep chain": chains.deep_chain,

@@ -275,3 +275,45 @@ def amid(draft: Draft) -> None:
                 pause_s=random.choice((0.0, 0.1, 0.5)),
             )
     draft.step(client, "flush", writer="w", pause_s=1.0)
+
+
+def late_refusals(draft: Draft) -> None:
+    """Whole batches whose first copy is late, and whose second one finds a full disk."""
+    random = draft.random
+    topic = draft.topic("mix", 2)
+    client = draft.client("producer")
+    settings = {"topic": topic, "linger_ms": 0.0, "batch_messages_max": 8}
+    for _ in range(random.randint(3, 5)):
+        partition = draft.partition(topic)
+        sent = draft.step(
+            client,
+            "plain",
+            writer="w",
+            settings=settings,
+            partitions=[partition],
+            wait=True,
+            pause_s=random.choice((0.0, 0.5)),
+        )
+        # The broker looks at its disk now and then.
+        draft.fault(
+            "disk full", step=sent + 1, server="broker", seconds=round(random.uniform(0.2, 0.4), 3)
+        )
+        draft.step(client, "flush", writer="w")
+        whole = draft.step(
+            client,
+            "whole",
+            writer="w",
+            settings=settings,
+            partition=partition,
+            count=random.randint(1, 3),
+            pause_s=random.uniform(0.1, 0.2),
+        )
+        draft.fault(
+            "link",
+            step=whole,
+            delay_s=random.uniform(0.0, 0.003),
+            client=client,
+            server="broker",
+            late=True,
+        )
+    draft.step(client, "flush", writer="w", pause_s=3.0)
