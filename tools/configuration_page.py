@@ -10,6 +10,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.settings import names_of
+from magnetar_storage.store_config import StoreConfig
 
 HEAD = """\
 # Configuration
@@ -38,6 +39,7 @@ def page() -> str:
         ("[broker]", BrokerConfig),
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
+        ("Where rows are kept: in both sections", StoreConfig),
     ):
         parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|\n")
         meanings = comments_of(kind) | attributes_of(kind)

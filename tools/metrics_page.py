@@ -7,12 +7,14 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 
 HEAD = """\
 # Metrics
 
 Each server has a Prometheus endpoint: `--metrics-port`, or the address that `magnetar standalone` prints. Gauges of the
 broker are set every `retention_check_interval_ms`, those of the coordinator every `run_time_persist_interval_ms`.
+Metrics with `object_store` in their names are there with `--store` only.
 This page is generated: `make docs`.
 """
 
@@ -46,6 +48,8 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     broker, coordinator = CollectorRegistry(), CollectorRegistry()
     BrokerMetrics(broker)
     CoordinatorMetrics(coordinator)
+    ObjectStoreMetrics("magnetar_broker", broker)
+    ObjectStoreMetrics("magnetar_coordinator", coordinator)
     return (("Broker", broker), ("Coordinator", coordinator))
 
 

@@ -41,7 +41,7 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(
             f"{text}; servers need more packages: pip install 'magnetar[server]'", ErrorKind.FIX
         )
-    if type(error).__name__ in ("StoreInUse", "StoreFailed"):
+    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreFenced"):
         return _failure(text, ErrorKind.FIX)
     if type(error).__name__ == "StoreDamaged":
         return _failure(text, ErrorKind.DATA_LOST)

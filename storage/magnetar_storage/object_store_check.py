@@ -10,8 +10,10 @@ changes, and nobody would notice. So each start creates the stamp a second time,
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
@@ -27,8 +29,8 @@ from magnetar_storage.store_stamp import STAMP, check_stamp, stamp_of
 log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS: Final = 1.0
-# How a server says that it does not know conditions; it is no failure that passes.
-_NOT_IMPLEMENTED: Final = "501 Not Implemented"
+# Answers that waiting does not mend: a bucket that is not there, conditions that are not known.
+_FINAL_STATUS: Final = re.compile(r"status code: (4(?!08|29)\d\d|501)")
 _WRONG_VERSION: Final = {"e_tag": '"00000000000000000000000000000000"'}
 # What waiting does not mend.
 _FINAL: Final = (
@@ -74,20 +76,24 @@ _RETRY: Final = {
 
 
 async def _until_answered(url: ObjectStoreUrl, work: Callable[[], Any]) -> None:
-    while True:
+    for attempt in itertools.count(1):
         try:
             await work()
             return
         except (*_FINAL, exceptions.BaseError) as error:
-            if isinstance(error, _FINAL) or _NOT_IMPLEMENTED in str(error):
+            if isinstance(error, _FINAL) or _FINAL_STATUS.search(str(error)):
                 raise InvalidConfig(
                     f"the object store refuses what a store in {url} needs: {_said(error)}; check"
                     " that the bucket exists, the credentials and what they allow (get, put, list,"
                     " delete), the region, and the endpoint"
                 ) from error
-            log.warning(
-                "the object store of %s does not answer, and is asked again: %s", url, _said(error)
-            )
+            # Ever more seldom: at 1, 2, 4, 8, ...
+            if attempt & (attempt - 1) == 0:
+                log.warning(
+                    "the object store of %s does not answer, and is asked again: %s",
+                    url,
+                    _said(error),
+                )
             await asyncio.sleep(_AGAIN_SECONDS)
 
 

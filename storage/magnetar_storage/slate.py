@@ -2,8 +2,8 @@
 
 A group is one batch of SlateDB and one explicit flush of its log, which is one object. Writes do
 not wait for the object store, reads see them at once, and `sync` waits for it. A store has a single
-owner: whoever opens it last. The owner before learns of it when it writes, or within about a
-second.
+owner: whoever opens it last. The owner before learns of it when it writes, or within about a second
+(see `slate_opening`).
 
 Ranges: SlateDB cannot delete a range, so the keys in it are read, in parts, and deleted one by one
 in the same batch. Families of large values keep their keys in rows of their own, so that no value
@@ -25,19 +25,25 @@ from typing import Any, Final
 from slatedb import uniffi
 
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_storage import slate_binding, slate_families
+from magnetar_storage import slate_binding
 from magnetar_storage.object_store_check import check_object_store
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate_background import Background, told_when_slow
 from magnetar_storage.slate_families import Family
+from magnetar_storage.slate_opening import (
+    LOG,
+    cannot_open,
+    let_go,
+    take_over,
+    until_owner_knows,
+)
 from magnetar_storage.slate_options import builder_of
-from magnetar_storage.slate_reads import FENCED, SlateReads, end_of, is_closed, text_of
+from magnetar_storage.slate_reads import SlateReads, end_of, is_closed, text_of
 from magnetar_storage.store import (
     DELETE,
     DELETE_RANGE,
     PUT,
-    StoreDamaged,
     StoreFailed,
     WriteBatch,
 )
@@ -52,7 +58,6 @@ ENGINE: Final = "slatedb"
 # An object store has no end that one could come close to.
 _FREE_BYTES: Final = 1 << 60
 _CLOSE_SECONDS_MAX: Final = 10.0
-_LOG: Final = uniffi.FlushOptions(flush_type=uniffi.FlushType.WAL)
 _NOTHING: Final = uniffi.CloseOptions(flush_type=None)
 
 
@@ -73,7 +78,7 @@ class SlateStore:
         self._families = families
         self._metrics = metrics
         self._on_end = on_end
-        self._failure: str | None = None
+        self._failure: StoreFailed | None = None
         self._closed = False
         self._writing = asyncio.Lock()
         self._reads = SlateReads(database, families, self._check, self._ended)
@@ -120,12 +125,15 @@ class SlateStore:
             try:
                 recorder = uniffi.DefaultMetricsRecorder()
                 database = await builder_of(url, config, recorder).build()
-                places = await _open_families(database, families, payload_families)
+                places, was_closed = await take_over(database, families, payload_families)
             except uniffi.Error as error:
-                raise _cannot_open(url, error) from error
+                raise cannot_open(url, error) from error
         if metrics is not None:
             metrics.observe(recorder)
-        return cls(url, database, places, config, metrics, on_end)
+        store = cls(url, database, places, config, metrics, on_end)
+        if not was_closed:
+            await until_owner_knows(url)
+        return store
 
     async def write(self, batch: WriteBatch) -> None:
         """Apply a batch; see `Store.write`."""
@@ -150,7 +158,7 @@ class SlateStore:
         began = loop.time()
         try:
             async with told_when_slow(f"a write to {self._url}"):
-                await self._database.flush_with_options(_LOG)
+                await self._database.flush_with_options(LOG)
         except uniffi.Error as error:
             raise self._fail("sync", error) from error
         self._check()
@@ -203,11 +211,14 @@ class SlateStore:
         if self._closed:
             return
         self._closed = True
-        self._failure = self._failure or "the store is closed"
+        in_order = self._failure is None
+        self._failure = self._failure or StoreFailed("the store is closed")
         await self._background.close()
         with suppress(uniffi.Error):
             try:
                 async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                    if in_order:
+                        await let_go(self._database)
                     await self._database.shutdown_with_options(_NOTHING)
             except TimeoutError:
                 log.warning("%s is left without an orderly end: nothing durable is lost", self._url)
@@ -252,25 +263,31 @@ class SlateStore:
 
     def _check(self) -> None:
         if self._failure is not None:
-            raise StoreFailed(self._failure)
+            raise self._again()
+
+    def _again(self) -> StoreFailed:
+        """Return the first failure, anew: each raise adds its own places to an error."""
+        failure = self._failure
+        assert failure is not None
+        return type(failure)(*failure.args)
 
     def _ended(self, error: BaseException) -> StoreFailed:
         """Return what callers get when SlateDB turns out to be at its end."""
         if self._failure is None:
-            self._failure = f"{self._url}: {end_of(error)}"
-        return StoreFailed(self._failure)
+            reason = getattr(error, "reason", None)
+            self._failure = end_of(str(self._url), reason, text_of(error))
+        return self._again()
 
     def _fail(self, action: str, error: BaseException) -> StoreFailed:
         if is_closed(error):
             return self._ended(error)
-        self._failure = f"{action} failed in {self._url}: {text_of(error)}"
-        return StoreFailed(self._failure)
+        self._failure = StoreFailed(f"{action} failed in {self._url}: {text_of(error)}")
+        return self._again()
 
-    def _end_by_itself(self, reason: str) -> None:
-        if self._failure is None:
-            self._failure = f"{self._url}: {reason}"
+    def _end_by_itself(self, failure: StoreFailed) -> None:
+        self._failure = self._failure or failure
         if self._on_end is not None:
-            self._on_end(StoreFailed(self._failure))
+            self._on_end(self._again())
 
 
 class SlateSnapshot:
@@ -314,29 +331,3 @@ class SlateSnapshot:
         if self._reads is None:
             raise StoreFailed("the snapshot is closed")
         return self._reads
-
-
-async def _open_families(
-    database: Any, families: Collection[str], payload_families: Collection[str]
-) -> dict[str, Family]:
-    """Return where the families lie, after the missing ones are added."""
-    row = await slate_binding.get(database, slate_families.TABLE_KEY)
-    table = slate_families.read_table(row)
-    grown = slate_families.with_families(table, families, payload_families)
-    if grown != table:
-        batch = uniffi.WriteBatch()
-        slate_binding.put(batch, slate_families.TABLE_KEY, slate_families.write_table(grown))
-        await database.write(batch)
-        await database.flush_with_options(_LOG)
-    return slate_families.families_of(grown, families)
-
-
-def _cannot_open(url: ObjectStoreUrl, error: BaseException) -> StoreFailed:
-    if is_closed(error) and end_of(error) == FENCED:
-        return StoreFailed(f"{url}: {FENCED}; it did so while this one was opening it")
-    if isinstance(error, uniffi.Error.Data):
-        return StoreDamaged(
-            f"cannot open {url}: {text_of(error)}; put back the objects that are missing or"
-            " damaged, from a copy or from earlier versions of them"
-        )
-    return StoreFailed(f"cannot open {url}: {text_of(error)}")

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from slatedb import uniffi
 
-from magnetar_storage.slate_reads import FENCED, is_closed, text_of
+from magnetar_storage.slate_reads import end_of, is_closed, text_of
+from magnetar_storage.store import StoreFailed
 
 log = logging.getLogger(__name__)
 
-# SlateDB asks the object store for another owner each second; this is how soon its answer counts.
+# How soon it counts that SlateDB has heard of another owner.
 LOOK_SECONDS: Final = 0.25
 SLOW_SECONDS: Final = 5.0
 TABLES: Final = uniffi.FlushOptions(flush_type=uniffi.FlushType.MEM_TABLE)
@@ -27,7 +28,7 @@ class Background:
         database: the binding's database.
         where: the store's address, for the log.
         unflushed_groups_max: synced groups after which rows are moved to tables.
-        on_end: called with the reason when SlateDB has ended by itself.
+        on_end: called when SlateDB has ended by itself.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Background:
         where: str,
         *,
         unflushed_groups_max: int,
-        on_end: Callable[[str], None],
+        on_end: Callable[[StoreFailed], None],
     ) -> None:
         self._database = database
         self._where = where
@@ -78,8 +79,7 @@ class Background:
         while True:
             reason = self._database.status().close_reason
             if reason is not None:
-                is_fenced = reason is uniffi.CloseReason.FENCED
-                self._on_end(FENCED if is_fenced else f"SlateDB ended: {reason.name}")
+                self._on_end(end_of(self._where, reason, f"SlateDB ended: {reason.name}"))
                 return
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -17,6 +17,8 @@ from magnetar_storage.store_config import StoreConfig
 _TABLE_BYTES: Final = 32 << 20
 _UNFLUSHED_BYTES_MAX: Final = 256 << 20
 _CACHE_SHARDS: Final = 4
+# How often an owner asks whether there is another one: a get each time.
+POLL_SECONDS: Final = 1.0
 # A store has a single database, so that any number will do.
 _CACHE_ID: Final = 1
 # SlateDB takes these for the object store's, as if they had AWS_ in front, in any case of letters.
@@ -36,6 +38,7 @@ def settings_of(url: ObjectStoreUrl, config: StoreConfig) -> Any:
     chosen: dict[str, object] = {
         # Each group is flushed when it is complete, and nothing in between.
         "flush_interval": None,
+        "manifest_poll_interval": f"{POLL_SECONDS * 1_000:.0f}ms",
         "l0_sst_size_bytes": _TABLE_BYTES,
         "max_unflushed_bytes": _UNFLUSHED_BYTES_MAX,
     }

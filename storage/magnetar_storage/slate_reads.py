@@ -14,7 +14,7 @@ from slatedb import uniffi
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import slate_binding
 from magnetar_storage.slate_families import Family
-from magnetar_storage.store import RowsUnreadable, StoreFailed, behind_prefix
+from magnetar_storage.store import RowsUnreadable, StoreFailed, StoreFenced, behind_prefix
 
 Row = tuple[bytes, bytes]
 
@@ -29,7 +29,7 @@ _LONG_BYTES_MIN: Final = 128 << 10
 _AHEAD_BYTES: Final = 1 << 20
 _AHEAD_REQUESTS: Final = 4
 
-FENCED: Final = "another process opened this store, which is its owner from now on"
+_FENCED: Final = "another process opened this store, which is its owner from now on"
 
 
 def _plan(ahead_bytes: int, requests: int, *, reverse: bool) -> slate_binding.ScanPlan:
@@ -63,11 +63,17 @@ def is_closed(error: BaseException) -> bool:
     return isinstance(error, uniffi.Error.Closed)
 
 
-def end_of(error: BaseException) -> str:
-    """Return why SlateDB is at its end."""
-    if getattr(error, "reason", None) is uniffi.CloseReason.FENCED:
-        return FENCED
-    return text_of(error)
+def end_of(where: str, reason: object, text: str) -> StoreFailed:
+    """Return the error of a database that has ended.
+
+    Args:
+        where: the store's address.
+        reason: the binding's CloseReason.
+        text: what SlateDB says about it.
+    """
+    if reason is uniffi.CloseReason.FENCED:
+        return StoreFenced(f"{where}: {_FENCED}")
+    return StoreFailed(f"{where}: {text}")
 
 
 class SlateReads:

@@ -31,6 +31,10 @@ class StoreFailed(Exception):
     """
 
 
+class StoreFenced(StoreFailed):
+    """Another process opened the store and owns it; nothing is wrong with the store."""
+
+
 class StoreDamaged(StoreFailed):
     """Durable data is missing, so the store was not opened. A person decides how to continue.
 

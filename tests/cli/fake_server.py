@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.core.fakes import FakeServer
 from tests.waiting import for_ever
 
+from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.server_process import ServerProcess, World, run
 from magnetar_core.config import ListenConfig
 from magnetar_storage.store import StoreFailed
@@ -38,11 +39,8 @@ if __name__ == "__main__":
     directory, mode = Path(sys.argv[1]), sys.argv[2]
     run(
         ServerProcess(
-            kind="broker",
-            name="fake",
             service="Broker",
-            data_dir=directory / "data",
-            families=("rows",),
+            rows=Rows(kind="broker", name="fake", data_dir=directory / "data", families=("rows",)),
             listen=ListenConfig(metrics_port=0),
             build=lambda world: FakeComponent(world, mode),
             supervised=mode == "supervised",

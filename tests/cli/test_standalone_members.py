@@ -134,3 +134,13 @@ def test_ports_follow_each_other() -> None:
 def test_ports_that_cannot_be_are_refused(options: dict[str, Any], advice: str) -> None:
     with pytest.raises(click.UsageError, match=advice):
         ports(**options)
+
+
+def test_the_id_of_data_in_an_object_store_outlives_the_data_directory(tmp_path: Path) -> None:
+    def cluster_id(directory: str, store: str) -> str:
+        found = standalone_members(tmp_path / directory, "127.0.0.1", [1], [2], store=store)
+        return found.cluster_id
+
+    first = cluster_id("data", "s3://bucket/prefix")
+    assert cluster_id("another", "s3://bucket/prefix") == first
+    assert cluster_id("third", "s3://bucket/other") != first

@@ -101,6 +101,12 @@ def test_wrong_credentials_are_told_at_once_and_not_repeated(
     assert "not-the-secret" not in str(raised.value)
 
 
+def test_a_bucket_that_is_not_there_is_told_at_once(request: pytest.FixtureRequest) -> None:
+    place_in_bucket(request)
+    with pytest.raises(InvalidConfig, match="check that the bucket exists"):
+        check(ObjectStoreUrl.parse("s3://nowhere/prefix"))
+
+
 def test_variables_of_other_programs_do_not_change_the_place(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
 ) -> None:

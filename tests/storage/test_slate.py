@@ -21,7 +21,14 @@ from magnetar_storage import slate_binding, slate_families, slate_reads
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
-from magnetar_storage.store import KEY_END, RowsUnreadable, StoreDamaged, StoreFailed, WriteBatch
+from magnetar_storage.store import (
+    KEY_END,
+    RowsUnreadable,
+    StoreDamaged,
+    StoreFailed,
+    StoreFenced,
+    WriteBatch,
+)
 from magnetar_storage.store_config import StoreConfig
 
 FAMILIES = ("numbers", "payloads")
@@ -55,6 +62,7 @@ def test_an_idle_owner_hears_of_another_one_by_itself(tmp_path: Path) -> None:
         await commit(first, 0, 3)
         second = await opened(directory_of(tmp_path))
         await until(lambda: ended)
+        assert isinstance(ended[0], StoreFenced)
         assert "another process opened this store" in str(ended[0])
         with pytest.raises(StoreFailed, match="another process opened this store"):
             await first.get("numbers", b"")

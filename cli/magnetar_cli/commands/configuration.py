@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from magnetar_cli.servers.options import SECTIONS, settings_of
+from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
 from magnetar_cli.types import json_option
 
 
@@ -59,20 +59,19 @@ def show(config_file: Path | None, changed: bool, as_toml: bool, as_json: bool) 
 
 
 def _settings(config_file: Path | None) -> list[_Setting]:
-    from magnetar_core.config import ListenConfig
     from magnetar_core.settings import Sources, names_of, resolve, unknown_variables
 
     sources = Sources.load(os.environ, SECTIONS, config_file)
     found: list[_Setting] = []
     for section in SECTIONS:
-        kinds: list[type[Any]] = [settings_of(section), ListenConfig]
+        kinds: list[type[Any]] = [settings_of(section), *shared_settings()]
         for kind in kinds:
             resolved = resolve(kind, section, sources, beside=kinds)
             found += [
                 _Setting(section, name, getattr(resolved.settings, name), resolved.origins[name])
                 for name in names_of(kind)
             ]
-    every = [settings_of(section) for section in SECTIONS] + [ListenConfig]
+    every = [settings_of(section) for section in SECTIONS] + shared_settings()
     for complaint in unknown_variables(every, os.environ):
         click.echo(f"warning: {complaint}", err=True)
     return found

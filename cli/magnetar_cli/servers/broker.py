@@ -15,6 +15,8 @@ from magnetar_cli.servers.options import (
     load_membership,
     member_options,
     server_options,
+    shared_settings,
+    store_config,
 )
 
 BROKER_PORT = 6650
@@ -27,6 +29,7 @@ BROKER_PORT = 6650
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("data/broker"),
     show_default=True,
+    help="The data directory of RocksDB; not used with --store.",
 )
 @member_options
 @server_options
@@ -38,8 +41,9 @@ def broker(**options: Any) -> None:
     from magnetar_broker.broker import Broker
     from magnetar_broker.config import BrokerConfig, MemberAddress
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
+    from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
-    from magnetar_core.config import InvalidConfig, ListenConfig
+    from magnetar_core.config import InvalidConfig
     from magnetar_core.settings import Sources, resolve
 
     membership = load_membership(options)
@@ -65,7 +69,7 @@ def broker(**options: Any) -> None:
         )
         given["membership_version"] = membership.version
         given["cluster_hash"] = membership.hash
-    resolved = resolve(BrokerConfig, "broker", sources, beside=[ListenConfig], **given)
+    resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)
     if resolved.settings.batch_bytes_max > listen.frame_bytes_max // 2:
         raise InvalidConfig(
             f"batch_bytes_max is {resolved.settings.batch_bytes_max}, but must be at most half of"
@@ -89,12 +93,15 @@ def broker(**options: Any) -> None:
 
     run(
         ServerProcess(
-            kind="broker",
-            name=name,
             service="Broker",
-            data_dir=options["data_dir"],
-            families=FAMILIES,
-            payload_families=PAYLOAD_FAMILIES,
+            rows=Rows(
+                kind="broker",
+                name=name,
+                data_dir=options["data_dir"],
+                families=FAMILIES,
+                payload_families=PAYLOAD_FAMILIES,
+                config=store_config(options, "broker", sources),
+            ),
             listen=listen,
             build=build,
             supervised=options["supervised"],

@@ -14,6 +14,8 @@ from magnetar_cli.servers.options import (
     load_membership,
     member_options,
     server_options,
+    shared_settings,
+    store_config,
 )
 
 COORDINATOR_PORT = 6651
@@ -28,6 +30,7 @@ COORDINATOR_PORT = 6651
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("data/coordinator-0"),
     show_default=True,
+    help="The data directory of RocksDB; not used with --store.",
 )
 @member_options
 @server_options
@@ -37,11 +40,11 @@ def coordinator(**options: Any) -> None:
     It needs a broker, from which it takes the incarnation of a new store: the first of the cluster
     file, or else the one named by `magnetar --broker`.
     """
+    from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
     from magnetar_coordinator.config import CoordinatorConfig
     from magnetar_coordinator.coordinator import Coordinator
     from magnetar_coordinator.records import FAMILIES
-    from magnetar_core.config import ListenConfig
     from magnetar_core.settings import Sources, resolve
 
     broker_option = click.get_current_context().find_root().obj
@@ -64,7 +67,7 @@ def coordinator(**options: Any) -> None:
         given["membership_version"] = membership.version
         given["cluster_hash"] = membership.hash
     config = resolve(
-        CoordinatorConfig, "coordinator", sources, beside=[ListenConfig], **given
+        CoordinatorConfig, "coordinator", sources, beside=shared_settings(), **given
     ).settings
 
     def build(world: World) -> Component:
@@ -81,13 +84,16 @@ def coordinator(**options: Any) -> None:
 
     run(
         ServerProcess(
-            kind="coordinator",
-            name=name,
             service="TransactionCoordinator",
-            data_dir=options["data_dir"],
-            families=FAMILIES,
-            # It reads old outcomes only, and rarely: a larger one only takes long to fill.
-            block_cache_bytes=4 << 20,
+            rows=Rows(
+                kind="coordinator",
+                name=name,
+                data_dir=options["data_dir"],
+                families=FAMILIES,
+                # It reads old outcomes only, and rarely: a larger one only takes long to fill.
+                block_cache_bytes=4 << 20,
+                config=store_config(options, "coordinator", sources),
+            ),
             listen=listen,
             build=build,
             supervised=options["supervised"],

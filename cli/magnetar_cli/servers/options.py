@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.settings import Sources
+    from magnetar_storage.store_config import StoreConfig
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -73,6 +74,11 @@ def member_options(function: Function) -> Function:
             ),
             click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
             click.option(
+                "--store",
+                metavar="URL",
+                help="Keep rows in an object store, as s3://BUCKET/PREFIX, and not in --data-dir.",
+            ),
+            click.option(
                 "--cluster-file",
                 type=click.Path(exists=True, dir_okay=False, path_type=Path),
                 envvar="MAGNETAR_CLUSTER_FILE",
@@ -105,6 +111,23 @@ def settings_of(section: str) -> type[Any]:
     return CoordinatorConfig
 
 
+def shared_settings() -> list[type[Any]]:
+    """Return the classes of settings that both kinds of servers have."""
+    from magnetar_core.config import ListenConfig
+    from magnetar_storage.store_config import StoreConfig
+
+    return [ListenConfig, StoreConfig]
+
+
+def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:
+    """Return where a server keeps its rows."""
+    from magnetar_core.settings import resolve
+    from magnetar_storage.store_config import StoreConfig
+
+    beside = [settings_of(section), *shared_settings()]
+    return resolve(StoreConfig, section, sources, beside=beside, store=options["store"]).settings
+
+
 def listen_config(
     options: dict[str, Any],
     section: str,
@@ -120,7 +143,7 @@ def listen_config(
         ListenConfig,
         section,
         sources,
-        beside=[settings_of(section)],
+        beside=[settings_of(section), *shared_settings()],
         host=options["host"],
         port=options["port"],
         allow_remote=options["allow_remote"],

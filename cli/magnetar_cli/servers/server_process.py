@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
@@ -25,9 +26,11 @@ from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
 from magnetar_core.version import VERSION
-from magnetar_storage.rocks import RocksStore
+from magnetar_storage.store import Store, StoreFenced
 
 log = logging.getLogger("magnetar_cli")
+
+Result = TypeVar("Result")
 
 # New container objects, less those that were freed, between looks for cycles.
 GARBAGE_THRESHOLD = 20_000
@@ -57,7 +60,7 @@ class World:
     """What a component gets: clock, randomness, store, and the rest of the machine."""
 
     address: str
-    store: RocksStore
+    store: Store
     transport: GrpcTransport
     clock: SystemClock
     random: Random
@@ -75,13 +78,8 @@ class ServerProcess:
             handles Ctrl-C.
     """
 
-    kind: str
-    name: str
     service: str
-    data_dir: Path
-    families: tuple[str, ...]
-    payload_families: tuple[str, ...] = ()
-    block_cache_bytes: int = 32 << 20
+    rows: Rows
     listen: ListenConfig
     build: Callable[[World], Component]
     supervised: bool = False
@@ -107,7 +105,8 @@ def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
 async def _serve(process: ServerProcess) -> None:
     stop = asyncio.Event()
     _stop_on_signals(stop, process.supervised)
-    log.info("%s %s of Magnetar %s is starting", process.kind, process.name, VERSION)
+    kind, name = process.rows.kind, process.rows.name
+    log.info("%s %s of Magnetar %s is starting", kind, name, VERSION)
     registry = CollectorRegistry()
     server = GrpcServer(process.service, process.listen)
     closing: list[Callable[[], Awaitable[None]]] = []
@@ -121,13 +120,9 @@ async def _serve(process: ServerProcess) -> None:
             metrics = f"http://{endpoint.address}/metrics"
             closing.append(lambda: asyncio.to_thread(endpoint.close))
         # Replaying the log takes a while: meanwhile the health service says NOT_SERVING.
-        store = await asyncio.to_thread(
-            RocksStore.open,
-            process.data_dir,
-            process.families,
-            payload_families=process.payload_families,
-            block_cache_bytes=process.block_cache_bytes,
-        )
+        store = await _unless_stopped(open_store(process.rows, registry, _die), stop)
+        if store is None:
+            return
         closing.append(store.close)
         transport = GrpcTransport()
         closing.append(transport.close)
@@ -142,38 +137,42 @@ async def _serve(process: ServerProcess) -> None:
         )
         component = process.build(world)
         closing.append(component.close)
-        if not await _start(component, stop):
+        if await _unless_stopped(_started(component), stop) is None:
             return
         _spare_the_collector()
         await server.serve(component.server)
         ready = Ready(
-            kind=process.kind,
-            name=process.name,
+            kind=kind,
+            name=name,
             pid=os.getpid(),
             address=server.address,
             metrics=metrics,
         )
         _announce(ready, process)
         await stop.wait()
-        log.info("%s %s is stopping", process.kind, process.name)
+        log.info("%s %s is stopping", kind, name)
     finally:
         await server.close()
         for close in reversed(closing):
             await close()
 
 
-async def _start(component: Component, stop: asyncio.Event) -> bool:
-    """Recover; False when told to stop meanwhile."""
-    starting = asyncio.ensure_future(component.start())
+async def _started(component: Component) -> Component:
+    await component.start()
+    return component
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
+    """Return what work returns; None when told to stop meanwhile."""
+    working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        return False
-    await starting
-    return True
+    if not working.done():
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        return None
+    return await working
 
 
 def _spare_the_collector() -> None:
@@ -206,7 +205,9 @@ def _stop_on_signals(stop: asyncio.Event, supervised: bool) -> None:
 
 def _die(error: BaseException) -> NoReturn:
     """Memory ran ahead of what is durable: only a new start, from what is durable, is right."""
-    log.critical("storage failed; the process ends: %s", error, exc_info=error)
+    # Of the places in the code where another owner was noticed, nobody learns anything.
+    where = None if isinstance(error, StoreFenced) else error
+    log.critical("storage failed; the process ends: %s", error, exc_info=where)
     logging.shutdown()
     sys.stderr.flush()
     os._exit(EXIT_FATAL)

@@ -25,6 +25,12 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
     help="The data directory, made if it does not exist.",
 )
 @click.option(
+    "--store",
+    metavar="URL",
+    envvar="MAGNETAR_STORE",
+    help="Keep rows in an object store, as s3://BUCKET/PREFIX, and not in --data-dir.",
+)
+@click.option(
     "--brokers",
     type=click.IntRange(1),
     default=1,
@@ -75,6 +81,7 @@ def standalone(**options: Any) -> None:
     from magnetar_cli.servers.supervisor import Supervisor
     from magnetar_core.config import ListenConfig
     from magnetar_core.observability import set_up_logging
+    from magnetar_storage.store_config import StoreConfig
 
     host = options["host"] or "127.0.0.1"
     allow_remote = bool(options["allow_remote"])
@@ -87,9 +94,17 @@ def standalone(**options: Any) -> None:
         common.append("--allow-remote")
     if options["config_file"] is not None:
         common += ["--config", str(options["config_file"])]
+    store: str | None = options["store"] or None
+    if store is not None:
+        StoreConfig(store=store)
+        common += ["--store", store]
     data_dir: Path = options["data_dir"]
     members = standalone_members(
-        data_dir, options["advertised_host"] or host, ports.brokers, ports.coordinators
+        data_dir,
+        options["advertised_host"] or host,
+        ports.brokers,
+        ports.coordinators,
+        store=store,
     )
     metrics = iter(ports.metrics)
 

@@ -5,6 +5,7 @@ A directory with one broker and one coordinator has no file of members: version 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -29,17 +30,25 @@ class Counts:
 
 
 def standalone_members(
-    data_dir: Path, host: str, broker_ports: list[int], coordinator_ports: list[int]
+    data_dir: Path,
+    host: str,
+    broker_ports: list[int],
+    coordinator_ports: list[int],
+    *,
+    store: str | None = None,
 ) -> Membership:
     """Return the list of members, and note in the data directory how many there are.
 
+    Args:
+        store: the address of an object store that has the rows; then the cluster's id follows from
+            it, so that the data directory may be lost.
     Raises:
         InvalidConfig: the directory cannot be used, or it has more servers than are started.
     """
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         known = _known(data_dir)
-        cluster_id = _cluster_id(data_dir)
+        cluster_id = _cluster_id(data_dir, store)
         counts = _grown(known, len(broker_ports), len(coordinator_ports), data_dir)
         if counts != (known or Counts()):
             _write(data_dir / MEMBERS_FILE, json.dumps(asdict(counts)))
@@ -110,11 +119,15 @@ def _known(data_dir: Path) -> Counts | None:
     return counts
 
 
-def _cluster_id(data_dir: Path) -> str:
+def _cluster_id(data_dir: Path, store: str | None) -> str:
     """Made with the data directory, so that a client of another one is told apart."""
     file = data_dir / CLUSTER_ID_FILE
+    if store is not None:
+        number = hashlib.sha256(store.encode()).hexdigest()[:16]
+    else:
+        number = f"{Random().getrandbits(64):016x}"
     if not file.exists():
-        _write(file, f"standalone-{Random().getrandbits(64):016x}\n")
+        _write(file, f"standalone-{number}\n")
     return file.read_text().strip()
 
 

@@ -1,0 +1,86 @@
+"""Opens the store of a server: RocksDB in its data directory, or an object store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_core.config import InvalidConfig
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.store import Store, StoreFailed
+from magnetar_storage.store_config import StoreConfig
+
+log = logging.getLogger("magnetar_cli")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What a server stores, and where.
+
+    Attributes:
+        kind: "broker" or "coordinator".
+        name: its name in the cluster.
+        data_dir: the directory of RocksDB; not used with an object store.
+        block_cache_bytes: memory for blocks of RocksDB.
+    """
+
+    kind: str
+    name: str
+    data_dir: Path
+    families: tuple[str, ...]
+    payload_families: tuple[str, ...] = ()
+    block_cache_bytes: int = 32 << 20
+    config: StoreConfig = field(default_factory=StoreConfig)
+
+
+async def open_store(
+    rows: Rows, registry: CollectorRegistry, on_end: Callable[[StoreFailed], object]
+) -> Store:
+    """Open or create a server's store.
+
+    Args:
+        registry: gets the metrics of an object store.
+        on_end: called when a store has ended by itself, as when another server opened it.
+    Raises:
+        InvalidConfig: the place is of no use, or needs packages that are missing.
+        StoreInUse: another process has the directory open.
+        StoreFailed: it cannot be opened.
+    """
+    if not rows.config.store:
+        from magnetar_storage.rocks import RocksStore
+
+        return await asyncio.to_thread(
+            RocksStore.open,
+            rows.data_dir,
+            rows.families,
+            payload_families=rows.payload_families,
+            block_cache_bytes=rows.block_cache_bytes,
+        )
+    try:
+        from magnetar_storage.object_store_metrics import ObjectStoreMetrics
+        from magnetar_storage.slate import SlateStore
+    except ModuleNotFoundError as error:
+        raise InvalidConfig(
+            f"{error}: a store in an object store needs more packages:"
+            " pip install 'magnetar[object-store]'"
+        ) from error
+    url = place_of(rows)
+    log.info("%s %s keeps its rows in %s", rows.kind, rows.name, url)
+    return await SlateStore.open(
+        url,
+        rows.families,
+        payload_families=rows.payload_families,
+        config=rows.config,
+        metrics=ObjectStoreMetrics(f"magnetar_{rows.kind}", registry),
+        on_end=on_end,
+    )
+
+
+def place_of(rows: Rows) -> ObjectStoreUrl:
+    """Return where the rows of a server lie, so that servers may share a bucket and a prefix."""
+    return ObjectStoreUrl.parse(rows.config.store).below(f"{rows.kind}s", rows.name)
