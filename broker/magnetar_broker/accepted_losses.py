@@ -20,8 +20,10 @@ from magnetar_storage.store import RowsUnreadable, end_of_prefix
 
 log = logging.getLogger(__name__)
 
-# New ids begin above all ids that could have been given out.
+# New ids begin above all ids that could have been given out: so many lie between two losses. Serial
+# numbers of topics have fewer bits, which have to last for the loss of many whole stores.
 ID_BITS = 32
+SERIALS_BETWEEN_LOSSES = 1 << 24
 INCARNATION_BITS = 16
 
 
@@ -37,7 +39,9 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
     if losses <= (keys.read_u64(row) if row is not None else 0):
         return
     log.warning("continuing without the lost data: ledger %d", topics.ledger_id)
-    topics.next_serial = max(topics.next_serial, (losses << ID_BITS) + 1)
+    # Also above what an earlier version has raised further than this one would.
+    known = max(topics.next_serial, (losses - 1) * SERIALS_BETWEEN_LOSSES + 1)
+    topics.next_serial = known + SERIALS_BETWEEN_LOSSES
     topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)
     for partition in topics.partitions():
         partition.log.jump(await _known_end(environment, partition))

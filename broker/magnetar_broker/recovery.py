@@ -21,6 +21,7 @@ from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_index import TransactionIndex, Writer
 from magnetar_broker.watermark import Watermark, Watermarks
 from magnetar_core.ids import COUNTER_MAX, INCARNATION_MAX, TCID_MAX, TxnID
+from magnetar_core.placement import serial_of
 from magnetar_core.run_time import RunTime
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2
@@ -86,7 +87,8 @@ class Recovery:
     async def _read_meta(self) -> None:
         next_topic_id = await self._store.get(keys.META, keys.META_NEXT_TOPIC_ID)
         if next_topic_id is not None:
-            self._topics.next_serial = keys.read_u64(next_topic_id)
+            # After a loss, an earlier version raised it beyond the bits of a serial number.
+            self._topics.next_serial = serial_of(keys.read_u64(next_topic_id))
         next_subscription_id = await self._store.get(keys.META, keys.META_NEXT_SUBSCRIPTION_ID)
         if next_subscription_id is not None:
             self._topics.next_subscription_id = keys.read_u64(next_subscription_id)

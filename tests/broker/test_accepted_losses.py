@@ -5,23 +5,27 @@ Source: docs/protocol/rules.md, rule n.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from tests.broker.harness import World, ack, end, flow, run, send, subscribe, txn
 
 from magnetar_broker import keys
 from magnetar_core.errors import InvalidArgument
+from magnetar_core.placement import serial_of
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_storage import store_identity
+from magnetar_storage.accepted_loss import LOSSES_OF_EVERYTHING
 from magnetar_storage.store import WriteBatch
 
 
-async def accept_loss(world: World, batch: WriteBatch) -> None:
+async def accept_loss(world: World, batch: WriteBatch, losses: int = 1) -> None:
     """The process dies, these rows are as they were, and somebody accepts that."""
     store = world.broker.environment.store
     row = await store.get(keys.META, store_identity.KEY)
     stored = records.StoreIdentity.FromString(row or b"")
-    stored.losses += 1
+    stored.losses += losses
     batch.put(keys.META, store_identity.KEY, stored.SerializeToString(deterministic=True))
     await store.write(batch)
     await store.sync()
@@ -91,6 +95,39 @@ def test_ids_and_incarnations_begin_anew_above_all_that_could_have_been_given_ou
         second = await world.client.ask(create(topic="second"))
         assert second.topic_id == first.topic_id + 1
         assert world.broker.topics.get("second").record.ledger_id == 2
+
+    run(scenario)
+
+
+def test_topics_are_created_after_many_losses() -> None:
+    """Their serial numbers lay above what fits an id, and no topic could be created any more."""
+
+    async def scenario(world: World) -> None:
+        create = topic_wire.CommandCreateTopic
+        serials = []
+        for number in range(10):
+            await accept_loss(world, WriteBatch(), losses=LOSSES_OF_EVERYTHING)
+            created = await world.client.ask(create(topic=f"after-{number}"))
+            serials.append(serial_of(created.topic_id))
+        apart = [later - earlier for earlier, later in pairwise(serials)]
+        assert min(apart) > 1_000_000
+
+    run(scenario)
+
+
+def test_a_directory_whose_ids_an_earlier_version_has_raised_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        raised = WriteBatch()
+        before = (LOSSES_OF_EVERYTHING << 32) + 5
+        raised.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(before))
+        raised.put(keys.META, keys.META_LOSSES, keys.u64(LOSSES_OF_EVERYTHING))
+        await accept_loss(world, raised, losses=LOSSES_OF_EVERYTHING)
+        create = topic_wire.CommandCreateTopic
+        first = await world.client.ask(create(topic="first"))
+        assert serial_of(first.topic_id) == serial_of(before)
+        await accept_loss(world, WriteBatch())
+        second = await world.client.ask(create(topic="second"))
+        assert serial_of(second.topic_id) > serial_of(first.topic_id) + 1_000_000
 
     run(scenario)
 
