@@ -8,12 +8,13 @@ import dataclasses
 import pytest
 from tests.client.fakes import FAST, Partition
 from tests.client.several_brokers import FIRST, SECOND, THIRD, SeveralBrokers, run_with
+from tests.fake_link import FakeLink
 from tests.playbook import HOLD
 
 from magnetar import Client
 from magnetar_core.errors import Gone, LogUnavailable, TopicNotFound
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import topic_pb2
+from magnetar_core.wire import service_pb2, topic_pb2
 
 PATIENT = dataclasses.replace(FAST, operation_timeout_ms=20_000, request_timeout_ms=20_000)
 
@@ -158,13 +159,16 @@ def test_a_topic_that_is_deleted_in_the_middle_is_not_found() -> None:
     run_with(test, config=PATIENT)
 
 
-def test_what_a_broker_tells_of_partitions_of_others_does_not_count() -> None:
+@pytest.mark.parametrize("boaster", [FIRST, SECOND, THIRD])
+def test_what_a_broker_tells_of_partitions_of_others_does_not_count(boaster: str) -> None:
     """A broker of an earlier version, or one whose partition has just moved, tells of all."""
 
     async def test(cluster: SeveralBrokers, client: Client) -> None:
         fill(cluster)
 
-        def boastful(body: topic_pb2.CommandDescribeTopic) -> object:
+        def script(name: str, body: object) -> object:
+            if name != "describe_topic" or cluster.play.asked[-1][0] != boaster:
+                return None
             return topic_pb2.CommandDescribeTopicResponse(
                 topic="t",
                 topic_id=cluster.topics["t"][0],
@@ -174,10 +178,33 @@ def test_what_a_broker_tells_of_partitions_of_others_does_not_count() -> None:
                 ],
             )
 
-        cluster.play.when("describe_topic").once(boastful)
+        cluster.play.improvise = script
         found = await client.admin.topics.describe("t")
-        # Of the one who boasts, its own ones only.
-        assert sorted(one.end_offset for one in found.partitions).count(99) <= 2
+        assert [one.end_offset for one in found.partitions] == [
+            99 if cluster.keeper("t", number) == boaster else number for number in range(5)
+        ]
+
+    run_with(test)
+
+
+def test_a_broker_that_answers_twice_or_late_changes_nothing() -> None:
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        fill(cluster)
+        push = FakeLink.push
+
+        def twice(link: FakeLink, *commands: service_pb2.Command) -> None:
+            push(link, *commands, *commands)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FakeLink, "push", twice)
+            found = await client.admin.topics.describe("t")
+        assert [one.end_offset for one in found.partitions] == [0, 1, 2, 3, 4]
+        cluster.play.when("list_offsets").in_turn(None, HOLD)
+        with pytest.raises(LogUnavailable):
+            await client.admin.topics.list_offsets("t")
+        cluster.topics["t"][1][0].messages += [b"m"] * 7
+        cluster.play.release()
+        assert (await client.admin.topics.list_offsets("t")).partitions[0].end_offset == 7
 
     run_with(test)
 

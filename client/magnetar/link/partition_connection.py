@@ -8,7 +8,7 @@ from magnetar.link.connection import Connection
 from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
-from magnetar_core.errors import MagnetarError
+from magnetar_core.errors import ClusterMismatch, MagnetarError
 
 
 class PartitionConnection(Requests):
@@ -122,6 +122,9 @@ class PartitionConnection(Requests):
 
     def _tell_waiters(self, result: LinkSession | MagnetarError) -> None:
         self._wait_no_more()
+        if isinstance(result, ClusterMismatch):
+            # Another cluster's server has the address now: the broker may have another one.
+            self._on_unreachable()
         waiters, self._waiters = self._waiters, {}
         for on_session in waiters.values():
             on_session(result)

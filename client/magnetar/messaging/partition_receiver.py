@@ -156,7 +156,8 @@ class PartitionReceiver:
             if self._last_refusal is not None:
                 raise self._last_refusal from None
             raise LogUnavailable(
-                f"no broker took the subscription {self.name} within {timeout_ms:.0f} ms"
+                f"the broker at {self._connection.address} did not take the subscription"
+                f" {self.name} within {timeout_ms:.0f} ms"
             ) from None
 
     def check_ledger(self, ledger_id: int) -> None:

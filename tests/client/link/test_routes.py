@@ -13,6 +13,7 @@ from tests.waiting import until
 
 from magnetar import Client
 from magnetar_core.errors import (
+    ClusterMismatch,
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
@@ -180,6 +181,38 @@ def test_where_a_partition_stays_away_the_error_names_its_broker() -> None:
             await read(client, "t", 2)
         with pytest.raises((LogUnavailable, OutcomeUnknown), match=THIRD):
             await client.admin.transactions.describe_producers("t", 2)
+
+    run_with(test)
+
+
+def test_an_address_that_another_cluster_has_taken_is_refused_and_looked_up() -> None:
+    """The call that meets the stranger fails, and the next one finds the broker."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        partitions = cluster.topic("t", 3)
+        producer = await client.create_producer("t")
+        restart_elsewhere(cluster, SECOND, FOURTH)
+        cluster.net.dead.clear()
+        cluster.hashes[SECOND] = "other"
+        with pytest.raises(ClusterMismatch):
+            await producer.send(b"1", partition=1)
+        await until(lambda: len(cluster.asked("lookup")) == 2)
+        await producer.send(b"2", partition=1)
+        assert partitions[1].messages == [b"2"]
+        assert SECOND not in cluster.asked("send")
+
+    run_with(test)
+
+
+def test_sends_and_subscriptions_name_the_broker_that_stays_away() -> None:
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        cluster.topic("t", 3)
+        producer = await client.create_producer("t")
+        cluster.net.dead.add(THIRD)
+        with pytest.raises(LogUnavailable, match=f"could not be sent to {THIRD}"):
+            await producer.send(b"1", partition=2)
+        with pytest.raises(LogUnavailable, match=f"the broker at {THIRD} did not take"):
+            await client.subscribe("t", "s")
 
     run_with(test)
 

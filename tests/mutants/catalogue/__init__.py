@@ -12,6 +12,7 @@ from tests.mutants.catalogue import (
     cli,
     client,
     client_consuming,
+    client_routing,
     coordinator,
     coordinator_transactional_ids,
     core,
@@ -35,6 +36,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *coordinator_transactional_ids.MUTANTS,
     *client.MUTANTS,
     *client_consuming.MUTANTS,
+    *client_routing.MUTANTS,
     *spark.MUTANTS,
     *cli.MUTANTS,
 )
