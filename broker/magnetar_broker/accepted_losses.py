@@ -39,9 +39,11 @@ async def go_on_without(environment: Environment, topics: Topics, losses: int) -
     if losses <= (keys.read_u64(row) if row is not None else 0):
         return
     log.warning("continuing without the lost data: ledger %d", topics.ledger_id)
-    # Also above what an earlier version has raised further than this one would.
-    known = max(topics.next_serial, (losses - 1) * SERIALS_BETWEEN_LOSSES + 1)
-    topics.next_serial = known + SERIALS_BETWEEN_LOSSES
+    if not environment.config.shard:
+        # Other brokers give out none: the first broker's directory says which is the next. Also
+        # above what an earlier version has raised further than this one would.
+        known = max(topics.next_serial, (losses - 1) * SERIALS_BETWEEN_LOSSES + 1)
+        topics.next_serial = known + SERIALS_BETWEEN_LOSSES
     topics.next_subscription_id = max(topics.next_subscription_id, (losses << ID_BITS) + 1)
     for partition in topics.partitions():
         partition.log.jump(await _known_end(environment, partition))

@@ -20,7 +20,7 @@ from magnetar_broker.accepted_losses import INCARNATION_BITS, go_on_without
 from magnetar_broker.ages import Ages, Jump
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
-from magnetar_broker.empty_store_guard import EmptyStoreGuard
+from magnetar_broker.directory_roles import DirectoryRole, FirstBroker, Follower
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
@@ -78,7 +78,6 @@ class Broker:
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
     ) -> None:
-        self._transport = transport
         self._on_fatal = on_fatal
         self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -95,7 +94,7 @@ class Broker:
             watermarks,
             clock,
             [one.tcid for one in config.coordinators],
-            lambda tcid: self.incarnations.has(tcid),
+            lambda tcid: self.directory.may_have_incarnation(tcid),
         )
         self.environment = Environment(
             config=config,
@@ -123,15 +122,28 @@ class Broker:
         self.coordinators = CoordinatorSessions()
         self._orphan_resolver = OrphanResolver(self.environment, self.topics)
         self.groups = Groups(self.environment, self.topics, self.coordinators)
-        self._empty_store_guard = EmptyStoreGuard(config, self.incarnations)
+        self.directory: DirectoryRole
+        if config.shard:
+            self.directory = Follower(
+                self.environment,
+                self.topics,
+                self.groups,
+                transport,
+                random,
+                on_current=self._orphan_resolver.recovered,
+            )
+        else:
+            self.directory = FirstBroker(
+                self.environment, self.topics, self.groups, self.incarnations, transport, random
+            )
         self.server = BrokerServer(
             self.environment,
             self.topics,
             self.groups,
-            self.incarnations,
             self.coordinators,
             self._orphan_resolver,
-            self._empty_store_guard,
+            self.directory.commands,
+            self.directory.guard,
             random,
         )
 
@@ -152,6 +164,7 @@ class Broker:
         await self.environment.commits.start()
         self._orphan_resolver.recovered()
         self.groups.start()
+        self.directory.start()
         self._schedule_retention()
 
     async def _recover(self) -> None:
@@ -163,6 +176,7 @@ class Broker:
             member=config.name,
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
+            brokers=[one.name for one in config.brokers],
         )
         if row is not None:
             self.environment.commits.batch.put(keys.META, store_identity.KEY, row)
@@ -182,16 +196,15 @@ class Broker:
         self.topics.ledger_id = 1 + losses
         self.incarnations.raise_floor(losses << INCARNATION_BITS)
         await recovery.run()
-        await self.incarnations.recover()
         await go_on_without(environment, self.topics, losses)
-        is_new = not self.topics.all() and self.topics.next_serial == 1
-        self._empty_store_guard.recovered(is_empty=is_new and not losses)
+        await self.directory.recover(losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
 
     async def close(self) -> None:
         """Make everything durable and stop. The store stays open."""
         self._closing = True
         self.groups.stop()
+        await self.directory.close()
         if self._retention_timer is not None:
             self._retention_timer.cancel()
         for task in list(self._tasks):
@@ -203,6 +216,7 @@ class Broker:
     def check(self) -> None:
         """Check the invariants of every part; for tests."""
         self.environment.tails.check()
+        self.topics.check()
         for group in self.groups.all():
             group.check()
         for partition in self.topics.partitions():

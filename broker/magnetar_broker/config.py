@@ -41,6 +41,10 @@ class BrokerConfig:
     # Hash of the list of members; empty: peers are not checked.
     cluster_hash: str = ""
 
+    # A link to another broker that is silent for this long is given up; the limit also holds for a
+    # handshake. Shorter: a broker that vanished is noticed sooner. Longer: a slow one is kept.
+    broker_answer_deadline_ms: int = 5_000
+
     # A larger batch is refused. Higher: a single client can delay the others for longer.
     batch_bytes_max: int = 5 * 1024 * 1024
     # The largest size of a batch's body when it is opened, and its most messages: batches whose

@@ -21,8 +21,9 @@ from magnetar_core.errors import LogUnavailable
 log = logging.getLogger(__name__)
 
 # Commands that are answered even while this broker waits: the handshake, the list of members, and
-# the incarnations that coordinators take here, for which the broker waits.
-_ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation"})
+# the incarnations that coordinators take here, for which the broker waits. Followers that know more
+# than this broker say so in their logs.
+_ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation", "follow_directory"})
 
 
 class EmptyStoreGuard:
@@ -56,6 +57,11 @@ class EmptyStoreGuard:
         if self._is_empty and not self._missing():
             self._is_empty = False
         return self._is_empty
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether this broker refuses any command: once it serves, it goes on."""
+        return self.is_waiting
 
     def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
         """Return handlers that refuse while this broker waits."""

@@ -45,6 +45,11 @@ class Incarnations:
         """Return whether a coordinator of that TCID took an incarnation."""
         return tcid in self._rows
 
+    @property
+    def tcids(self) -> list[int]:
+        """The coordinators that took an incarnation."""
+        return list(self._rows)
+
     def raise_floor(self, floor: int) -> None:
         """Give out only higher incarnations from now on."""
         self._floor = max(self._floor, floor)

@@ -12,7 +12,8 @@
     pendingacks    topic id, partition, subscription id, TxnID, consumer ordinal, ack sequence
                                                                         PendingAckRow
     groups         a group's name                                       GroupRow
-    meta           a name                         counters, watermarks, incarnations, identity
+    meta           a name                         counters, watermarks, incarnations, identity,
+                                                  stores of other brokers
 
 A partition's own index rows have the subscription id 0. The lowest row of a cursor is where its
 mark-delete lies: everything below that chunk is acknowledged.
@@ -50,6 +51,8 @@ FAMILIES = (
     META,
 )
 PAYLOAD_FAMILIES = (LOG, TXNLOG)
+# Families whose keys begin with the partition.
+PARTITION_FAMILIES = (PARTITIONS, LOG, TXNLOG, PRODUCERS, SUBSCRIPTIONS, CURSORS, PENDINGACKS)
 
 META_NEXT_TOPIC_ID = b"next_topic_id"
 META_NEXT_SUBSCRIPTION_ID = b"next_subscription_id"
@@ -58,6 +61,8 @@ META_INCARNATION = b"incarnation/"
 META_WATERMARK = b"watermark/"
 META_RUN_TIME = b"run_time"
 META_CLOCK_JUMPS = b"clock_jumps"
+META_DIRECTORY_COPY = b"directory_copy"
+META_BROKER_STORE = b"broker_store/"
 
 _U16 = struct.Struct(">H")
 _U64 = struct.Struct(">Q")
@@ -152,6 +157,11 @@ def group(name: str) -> bytes:
 def incarnation(tcid: int) -> bytes:
     """Return the key of a coordinator's incarnation."""
     return META_INCARNATION + _U16.pack(tcid)
+
+
+def broker_store(name: str) -> bytes:
+    """Return the key of another broker's store."""
+    return META_BROKER_STORE + name.encode()
 
 
 def watermark(tcid: int) -> bytes:

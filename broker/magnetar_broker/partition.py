@@ -24,12 +24,13 @@ from magnetar_broker.transaction_index import (
     End,
     EndPlan,
     KeptWriter,
+    Outcome,
     TransactionIndex,
     Writer,
 )
 from magnetar_broker.waiting_ends import AskedEnd, WaitingEnds
 from magnetar_core.commands import CommandSession
-from magnetar_core.errors import QuotaExceeded, ResourceInUse
+from magnetar_core.errors import Gone, QuotaExceeded, ResourceInUse
 from magnetar_core.ids import MessageId, PartitionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
@@ -197,9 +198,15 @@ class Partition:
         A commit may wait for other transactions first (rule k).
 
         Raises:
+            Gone: the topic was deleted meanwhile.
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
+        if self.deleted:
+            raise Gone(f"{self.name} was deleted")
+        self._end(asked)
+
+    def _end(self, asked: AskedEnd) -> None:
         end = asked.end
         plan = self.index.plan_end(end)
         if plan.already_ended:
@@ -282,18 +289,29 @@ class Partition:
             subscription.refuse_deletion()
 
     def delete(self) -> None:
-        """Delete every row."""
+        """Delete every row; what is open is aborted, and its coordinator will hear Gone."""
         self.deleted = True
+        for txn_id in list(self.index.open):
+            # Nothing is remembered of it: the partition's index goes, too.
+            end = End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
+            self._end(AskedEnd(end, None, 0, _nothing, _fail))
         self.log.forget_tail()
         batch = self._environment.commits.batch
         self.subscriptions.delete_all()
-        end = end_of_prefix(self._prefix)
+        end_of_rows = end_of_prefix(self._prefix)
         for family in (keys.LOG, keys.TXNLOG, keys.PRODUCERS):
-            batch.delete_range(family, self._prefix, end)
+            batch.delete_range(family, self._prefix, end_of_rows)
         batch.delete(keys.PARTITIONS, self._prefix)
         for txn_id in self.index.ended:
             batch.delete(keys.TXNINDEX, self._index_key(txn_id))
         self._environment.deferred_rows.pop(self, None)
+
+    def delete_rows(self) -> None:
+        """Delete rows that a lost partition of this name has left, those of the index but."""
+        batch = self._environment.commits.batch
+        end_of_rows = end_of_prefix(self._prefix)
+        for family in keys.PARTITION_FAMILIES:
+            batch.delete_range(family, self._prefix, end_of_rows)
 
     def trim(self, entries: list[Entry]) -> None:
         """Remove the log's first entries, with the transactions behind their markers."""
@@ -421,6 +439,14 @@ class Partition:
 
     def _index_key(self, txn_id: TxnID) -> bytes:
         return keys.txnindex(txn_id, self.name.topic_id, self.name.partition)
+
+
+def _nothing() -> None:
+    return
+
+
+def _fail(error: Exception) -> None:
+    raise error
 
 
 async def _in_another_turn(call: Callable[[], None]) -> None:

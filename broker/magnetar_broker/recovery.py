@@ -129,6 +129,9 @@ class Recovery:
         async for rows in pages(self._store, keys.TOPICS, b"", KEY_END):
             for _, value in rows:
                 record = topic_pb2.TopicRecord.FromString(value)
+                self._topics.next_serial = max(
+                    self._topics.next_serial, serial_of(record.topic_id) + 1
+                )
                 topic = self._topics.restore(record, partition_rows.get(record.topic_id, {}))
                 for partition in topic.partitions:
                     name = partition.name

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Protocol
 
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
-from magnetar_broker.empty_store_guard import EmptyStoreGuard
 from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
-from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.member_addresses import brokers_as_reached, other_address
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
@@ -48,6 +47,32 @@ TAKING_EFFECT_ONCE = (
 )
 
 
+class DirectoryCommands(Protocol):
+    """Handlers of commands that change the directory."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handler of each command field."""
+        ...
+
+    def patient(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """Return handlers that wait for news of topics of which this broker has not heard."""
+        ...
+
+
+class Guard(Protocol):
+    """Decides whether this broker may serve."""
+
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a conversation that begins now may come to be refused."""
+        ...
+
+    def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
+        """Return handlers that refuse while this broker may not serve."""
+        ...
+
+
 class BrokerServer:
     """Answers conversations and unary calls; an Acceptor for any transport."""
 
@@ -56,28 +81,24 @@ class BrokerServer:
         environment: Environment,
         topics: Topics,
         groups: Groups,
-        incarnations: Incarnations,
         coordinators: CoordinatorSessions,
         orphan_resolver: OrphanResolver,
-        empty_store_guard: EmptyStoreGuard,
+        directory: DirectoryCommands,
+        guard: Guard,
         random: Random,
     ) -> None:
-        self._empty_store_guard = empty_store_guard
+        self._guard = guard
         self._environment = environment
         self._topics = topics
-        self._groups = groups
-        self._incarnations = incarnations
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
-        self._handlers: dict[str, Handler] = {
+        handlers: dict[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
-            "take_incarnation": self._take_incarnation,
-            "create_topic": self._create_topic,
             "list_topics": self._list_topics,
             "describe_topic": self._describe_topic,
-            "delete_topic": self._delete_topic,
             "lookup": self._lookup,
+            **directory.handlers,
             **SendCommands(environment, topics, self._replies, random).handlers,
             **ReadCommands(environment.store, topics, self._replies).handlers,
             **SubscriptionCommands(environment, topics, self._replies).handlers,
@@ -86,19 +107,16 @@ class BrokerServer:
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
         }
+        self._handlers = directory.patient(handlers)
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])
+        self._guarded = guard.guarded(self._handlers)
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
-        """The handler of each command field.
-
-        Most refuse while the broker waits for coordinators.
-        """
-        if self._empty_store_guard.is_waiting:
-            return self._empty_store_guard.guarded(self._handlers)
-        return self._handlers
+        """The handler of each command field. Most refuse while the broker may not serve."""
+        return self._guarded if self._guard.may_refuse else self._handlers
 
     def accept(self, write: Callable[[service.Frame], None]) -> CommandSession:
         """Begin a conversation."""
@@ -148,16 +166,7 @@ class BrokerServer:
         )
         self._replies.answer(reply, info)
 
-    def _take_incarnation(self, command: wire.CommandTakeIncarnation, reply: Reply) -> None:
-        taken = self._incarnations.take(command.tcid, command.store_token)
-        self._replies.answer(reply, wire.CommandTakeIncarnationResponse(incarnation=taken))
-
     # Topics
-
-    def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
-        topic = self._topics.create(command)
-        self._groups.topic_changed(topic.name)
-        self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=topic.topic_id))
 
     def _list_topics(self, command: wire.CommandListTopics, reply: Reply) -> None:
         summaries = [
@@ -171,11 +180,6 @@ class BrokerServer:
     def _describe_topic(self, command: wire.CommandDescribeTopic, reply: Reply) -> None:
         topic = self._topics.get(command.topic)
         self._replies.answer(reply, describe_topic(topic, self._environment.config.name))
-
-    def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
-        self._topics.delete(command.topic, command.topic_id)
-        self._groups.topic_changed(command.topic)
-        self._replies.answer(reply, wire.CommandDeleteTopicResponse())
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
         topic = self._topics.get(command.topic)

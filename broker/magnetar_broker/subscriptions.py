@@ -18,7 +18,7 @@ from magnetar_broker.log_reader import LogReader
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.subscription import Subscription
-from magnetar_broker.transaction_index import End, TransactionIndex
+from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
 from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, SubscriptionNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import record_pb2 as records
@@ -233,8 +233,13 @@ class Subscriptions:
                 self._delete_record(absent.subscription_id)
 
     def delete_all(self) -> None:
-        """Delete every row of all subscriptions: the partition is being deleted."""
+        """Delete every row of all subscriptions: the partition is being deleted.
+
+        What is open is aborted.
+        """
         for subscription in self._existing.values():
+            for txn_id in list(subscription.index.open):
+                subscription.end(End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True))
             self._remove_acknowledgements(subscription)
             self._delete_ends(subscription.index, subscription.subscription_id)
             self._delete_record(subscription.subscription_id)

@@ -7,22 +7,25 @@ Source: docs/design/0008-cluster.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from magnetar_broker import keys
+from magnetar_broker.directory import Taken
 from magnetar_broker.environment import Environment
 from magnetar_broker.partition import Partition
 from magnetar_core.errors import (
     Gone,
     InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
     PartitionMoved,
     QuotaExceeded,
     TopicExists,
     TopicNotFound,
 )
 from magnetar_core.ids import PartitionName
-from magnetar_core.placement import SERIAL_MAX, new_topic_id, shard_of
+from magnetar_core.placement import SERIAL_MAX, new_topic_id, serial_of, shard_of
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
@@ -66,13 +69,24 @@ class Topic:
         return self.record.topic
 
 
+class TopicUnheard(LogUnavailable):
+    """This follower has not heard of the topic's id: the first broker knows whether it exists."""
+
+
 class Topics:
-    """All topics, by name."""
+    """All topics, by name.
+
+    Attributes:
+        is_complete: whether no topic can exist that is not known here.
+    """
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._topics: dict[str, Topic] = {}
+        # By id.
+        self._records: dict[int, wire.TopicRecord] = {}
         self._shard = environment.config.shard
+        self.is_complete: Callable[[], bool] = lambda: True
         # The serial number of the next topic's id.
         self.next_serial = 1
         self.next_subscription_id = 1
@@ -83,6 +97,11 @@ class Topics:
         """Return all topics."""
         return list(self._topics.values())
 
+    @property
+    def by_id(self) -> Mapping[int, wire.TopicRecord]:
+        """The records of all topics, by id."""
+        return self._records
+
     def partitions(self) -> list[Partition]:
         """Return the partitions of all topics that this broker keeps."""
         return [one for topic in self._topics.values() for one in topic.partitions]
@@ -92,10 +111,11 @@ class Topics:
 
         Raises:
             TopicNotFound: no topic has the name.
+            LogUnavailable: none has it here, and the first broker is away.
         """
         topic = self._topics.get(name)
         if topic is None:
-            raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+            raise self._unknown(name)
         return topic
 
     def lookup(self, name: str) -> Topic | None:
@@ -109,13 +129,19 @@ class Topics:
             PartitionMoved: another broker keeps it, and says whether it is still there.
             TopicNotFound: no such topic or partition.
             Gone: the name belongs to another topic now, or to none.
+            TopicUnheard: the id may be of a new topic.
+            LogUnavailable: as get().
         """
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
             if topic_id:
                 self._check_shard(PartitionName(name, number, topic_id))
+                if self._shard and serial_of(topic_id) >= self.next_serial:
+                    raise TopicUnheard(
+                        f"this broker has not heard of topic {name!r} with id {topic_id}: ask again"
+                    )
                 raise Gone(f"topic {name!r} with id {topic_id} was deleted")
-            raise TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+            raise self._unknown(name)
         found = topic.hosted.get(number)
         if found is not None:
             return found
@@ -124,6 +150,15 @@ class Topics:
                 f"topic {name!r} has partitions 0 to {topic.record.partitions - 1}, not {number}"
             )
         raise _moved(PartitionName(name, number, topic.topic_id))
+
+    def _unknown(self, name: str) -> MagnetarError:
+        if not self.is_complete():
+            first = self._environment.config.brokers[0].name
+            return LogUnavailable(
+                f"topic {name!r} is not known here, and {first}, the first broker, which would"
+                " know, is away: ask again"
+            )
+        return TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
 
     def hosts(self, name: PartitionName) -> bool:
         """Return whether this broker keeps the partition, or did before the topic's deletion."""
@@ -220,16 +255,17 @@ class Topics:
         }
         topic = Topic(record, hosted)
         self._topics[record.topic] = topic
+        self._records[record.topic_id] = record
         return topic
 
-    def delete(self, name: str, topic_id: int = 0) -> None:
-        """Delete a topic and all its data.
+    def to_delete(self, name: str, topic_id: int = 0) -> Topic:
+        """Return a topic that may be deleted, as far as this broker knows.
 
         Args:
-            topic_id: delete only this topic; 0: the topic that has the name.
+            topic_id: only this topic; 0: the topic that has the name.
         Raises:
             TopicNotFound: no such topic.
-            Gone: the name belongs to another topic now. No effect.
+            Gone: the name belongs to another topic now.
             ResourceInUse: transactions are open or acks are pending there.
         """
         topic = self.get(name)
@@ -237,10 +273,51 @@ class Topics:
             raise Gone(f"topic {name!r} with id {topic_id} was deleted; it has id {topic.topic_id}")
         for partition in topic.partitions:
             partition.refuse_deletion()
+        return topic
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic and all its data here; what is open there is aborted."""
+        # First, so that whatever waited there finds that it is gone.
+        del self._topics[topic.name]
+        del self._records[topic.topic_id]
         for partition in topic.partitions:
             partition.delete()
         self._environment.commits.batch.delete(keys.TOPICS, keys.topic(topic.topic_id))
-        del self._topics[name]
+
+    def take(self, taken: Taken, *, next_serial: int, may_have_rows: bool) -> list[str]:
+        """Do what the first broker's directory says; return the names of the topics concerned.
+
+        Args:
+            may_have_rows: rows of partitions may be left whose topics' rows were lost.
+        """
+        batch = self._environment.commits.batch
+        names = []
+        for topic_id in taken.deleted:
+            topic = self._topics[self._records[topic_id].topic]
+            self.delete(topic)
+            names.append(topic.name)
+        for record in taken.created:
+            batch.put(keys.TOPICS, keys.topic(record.topic_id), record.SerializeToString())
+            for partition in self.restore(record, {}).partitions:
+                if may_have_rows:
+                    partition.delete_rows()
+                partition.write_new_rows()
+            names.append(record.topic)
+        if next_serial != self.next_serial:
+            self.next_serial = next_serial
+            batch.put(keys.META, keys.META_NEXT_TOPIC_ID, keys.u64(next_serial))
+        return names
+
+    def check(self) -> None:
+        """Check the invariants."""
+        assert len(self._topics) == len(self._records)
+        for name, topic in self._topics.items():
+            assert topic.name == name
+            assert self._records[topic.topic_id] is topic.record
+            assert serial_of(topic.topic_id) < self.next_serial
+            assert list(topic.hosted) == [
+                one.partition for one in topic.partition_names if self.hosts(one)
+            ]
 
     def _take_subscription_id(self) -> int:
         """Return a new id; it is never reused."""

@@ -45,6 +45,10 @@ def serial_of(topic_id: int) -> int:
 
 def shard_of(topic_id: int, partition: int) -> int:
     """Return the number of the shard that keeps a partition, from 0."""
-    shards = (topic_id >> (SHARD_BITS + SERIAL_BITS) & _SHARD_MASK) + 1
     first = topic_id >> SERIAL_BITS & _SHARD_MASK
-    return (first + partition) % shards
+    return (first + partition) % shard_count_of(topic_id)
+
+
+def shard_count_of(topic_id: int) -> int:
+    """Return how many shards the topic is spread over: the first ones."""
+    return (topic_id >> (SHARD_BITS + SERIAL_BITS) & _SHARD_MASK) + 1

@@ -53,7 +53,7 @@ def test_a_partition_elsewhere_has_moved_and_is_never_gone() -> None:
             topics.find(PartitionName("t", there, topic_id))
         with pytest.raises(TopicNotFound):
             await ask(send(b"0", number=2, topic_id=topic_id))
-        await ask(topic_wire.CommandDeleteTopic(topic="t"))
+        topics.delete(topics.get("t"))
         with pytest.raises(PartitionMoved):
             await ask(send(b"0", number=there, topic_id=topic_id))
         with pytest.raises(PartitionMoved):

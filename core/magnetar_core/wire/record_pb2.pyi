@@ -319,6 +319,38 @@ class PastStore(_message.Message):
     store_token: str
     def __init__(self, incarnation: _Optional[int] = ..., store_token: _Optional[str] = ...) -> None: ...
 
+class BrokerStoreRow(_message.Message):
+    __slots__ = ("store_token", "accepted_losses", "past")
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    PAST_FIELD_NUMBER: _ClassVar[int]
+    store_token: str
+    accepted_losses: int
+    past: _containers.RepeatedCompositeFieldContainer[PastBrokerStore]
+    def __init__(self, store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ..., past: _Optional[_Iterable[_Union[PastBrokerStore, _Mapping]]] = ...) -> None: ...
+
+class PastBrokerStore(_message.Message):
+    __slots__ = ("store_token", "accepted_losses")
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    store_token: str
+    accepted_losses: int
+    def __init__(self, store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ...) -> None: ...
+
+class DirectoryCopyRow(_message.Message):
+    __slots__ = ("store_token", "accepted", "directory_losses", "own_losses", "distrusted")
+    STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    OWN_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    DISTRUSTED_FIELD_NUMBER: _ClassVar[int]
+    store_token: str
+    accepted: bool
+    directory_losses: int
+    own_losses: int
+    distrusted: bool
+    def __init__(self, store_token: _Optional[str] = ..., accepted: _Optional[bool] = ..., directory_losses: _Optional[int] = ..., own_losses: _Optional[int] = ..., distrusted: _Optional[bool] = ...) -> None: ...
+
 class PendingAckRow(_message.Message):
     __slots__ = ("ranges",)
     RANGES_FIELD_NUMBER: _ClassVar[int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _SERVICE = "broker/magnetar_broker/service.py"
-_TOPICS = "broker/magnetar_broker/topics.py"
+_KEEPER = "broker/magnetar_broker/directory_keeper.py"
 _COORDINATOR = "coordinator/magnetar_coordinator/service.py"
 _REPEATS = "core/magnetar_core/repeats.py"
 
@@ -40,9 +40,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="topic-id-of-deletion-ignored",
-        file=_SERVICE,
-        old="        self._topics.delete(command.topic, command.topic_id)",
-        new="        self._topics.delete(command.topic, 0)",
+        file=_KEEPER,
+        old="        topic = self._topics.to_delete(command.topic, command.topic_id)",
+        new="        topic = self._topics.to_delete(command.topic, 0)",
         mistake="A deletion that names one topic deletes its successor.",
     ),
     Mutant(

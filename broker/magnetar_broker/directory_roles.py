@@ -1,0 +1,131 @@
+"""Roles of a broker in its cluster: the first one keeps the directory, the others follow it.
+
+Source: docs/design/0008-cluster.md, The directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from magnetar_broker.broker_stores import BrokerStores
+from magnetar_broker.directory_follower import DirectoryFollower
+from magnetar_broker.directory_keeper import DirectoryKeeper
+from magnetar_broker.directory_passing import DirectoryPassing
+from magnetar_broker.empty_store_guard import EmptyStoreGuard
+from magnetar_broker.environment import Environment
+from magnetar_broker.follower_guard import FollowerGuard
+from magnetar_broker.groups import Groups
+from magnetar_broker.incarnations import Incarnations
+from magnetar_broker.service import DirectoryCommands, Guard
+from magnetar_broker.topics import Topics
+from magnetar_core.transport import Transport
+
+
+class DirectoryRole(Protocol):
+    """A broker's part in the directory."""
+
+    @property
+    def guard(self) -> Guard:
+        """Decides whether this broker may serve."""
+        ...
+
+    @property
+    def commands(self) -> DirectoryCommands:
+        """The handlers of commands about topics."""
+        ...
+
+    async def recover(self, losses: int) -> None:
+        """Read what the store has of it; the topics are recovered already.
+
+        Args:
+            losses: how many losses of this store were accepted.
+        """
+
+    def start(self) -> None:
+        """Begin to speak with other brokers."""
+
+    async def close(self) -> None:
+        """Speak with nobody any more."""
+
+    def may_have_incarnation(self, tcid: int) -> bool:
+        """Return whether a coordinator may have taken an incarnation, as far as is known here."""
+        ...
+
+
+class FirstBroker:
+    """The first broker of the list; a broker that is alone is the first one, too."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        incarnations: Incarnations,
+        transport: Transport,
+        random: Random,
+    ) -> None:
+        self._topics = topics
+        self._incarnations = incarnations
+        self._stores = BrokerStores(environment)
+        self.guard = EmptyStoreGuard(environment.config, incarnations)
+        self.commands = DirectoryKeeper(
+            environment, topics, groups, incarnations, self._stores, transport, random
+        )
+
+    async def recover(self, losses: int) -> None:
+        """Read the incarnations, and the stores of the other brokers."""
+        await self._incarnations.recover()
+        await self._stores.recover()
+        is_new = not self._topics.by_id and self._topics.next_serial == 1
+        self.guard.recovered(is_empty=is_new and not losses)
+        self.commands.recovered(losses)
+
+    def start(self) -> None:
+        """Begin to connect to the other brokers."""
+        self.commands.start()
+
+    async def close(self) -> None:
+        """Let nobody wait any longer."""
+        await self.commands.close()
+
+    def may_have_incarnation(self, tcid: int) -> bool:
+        """Return whether a coordinator took an incarnation here."""
+        return self._incarnations.has(tcid)
+
+
+class Follower:
+    """Any other broker."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        topics: Topics,
+        groups: Groups,
+        transport: Transport,
+        random: Random,
+        on_current: Callable[[], None],
+    ) -> None:
+        self.guard = FollowerGuard(environment.config.brokers[0].name)
+        self._follower = DirectoryFollower(
+            environment, topics, groups, self.guard, transport, random, on_current
+        )
+        topics.is_complete = lambda: self._follower.is_current
+        self.commands = DirectoryPassing(environment, self._follower)
+
+    async def recover(self, losses: int) -> None:
+        """Read what is known of the directory, besides the topics."""
+        await self._follower.recover(losses)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._follower.start()
+
+    async def close(self) -> None:
+        """Stop following."""
+        await self._follower.close()
+
+    def may_have_incarnation(self, tcid: int) -> bool:
+        """Return whether a coordinator took one, or may have done so without being known here."""
+        return self._follower.may_have(tcid)

@@ -1,0 +1,454 @@
+"""Several brokers share a directory, which the first one keeps.
+
+Source: docs/design/0008-cluster.md, The directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from tests.broker.cluster import Cluster, run
+from tests.broker.harness import COUNTER_BOUND, txn, watermark
+from tests.virtual_time import time_passes
+
+from magnetar_core import batch as columnar
+from magnetar_core.errors import (
+    Gone,
+    LogUnavailable,
+    PartitionMoved,
+    ResourceInUse,
+    TopicExists,
+    TopicNotFound,
+)
+from magnetar_core.ids import PartitionName, TxnID
+from magnetar_core.placement import new_topic_id, serial_of, shard_count_of
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import topic_pb2 as topic_wire
+from magnetar_core.wire import transaction_pb2 as txn_wire
+
+
+def send(name: PartitionName, *values: bytes, in_txn: TxnID | None = None) -> wire.CommandSend:
+    return wire.CommandSend(
+        partition=name.to_wire(),
+        producer_id=1,
+        num_messages=len(values),
+        txn_id=in_txn.to_wire() if in_txn is not None else None,
+        batch=columnar.encode(list(values)),
+    )
+
+
+def end(name: PartitionName, txn_id: TxnID, count: int) -> txn_wire.CommandEndTxnOnPartition:
+    return txn_wire.CommandEndTxnOnPartition(
+        txn_id=txn_id.to_wire(),
+        partition=name.to_wire(),
+        txn_action=common.COMMIT,
+        counts_given=True,
+        counts=[txn_wire.WriterCount(writer_id=1, count=count)],
+    )
+
+
+def create(topic: str, token: int = 0) -> topic_wire.CommandCreateTopic:
+    return topic_wire.CommandCreateTopic(topic=topic, partitions=3, call_token=token)
+
+
+def delete(topic: str, token: int = 0) -> topic_wire.CommandDeleteTopic:
+    return topic_wire.CommandDeleteTopic(topic=topic, call_token=token)
+
+
+def describe(topic: str) -> topic_wire.CommandDescribeTopic:
+    return topic_wire.CommandDescribeTopic(topic=topic)
+
+
+async def read(cluster: Cluster, number: int, name: PartitionName) -> int:
+    answer = await cluster.ask(number, wire.CommandRead(partition=name.to_wire()))
+    return sum(one.num_messages for one in answer.batches)
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_topic_that_was_created_anywhere_is_found_everywhere(where: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(where, "t")
+        assert (serial_of(topic_id), shard_count_of(topic_id)) == (1, 3)
+        for number in range(3):
+            client = await cluster.client(number)
+            described = await client.ask(describe("t"))
+            assert (described.topic_id, described.partition_count) == (topic_id, 3)
+            name = cluster.partition_at(number, "t", topic_id)
+            assert [one.partition for one in described.partitions] == [name.partition]
+            await client.ask(send(name, b"0"))
+            other = cluster.partition_at((number + 1) % 3, "t", topic_id)
+            with pytest.raises(PartitionMoved):
+                await client.ask(send(other, b"0"))
+            with pytest.raises(TopicExists):
+                await client.ask(create("t"))
+            with pytest.raises(TopicNotFound):
+                await client.ask(describe("u"))
+            looked_up = await client.ask(topic_wire.CommandLookup(topic="t"))
+            assert sorted(looked_up.broker_addresses) == ["b-0", "b-1", "b-2"]
+        # From its own store, and in the state in which it was.
+        for number in (0, 1, 2):
+            await cluster.restart(number, power_loss=True)
+            assert cluster.names(number) == ["t"]
+            assert await read(cluster, number, cluster.partition_at(number, "t", topic_id)) == 1
+
+    run(scenario)
+
+
+def test_creations_and_deletions_at_a_follower_are_made_once() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        made = await (await cluster.client(1)).ask(create("t", token=7))
+        # The client asks again elsewhere: at the first broker, and at another follower.
+        for number in (1, 0, 2):
+            assert await (await cluster.client(number)).ask(create("t", token=7)) == made
+        await (await cluster.client(2)).ask(delete("t", token=8))
+        for number in range(3):
+            assert cluster.names(number) == []
+        await (await cluster.client(1)).ask(create("t", token=9))
+        for number in (2, 0, 1):
+            await (await cluster.client(number)).ask(delete("t", token=8))
+            await (await cluster.client(number)).ask(create("t", token=7))
+            assert cluster.names(number) == ["t"]
+
+    run(scenario)
+
+
+def test_a_follower_serves_while_the_first_broker_is_away() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        cluster.crash(0)
+        for restarted in (False, True):
+            if restarted:
+                await cluster.restart(1)
+            await time_passes(3)
+            client = await cluster.client(1)
+            name = cluster.partition_at(1, "t", topic_id)
+            assert (await client.ask(send(name, b"0"))).duplicate == restarted
+            for unknown in (describe("u"), create("u"), delete("t")):
+                with pytest.raises(LogUnavailable, match="b-0"):
+                    await client.ask(unknown)
+            later = PartitionName("u", name.partition, topic_id + 1)
+            with pytest.raises(LogUnavailable):
+                await client.ask(wire.CommandRead(partition=later.to_wire()))
+        asked = asyncio.ensure_future(cluster.ask(1, create("u")))
+        await cluster.start(0)
+        await asked
+        assert cluster.names(1) == cluster.names(0) == ["t", "u"]
+
+    run(scenario)
+
+
+def test_an_id_that_nobody_issued_is_gone_and_a_new_one_is_heard_of() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        invented = new_topic_id("t", 9, 3)
+        name = cluster.partition_at(1, "t", invented)
+        client = await cluster.client(1)
+        for ask in (end(name, txn(1), 1), wire.CommandRead(partition=name.to_wire())):
+            with pytest.raises(Gone, match="never"):
+                await client.ask(ask)
+        # A send is never parked: it is to be sent again.
+        with pytest.raises(LogUnavailable):
+            await client.ask(send(name, b"0"))
+        # One that is new: the first broker has issued it, and this one has not heard of it.
+        cluster.network.partition("b-0", "b-1", 0.5)
+        asked = asyncio.ensure_future(cluster.create(0, "u"))
+        await cluster.until(lambda: cluster.names(0) == ["t", "u"])
+        new = cluster.broker(0).topics.get("u").topic_id
+        place = cluster.partition_at(1, "u", new)
+        answer = await (await cluster.client(1)).ask(wire.CommandRead(partition=place.to_wire()))
+        assert answer.end_offset == 0
+        await asked
+
+    run(scenario)
+
+
+def test_a_deletion_asks_the_brokers_of_all_partitions() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(2, "t", topic_id)
+        client = await cluster.client(2)
+        await client.ask(watermark(0, bound=COUNTER_BOUND))
+        await client.ask(send(name, b"0", in_txn=txn(1)))
+        for number in range(3):
+            with pytest.raises(ResourceInUse, match="b-2"):
+                await (await cluster.client(number)).ask(delete("t"))
+        assert cluster.names(2) == ["t"]
+        await client.ask(end(name, txn(1), 1))
+        # Nobody knows what is open at a broker that is away.
+        cluster.crash(2)
+        await time_passes(1)
+        with pytest.raises(LogUnavailable, match="b-2"):
+            await (await cluster.client(0)).ask(delete("t"))
+        await cluster.start(2)
+        await cluster.ask(1, delete("t"))
+        for number in range(3):
+            assert cluster.names(number) == []
+        with pytest.raises(Gone):
+            await (await cluster.client(2)).ask(end(name, txn(1), 1))
+
+    run(scenario)
+
+
+def test_what_was_opened_in_between_is_aborted_with_the_partition() -> None:
+    """Its coordinator hears Gone, whatever waited there."""
+
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(1, "t", topic_id)
+        client = await cluster.client(1)
+        await client.ask(watermark(0, bound=COUNTER_BOUND))
+        await client.ask(
+            wire.CommandSubscribe(
+                subscription=common.Subscription(
+                    topic="t", subscription="s", partition=name.partition, topic_id=topic_id
+                ),
+                initial_position=wire.EARLIEST,
+            )
+        )
+        await client.ask(send(name, b"0"))
+        # The follower hears of the deletion later; the first broker has been told that nothing is
+        # open.
+        topic = cluster.broker(0).topics.get("t")
+        for one in (1, 2):
+            await client.ask(send(name, b"0", in_txn=txn(one)))
+        follows = send(name, b"1", in_txn=txn(3))
+        follows.follows_txn_id.CopyFrom(txn(2).to_wire())
+        await client.ask(follows)
+        await client.ask(
+            wire.CommandAck(
+                subscription=common.Subscription(
+                    topic="t", subscription="s", partition=name.partition
+                ),
+                ranges=[common.OffsetRange(first=0, last=0)],
+                txn_id=txn(1).to_wire(),
+            )
+        )
+        waiting_commit = client.begin(end(name, txn(3), 1))
+        parked = send(name, b"2")
+        parked.producer_id = 2
+        parked.follows_txn_id.CopyFrom(txn(2).to_wire())
+        parked_send = client.begin(parked)
+        await time_passes(0.5)
+        assert not waiting_commit.done()
+        assert not parked_send.done()
+
+        keeper: Any = cluster.broker(0).directory.commands
+        cluster.broker(0).topics.delete(topic)
+        keeper._directory.deleted(topic_id)
+        await cluster.create(0, "u")
+        await cluster.until(lambda: cluster.names(1) == ["u"])
+        for future in (waiting_commit, parked_send):
+            with pytest.raises(Gone):
+                await future
+        for one in (1, 2, 3):
+            with pytest.raises(Gone):
+                await client.ask(end(name, txn(one), 1))
+        environment = cluster.broker(1).environment
+        assert environment.metrics.open_txns._value.get() == 0
+        assert not environment.orphan_candidates.tcids()
+        for family in ("txnlog", "txnindex", "log", "pendingacks", "subscriptions", "producers"):
+            assert not await environment.store.scan(family, b"", b"\xff" * 32, rows_max=10)
+        await cluster.restart(1)
+        assert cluster.names(1) == ["u"]
+
+    run(scenario)
+
+
+def test_a_follower_with_a_vanished_directory_serves_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(1, "t", topic_id)
+        await cluster.ask(1, send(name, b"0"))
+        cluster.crash(1)
+        cluster.vanish(1)
+        for _ in range(2):
+            await cluster.start(1)
+            await time_passes(3)
+            client = await cluster.client(1)
+            for body in (end(name, txn(1), 1), send(name, b"0"), describe("t"), create("u")):
+                with pytest.raises(LogUnavailable, match="another store"):
+                    await client.ask(body)
+            await client.ask(common.CommandHello(protocol_version=1))
+            await client.ask(topic_wire.CommandGetClusterInfo())
+            assert cluster.names(1) == []
+            cluster.crash(1)
+        assert "accept-loss --everything" in caplog.text
+        # Nobody can tell whether transactions are open there.
+        with pytest.raises(LogUnavailable):
+            await (await cluster.client(0)).ask(delete("t"))
+        # It goes on by hand, and its partition is empty under a higher ledger.
+        await cluster.accept_loss(1)
+        await cluster.start(1)
+        await cluster.until(lambda: cluster.names(1) == ["t"])
+        answer = await cluster.ask(1, wire.CommandRead(partition=name.to_wire()))
+        assert (answer.end_offset, answer.ledger_id) == (0, 1_001)
+        assert await cluster.create(1, "u")
+
+    run(scenario)
+
+
+def test_a_new_follower_waits_for_the_first_broker_and_an_accepted_one_does_not() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(1)
+        client = await cluster.client(1)
+        for _ in range(2):
+            with pytest.raises(LogUnavailable, match="has not met b-0"):
+                await client.ask(describe("t"))
+            await time_passes(5)
+        await cluster.start(0)
+        await cluster.until(lambda: cluster.has_met(1))
+        with pytest.raises(TopicNotFound):
+            await client.ask(describe("t"))
+        # Accepted once, it serves at once, as its store says.
+        await cluster.create(1, "t")
+        cluster.crash(0)
+        await cluster.restart(1)
+        assert (await (await cluster.client(1)).ask(describe("t"))).partition_count == 3
+
+    run(scenario, start=False)
+
+
+def test_an_older_store_of_a_follower_is_refused_after_a_newer_one_was_accepted() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        cluster.crash(1)
+        old = cluster.nodes[1].disk
+        cluster.vanish(1)
+        await cluster.accept_loss(1)
+        await cluster.start(1)
+        await cluster.until(lambda: cluster.names(1) == ["t"])
+        cluster.crash(1)
+        cluster.nodes[1].disk = old
+        await cluster.start(1)
+        # It was accepted before, so it serves until the first broker has told it.
+        guard = cluster.broker(1).directory.guard
+        await cluster.until(lambda: not guard.is_accepted)  # type: ignore[attr-defined]
+        # Then it remembers that, also while nobody could tell it.
+        cluster.crash(0)
+        await cluster.restart(1)
+        with pytest.raises(LogUnavailable):
+            await (await cluster.client(1)).ask(describe("t"))
+
+    run(scenario)
+
+
+def test_a_first_broker_with_an_older_directory_is_not_followed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(1, "t", topic_id)
+        await cluster.ask(1, send(name, b"0"))
+        cluster.crash(0)
+        newest = cluster.nodes[0].disk
+        cluster.vanish(0)
+        await cluster.start(0)
+        await time_passes(5)
+        assert cluster.names(0) == []
+        complaints = [one for one in caplog.records if one.levelno == logging.CRITICAL]
+        # Each of the two followers says it once.
+        assert len(complaints) == 2
+        assert "give out ids again" in complaints[0].getMessage()
+        client = await cluster.client(1)
+        with pytest.raises(LogUnavailable):
+            await client.ask(describe("u"))
+        # Also when the numbers have passed by: it still lacks what was there.
+        for topic in ("a", "b", "c"):
+            await cluster.create(0, topic)
+        for restarted in (False, True):
+            if restarted:
+                await cluster.restart(1)
+            await cluster.restart(0)
+            await time_passes(5)
+            assert cluster.names(1) == ["t"]
+            assert await read(cluster, 1, name) == 1
+        # The right directory is put back.
+        cluster.crash(0)
+        cluster.nodes[0].disk = newest
+        await cluster.start(0)
+        await cluster.until(lambda: cluster.has_met(1) and cluster.has_met(2))
+        await cluster.create(1, "u")
+        assert cluster.names(1) == cluster.names(2) == ["t", "u"]
+
+    run(scenario)
+
+
+def test_a_loss_that_was_accepted_at_the_first_broker_deletes_nothing_elsewhere() -> None:
+    """Nobody deleted those topics; whoever gives them up says so at each broker."""
+
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        names = [cluster.partition_at(number, "t", topic_id) for number in range(3)]
+        for number in (1, 2):
+            await cluster.ask(number, send(names[number], b"0"))
+        cluster.crash(0)
+        cluster.vanish(0)
+        await cluster.accept_loss(0)
+        await cluster.start(0)
+        await cluster.create(0, "u")
+        await time_passes(5)
+        for number in (1, 2):
+            assert cluster.names(number) == ["t"]
+            assert await read(cluster, number, names[number]) == 1
+        cluster.crash(1)
+        await cluster.accept_loss(1)
+        await cluster.start(1)
+        await cluster.until(lambda: cluster.names(1) == ["u"])
+        assert cluster.names(2) == ["t"]
+        assert await read(cluster, 2, names[2]) == 1
+
+    run(scenario)
+
+
+def test_a_creation_waits_a_second_for_a_follower_that_does_not_answer() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        client = await cluster.client(0)
+        cluster.network.partition("b-0", "b-2", 10.0)
+        began = cluster.loop.time()
+        await client.ask(create("u"))
+        assert 0.9 < cluster.loop.time() - began < 1.2
+        assert cluster.names(1) == ["t", "u"]
+        # One that is away is not waited for.
+        cluster.crash(2)
+        await time_passes(1)
+        began = cluster.loop.time()
+        await client.ask(create("v"))
+        assert cluster.loop.time() - began < 0.5
+
+    run(scenario)
+
+
+def test_a_broker_keeps_its_place_in_the_list() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        cluster.crash(1)
+        cluster.crash(2)
+        cluster._members = (cluster._members[0], *cluster._members[:0:-1])
+        failed: list[BaseException] = []
+        cluster.nodes[1].on_fatal = failed.append  # type: ignore[assignment, method-assign]
+        cluster.nodes[1].start()
+        await cluster.until(lambda: failed)
+        assert "moved b-1" in str(failed[0])
+
+    run(scenario)
+
+
+def test_no_broker_may_leave_the_list() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        cluster.crash(0)
+        cluster._members = cluster._members[:2]
+        failed: list[BaseException] = []
+        cluster.nodes[0].on_fatal = failed.append  # type: ignore[assignment, method-assign]
+        cluster.nodes[0].start()
+        await cluster.until(lambda: failed)
+        assert "lost b-2" in str(failed[0])
+
+    run(scenario)
