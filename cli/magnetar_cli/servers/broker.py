@@ -58,6 +58,10 @@ def broker(**options: Any) -> None:
     if member is not None and membership is not None:
         given["address"] = member.address
         given["external_address"] = member.external_address or None
+        given["brokers"] = tuple(
+            MemberAddress(name=one.name, address=one.address, external_address=one.external_address)
+            for one in membership.brokers
+        )
         given["coordinators"] = tuple(
             MemberAddress(
                 name=one.name,
