@@ -59,8 +59,7 @@ class GroupTopics:
                 log.warning("group %r cannot read %s: %s", group, partition, error)
 
     def _hosted_of(self, interest: Interest) -> list[PartitionName]:
-        hosted = dict.fromkeys(one.name for one in self._topics.partitions())
-        return [one for one in interest.partitions if one in hosted]
+        return [one for one in interest.partitions if self._topics.hosts(one)]
 
     def _wanted_by(self, members: Iterable[Member]) -> Interest:
         """Return what members want, among existing topics, wherever their partitions lie."""
@@ -77,9 +76,7 @@ class GroupTopics:
             topics.update(found)
             wanted[member.member_id] = frozenset(found)
         partitions = tuple(
-            PartitionName(topic.name, number, topic_id)
-            for topic_id, topic in sorted(topics.items())
-            for number in range(topic.record.partitions)
+            name for _, topic in sorted(topics.items()) for name in topic.partition_names
         )
         return Interest(partitions, wanted)
 
