@@ -108,7 +108,7 @@ MACHINES = (
         member_phase.PhaseEvent,
         member_phase.TRANSITIONS,
         (_Member.JOINING,),
-        (_Member.FENCED,),
+        (_Member.ENDED,),
     ),
     Machine(
         "A partition that a member of a group holds",

@@ -130,19 +130,24 @@ class FakeGroups:
         loads = dict.fromkeys((one for one, _ in in_order), 0)
         for topic, (_, partitions) in self.topics.items():
             wanting = [one for one, member in in_order if wants(member, topic)]
-            share = -(-len(partitions) // len(wanting)) if wanting else 0
-            for number in range(len(partitions)):
+            numbers = [one for one in range(len(partitions)) if self.assigns(topic, one)]
+            share = -(-len(numbers) // len(wanting)) if wanting else 0
+            for number in numbers:
                 owner = group.owners.get((topic, number), ("", 0))[0]
                 if owner in wanting and loads[owner] < share:
                     group.target[topic, number] = owner
                     loads[owner] += 1
-            for number in range(len(partitions)):
+            for number in numbers:
                 if wanting and (topic, number) not in group.target:
                     least = min(wanting, key=lambda one: loads[one])
                     group.target[topic, number] = least
                     loads[least] += 1
         self.settle(name)
         self.announce(name)
+
+    def assigns(self, topic: str, number: int) -> bool:
+        """Whether a partition is assigned here; with several brokers each has its own."""
+        return True
 
     def settle(self, name: str) -> None:
         """Give what is free to whom it is meant for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tests import virtual_time
 from tests.client.fakes import FAST, FakeCluster, Partition, connect
@@ -13,6 +13,8 @@ from tests.fake_link import FakeLink
 import magnetar
 from magnetar_core.errors import ClusterMismatch, PartitionMoved
 from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2
+
+ClusterT = TypeVar("ClusterT", bound="SeveralBrokers")
 
 FIRST, SECOND, THIRD = "one:1", "two:1", "three:1"
 
@@ -155,10 +157,27 @@ def run_with(
         prepare: what happens before it connects.
     """
 
+    run_cluster(SeveralBrokers, test, address, config, prepare)
+
+
+def run_cluster(
+    make: Callable[[], ClusterT],
+    test: Callable[[ClusterT, magnetar.Client], Awaitable[None]],
+    address: str | Sequence[str] = FIRST,
+    config: magnetar.ClientConfig = FAST,
+    prepare: Callable[[ClusterT], None] = lambda cluster: None,
+    limit_s: float = 30,
+) -> None:
+    """Do the same with a cluster of another kind.
+
+    Args:
+        limit_s: how long the test may take, in virtual time.
+    """
+
     async def main() -> None:
-        cluster = SeveralBrokers()
+        cluster = make()
         prepare(cluster)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(limit_s):
             async with await connect(cluster, config, address=address) as client:
                 await test(cluster, client)
             left = [one for one in asyncio.all_tasks() if one is not asyncio.current_task()]

@@ -50,6 +50,9 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
     def joined(self, timeout_s: float | None = None) -> int:
         """Wait until the consumer is a member of its group, also after it had to leave.
 
+        With several brokers it is a member at all that answer. A broker that is away is joined in
+        the background, and holds up nobody.
+
         Args:
             timeout_s: how many seconds to wait; None: without limit.
         Returns:
@@ -72,7 +75,10 @@ class GroupConsumer(Facade[AsyncGroupConsumer]):
 
     @property
     def generation(self) -> int:
-        """The generation of the group, as far as this member knows it; 0 while it is no member."""
+        """The generation of the group, as far as this member knows it; 0 while it is no member.
+
+        With several brokers it is the highest of theirs: each counts for its own partitions.
+        """
         return self.inner.generation
 
     @property

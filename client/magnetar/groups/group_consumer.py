@@ -14,7 +14,7 @@ from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.groups.assigned_receivers import AssignedReceivers
 from magnetar.groups.member_state import Assigned, Instruction, Kept, Lost, Release, Revoked
-from magnetar.groups.membership import GroupMembership
+from magnetar.groups.memberships import Memberships
 from magnetar.groups.offsets import Offsets
 from magnetar.groups.rebalance_callbacks import RebalanceCallbacks, place_of
 from magnetar.groups.settings import Callbacks, GroupSettings
@@ -86,26 +86,28 @@ class GroupConsumer(ConsumerBase):
             self._changed.set,
         )
         self._settled = asyncio.Event()
-        self._membership = GroupMembership(
+        self._memberships = Memberships(
             runtime,
-            cluster.bootstrap,
-            settings.join_command(self.member_id, runtime.config.client_name),
-            max_poll_interval_ms=settings.max_poll_interval_s * 1000,
+            cluster,
+            settings,
+            self.member_id,
             follow=self._follow,
             on_failed=self._on_failed,
         )
-        self._member = self._membership.member
 
     async def started(self) -> None:
         """Wait until the consumer is a member for the first time.
 
         Raises:
-            MagnetarError: the broker refused the member.
+            MagnetarError: a broker refused the member, or no broker answered in time.
         """
-        await self._membership.started()
+        await self._memberships.started()
 
     async def joined(self, timeout_s: float | None = None) -> int:
         """Wait until the consumer is a member of its group, also after it had to leave.
+
+        With several brokers it is a member at all that answer. A broker that is away is joined in
+        the background, and holds up nobody.
 
         Args:
             timeout_s: how many seconds to wait; None: without limit.
@@ -117,7 +119,7 @@ class GroupConsumer(ConsumerBase):
         """
         self._require_usable()
         async with asyncio.timeout(timeout_s):
-            return await self._membership.joined()
+            return await self._memberships.joined()
 
     @property
     def group(self) -> str:
@@ -131,8 +133,11 @@ class GroupConsumer(ConsumerBase):
 
     @property
     def generation(self) -> int:
-        """The generation of the group, as far as this member knows it; 0 while it is no member."""
-        return self._member.generation
+        """The generation of the group, as far as this member knows it; 0 while it is no member.
+
+        With several brokers it is the highest of theirs: each counts for its own partitions.
+        """
+        return self._memberships.generation
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
@@ -284,7 +289,7 @@ class GroupConsumer(ConsumerBase):
         await self._receivers.close()
         if leave is None:
             leave = not self._settings.instance_id
-        await self._membership.close(leave=leave)
+        await self._memberships.close(leave=leave)
         self._changed.set()
 
     # The base class calls these.
@@ -296,12 +301,12 @@ class GroupConsumer(ConsumerBase):
 
     def _receive_begins(self) -> None:
         self._require_usable()
-        self._membership.receive_begins()
-        if self._member.revoked:
+        self._memberships.receive_begins()
+        if self._memberships.has_revoked:
             self._review()
 
     def _receive_ends(self) -> None:
-        self._membership.receive_ends()
+        self._memberships.receive_ends()
 
     def _raise_troubles(self) -> None:
         failure = self._callbacks.take_failure()
@@ -359,17 +364,17 @@ class GroupConsumer(ConsumerBase):
             self._callbacks.later(partial(self._attach, assigned))
         if released:
             self._callbacks.later(partial(self._release, released))
-        if self._member.revoked:
+        if self._memberships.has_revoked:
             self._review()
 
     def _review(self) -> None:
-        released = self._member.review(self._receivers.settling)
+        released = self._memberships.review(self._receivers.settling)
         if released:
             self._follow(released)
 
     def _on_settled(self) -> None:
         self._settled.set()
-        if self._member.revoked:
+        if self._memberships.has_revoked:
             self._review()
 
     def _on_lost(self, name: PartitionName, since: int, error: MagnetarError) -> None:
@@ -377,8 +382,7 @@ class GroupConsumer(ConsumerBase):
         if self._closing:
             return
         log.info("%s since generation %d: %s", name, since, error)
-        self._follow(self._member.lost(name, since, self._runtime.now_ms()))
-        self._membership.wake()
+        self._memberships.lost(name, since)
 
     def _on_failed(self, error: MagnetarError) -> None:
         self._failure = error
@@ -389,13 +393,13 @@ class GroupConsumer(ConsumerBase):
     async def _attach(self, names: list[PartitionName]) -> None:
         made: list[PartitionName] = []
         for name in names:
-            since = self._member.held.get(name, 0)
+            since = self._memberships.since(name)
             try:
                 route = await self._receivers.route(name)
             except MagnetarError as error:
                 self._on_lost(name, since, error)
                 continue
-            wanted = self._member.holds(name, since) and self._receivers.get(name) is None
+            wanted = self._memberships.holds(name, since) and self._receivers.get(name) is None
             if wanted and not self._closing:
                 self._receivers.add(route, name, self._ownership(name, since))
                 made.append(name)
@@ -408,7 +412,7 @@ class GroupConsumer(ConsumerBase):
 
     def _ownership(self, name: PartitionName, since: int) -> Ownership:
         return Ownership(
-            self._membership.identity(since),
+            self._memberships.identity(since),
             partial(self._on_lost, name, since),
             self._on_settled,
         )
@@ -419,7 +423,7 @@ class GroupConsumer(ConsumerBase):
             self._runtime.spawn(self._finish_release(name), f"release {name}")
 
     async def _finish_release(self, name: PartitionName) -> None:
-        since = self._member.held.get(name, 0)
+        since = self._memberships.since(name)
         receiver = self._receivers.get(name)
         if receiver is not None:
             # The callback may have acknowledged in a transaction that goes on.
@@ -430,5 +434,4 @@ class GroupConsumer(ConsumerBase):
             if self._receivers.get(name) is not receiver:
                 return  # Lost meanwhile.
             self._receivers.forget(name)
-        self._member.released(name, since, self._runtime.now_ms())
-        self._membership.wake()
+        self._memberships.released(name, since)

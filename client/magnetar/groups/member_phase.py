@@ -22,7 +22,7 @@ class Phase(Enum):
     MEMBER = "it sends heartbeats, and has what it is assigned"
     LEAVING = "the application did not receive for too long: the group is told that it leaves"
     AWAY = "it has left, and joins again with the application's next receive"
-    FENCED = "a newer member has its instance id: the end"
+    ENDED = "a newer member has its instance id, or a broker refuses it for good"
 
 
 @unique
@@ -34,7 +34,7 @@ class PhaseEvent(Enum):
     OVERDUE = "the application did not receive for too long"
     LEFT = "the group has heard that it leaves"
     CAME_BACK = "the application is there again"
-    FENCED = "a newer member has its instance id"
+    ENDED = "a newer member has its instance id, or a broker refuses it for good"
 
 
 TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
@@ -45,11 +45,11 @@ TRANSITIONS: Final[Mapping[tuple[Phase, PhaseEvent], Phase]] = {
     (Phase.LEAVING, PhaseEvent.UNKNOWN): Phase.AWAY,
     (Phase.LEAVING, PhaseEvent.CAME_BACK): Phase.JOINING,
     (Phase.AWAY, PhaseEvent.CAME_BACK): Phase.JOINING,
-    (Phase.JOINING, PhaseEvent.FENCED): Phase.FENCED,
-    (Phase.MEMBER, PhaseEvent.FENCED): Phase.FENCED,
-    (Phase.LEAVING, PhaseEvent.FENCED): Phase.FENCED,
-    (Phase.AWAY, PhaseEvent.FENCED): Phase.FENCED,
-    (Phase.FENCED, PhaseEvent.FENCED): Phase.FENCED,
+    (Phase.JOINING, PhaseEvent.ENDED): Phase.ENDED,
+    (Phase.MEMBER, PhaseEvent.ENDED): Phase.ENDED,
+    (Phase.LEAVING, PhaseEvent.ENDED): Phase.ENDED,
+    (Phase.AWAY, PhaseEvent.ENDED): Phase.ENDED,
+    (Phase.ENDED, PhaseEvent.ENDED): Phase.ENDED,
     # The application came back before the group had heard that the member leaves.
     (Phase.JOINING, PhaseEvent.LEFT): Phase.JOINING,
     # Whom the group refuses, it does not know either.

@@ -74,7 +74,15 @@ Instruction = Assigned | Revoked | Kept | Release | Lost
 class MemberState:
     """The state of a member. Times are milliseconds of a clock that does not jump."""
 
-    def __init__(self, *, max_poll_interval_ms: float, now_ms: float) -> None:
+    def __init__(
+        self, *, max_poll_interval_ms: float, now_ms: float, receiving_count: int = 0
+    ) -> None:
+        """A member that has not joined yet.
+
+        Args:
+            now_ms: when the application has received last; it counts as there until then.
+            receiving_count: how many calls of receive are under way.
+        """
         self.phase = Phase.JOINING
         # Of the last answer; 0: not a member.
         self.generation = 0
@@ -86,7 +94,7 @@ class MemberState:
         self._beat_sent_ms = now_ms
         self._beat_due_ms = now_ms
         # Calls of receive that are under way, and when the last one ended.
-        self._receiving_count = 0
+        self._receiving_count = receiving_count
         self._received_ms = now_ms
 
     # What it is asked.
@@ -112,6 +120,11 @@ class MemberState:
     def held(self) -> dict[PartitionName, int]:
         """The partitions it has, and since which generation, for the heartbeat."""
         return {partition: held.since for partition, held in self._held.items()}
+
+    def since(self, partition: PartitionName) -> int | None:
+        """The generation since which it has this partition; None: it does not have it."""
+        held = self._held.get(partition)
+        return None if held is None else held.since
 
     def holds(self, partition: PartitionName, since: int) -> bool:
         """Whether it has this partition, and keeps it."""
@@ -201,9 +214,9 @@ class MemberState:
         """Note that the group has heard that the member leaves."""
         self._move(PhaseEvent.LEFT)
 
-    def fenced(self) -> list[Instruction]:
-        """Note that a newer member has its instance id: this is the end."""
-        self._move(PhaseEvent.FENCED)
+    def end(self) -> list[Instruction]:
+        """Note that this member will never be one again."""
+        self._move(PhaseEvent.ENDED)
         return self._drop_all()
 
     # What it hears from its own side.

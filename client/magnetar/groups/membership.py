@@ -1,4 +1,4 @@
-"""Keeps a membership alive in the background: joins, sends heartbeats, leaves.
+"""Keeps a membership at one broker alive in the background: joins, sends heartbeats, leaves.
 
 `member_state` decides what to do; this module sends the commands and waits. A broker that is away
 costs only time: it knows its members again when it comes back.
@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from magnetar.groups.member_phase import Phase
 from magnetar.groups.member_state import Command, Instruction, MemberState
 from magnetar.link.connection import Connection
-from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push
 from magnetar_core.error_kinds import ErrorKind
@@ -26,7 +26,7 @@ from magnetar_core.errors import (
     MagnetarError,
 )
 from magnetar_core.ids import PartitionName
-from magnetar_core.wire import common_pb2, group_pb2
+from magnetar_core.wire import group_pb2
 
 log = logging.getLogger("magnetar")
 
@@ -34,86 +34,86 @@ log = logging.getLogger("magnetar")
 BEAT_TIMEOUT_MS_MIN = 1_000
 
 
+class Owner(Protocol):
+    """What a membership belongs to."""
+
+    def follow(self, instructions: Sequence[Instruction]) -> None:
+        """Carry out what the group wants, without waiting for it."""
+        ...
+
+    def changed(self) -> None:
+        """Note that the member was taken in, or that something hinders it."""
+        ...
+
+    def failed(self, membership: GroupMembership, error: MagnetarError) -> None:
+        """Note that the membership is over for good."""
+        ...
+
+    def tolerates(self, membership: GroupMembership, error: MagnetarError) -> bool:
+        """Return whether to ask again, although the broker refuses."""
+        ...
+
+
 class GroupMembership:
-    """The membership of a consumer in a group."""
+    """The membership of a consumer in a group, at one broker.
+
+    Attributes:
+        member: its state.
+        hindrance: what keeps the broker from answering, or the member from being one; None: nothing
+            that is known.
+        failure: why the membership is over for good; None: it is not.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         connection: Connection,
         join: group_pb2.CommandJoinGroup,
-        *,
-        max_poll_interval_ms: float,
-        follow: Callable[[Sequence[Instruction]], None],
-        on_failed: Callable[[MagnetarError], None],
+        member: MemberState,
+        owner: Owner,
     ) -> None:
         """A membership that has not joined yet.
 
         Args:
-            connection: the connection to the broker that keeps the groups.
-            join: makes the command with which the member joins; called again for each new attempt.
-            follow: carries out what the group wants, without waiting for it.
-            on_failed: called when the membership is over for good.
+            connection: the connection to the broker.
+            join: the command with which the member joins.
         """
-        self.member = MemberState(
-            max_poll_interval_ms=max_poll_interval_ms, now_ms=runtime.now_ms()
-        )
+        self.member = member
+        self.hindrance: MagnetarError | None = None
         self.failure: MagnetarError | None = None
         self._runtime = runtime
-        self._connection = connection
         self._join = join
-        self._follow = follow
-        self._on_failed = on_failed
+        self._owner = owner
         self._interval_ms = 0.0
         self._heartbeat_count = 0
         self._wake = asyncio.Event()
         self._sleeps_until_ms = math.inf
-        self._joined = asyncio.Event()
-        self._has_joined_once = False
-        self._last_refusal: MagnetarError | None = None
         self._session: LinkSession | None = None
-        connection.register_member(join.group, join.member_id, self._on_push)
+        self._connection = connection
+        self._listen()
         self._task = runtime.spawn(self._run(), f"member of {join.group}")
 
-    def identity(self, since: int) -> common_pb2.GroupMember:
-        """Return how commands name the member for a partition assigned in a generation."""
-        return common_pb2.GroupMember(
-            member_id=self._join.member_id, instance_id=self._join.instance_id, generation=since
-        )
+    def move(self, connection: Connection) -> None:
+        """Go on with the same broker at another address."""
+        if connection is not self._connection:
+            self._stop_listening()
+            self._connection = connection
+            self._listen()
+            self._announced()
 
-    async def joined(self) -> int:
-        """Wait until the consumer is a member, and return the generation.
+    def _listen(self) -> None:
+        connection = self._connection
+        connection.register_member(self._join.group, self._join.member_id, self._on_push)
+        self._unwatch = connection.when_unreachable(self._on_unreachable)
 
-        Raises:
-            MagnetarError: the membership has ended.
-        """
+    def _stop_listening(self) -> None:
+        self._unwatch()
+        self._connection.unregister_member(self._join.group, self._join.member_id)
+
+    def come_back(self) -> None:
+        """Note that the application is there: a member that had to leave joins again."""
         self.member.come_back(self._runtime.now_ms())
         self.wake()
-        while True:
-            if self.failure is not None:
-                raise copy_error(self.failure)
-            if self.member.generation:
-                return self.member.generation
-            self._joined.clear()
-            await self._joined.wait()
-
-    async def started(self) -> None:
-        """Wait until the consumer is a member for the first time.
-
-        Raises:
-            MagnetarError: the broker refuses, or nobody answers in time.
-        """
-        timeout_ms = self._runtime.config.operation_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self.joined()
-        except TimeoutError:
-            if self._last_refusal is not None:
-                raise copy_error(self._last_refusal) from None
-            raise LogUnavailable(
-                f"no broker took a member into the group {self._join.group!r} within"
-                f" {timeout_ms:.0f} ms"
-            ) from None
 
     def receive_begins(self) -> None:
         """Note that the application asks for messages."""
@@ -135,20 +135,24 @@ class GroupMembership:
     async def close(self, *, leave: bool) -> None:
         """Stop, and leave the group if told so."""
         self._task.cancel()
-        self._connection.unregister_member(self._join.group, self._join.member_id)
+        self._stop_listening()
         if leave and self.failure is None and self.member.phase is not Phase.AWAY:
             timeout_ms = self._runtime.config.close_timeout_ms
             try:
                 await self._connection.request(self._leave_command(), timeout_ms=timeout_ms)
             except MagnetarError as error:
                 log.info("leaving the group %s: %s", self._join.group, error)
-        self._joined.set()
+
+    def end(self) -> None:
+        """Stop: the consumer's membership is over at another broker."""
+        self._task.cancel()
+        self._owner.follow(self.member.end())
 
     async def _run(self) -> None:
         backoff = self._runtime.backoff()
         while self.failure is None:
             now_ms = self._runtime.now_ms()
-            self._follow(self.member.tick(now_ms))
+            self._owner.follow(self.member.tick(now_ms))
             command = self.member.next_command(now_ms)
             if command is None:
                 await self._sleep(now_ms)
@@ -157,28 +161,32 @@ class GroupMembership:
             try:
                 await self._say(command)
             except FencedInstance as error:
-                self._follow(self.member.fenced())
                 self._fail(error)
             except MagnetarError as error:
                 if _is_over(error) and command is not Command.JOIN:
                     log.info("group %s: %s", self._join.group, error)
-                    self._follow(self.member.unknown())
+                    self._owner.follow(self.member.unknown())
                 elif self._may_pass(error):
                     log.info("group %s: %s", self._join.group, error)
-                    self._last_refusal = error
+                    self._hinder(error)
                     self.member.announced(self._runtime.now_ms())
                     await asyncio.sleep(backoff.next_ms() / 1000)
                 else:
-                    self._follow(self.member.unknown())
                     self._fail(error)
             else:
                 backoff.reset()
+                self.hindrance = None
+                self._owner.changed()
 
     def _may_pass(self, error: MagnetarError) -> bool:
-        if error.kind.may_pass or _is_over(error):
-            return True
-        # Who is a member already has time.
-        return error.kind is ErrorKind.LIMIT and self._has_joined_once
+        return error.kind.may_pass or _is_over(error) or self._owner.tolerates(self, error)
+
+    def _hinder(self, error: MagnetarError) -> None:
+        self.hindrance = error
+        self._owner.changed()
+
+    def _on_unreachable(self) -> None:
+        self._hinder(LogUnavailable(f"cannot reach {self._connection.address}"))
 
     async def _sleep(self, now_ms: float) -> None:
         self._sleeps_until_ms = self.member.wakes_at_ms
@@ -202,14 +210,12 @@ class GroupMembership:
             instructions = self.member.joined(
                 *self._read(joined.state), now_ms=self._runtime.now_ms()
             )
-            self._has_joined_once = True
-            self._follow(instructions)
-            self._joined.set()
+            self._owner.follow(instructions)
         elif command is Command.HEARTBEAT:
             timeout_ms = max(BEAT_TIMEOUT_MS_MIN, self._interval_ms)
             answer = await self._connection.request(self._heartbeat(), timeout_ms=timeout_ms)
             self._watch_link()
-            self._follow(self.member.answered(*self._read(answer)))
+            self._owner.follow(self.member.answered(*self._read(answer)))
         else:
             await self._connection.request(self._leave_command())
             self.member.left()
@@ -260,8 +266,8 @@ class GroupMembership:
     def _fail(self, error: MagnetarError) -> None:
         self.failure = error
         log.warning("the membership in group %s is over: %s", self._join.group, error)
-        self._on_failed(error)
-        self._joined.set()
+        self._owner.follow(self.member.end())
+        self._owner.failed(self, error)
 
 
 def _is_over(error: MagnetarError) -> bool:

@@ -97,6 +97,11 @@ class Cluster:
             self._connections[address, service] = found
         return found
 
+    @property
+    def brokers(self) -> tuple[Member, ...]:
+        """All brokers that are known, in order; the latest answer to info() names them."""
+        return self._brokers
+
     async def info(self) -> ClusterInfo:
         """Ask for the members of the cluster, and remember them."""
         reply, _ = await self.any_broker.ask(topic_pb2.CommandGetClusterInfo())

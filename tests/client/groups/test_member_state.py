@@ -145,11 +145,11 @@ def test_who_is_unknown_loses_everything_and_joins_again() -> None:
     assert one.joined(5, 100, {P0: 5}, 0, 0) == [Assigned(P0, 5)]
 
 
-def test_who_is_fenced_has_come_to_an_end() -> None:
+def test_who_is_fenced_or_refused_for_good_has_come_to_an_end() -> None:
     one = member({P0: 1})
-    assert one.fenced() == [Lost(P0, 1)]
+    assert one.end() == [Lost(P0, 1)]
     one.receive_begins(0)
-    assert one.phase is Phase.FENCED
+    assert one.phase is Phase.ENDED
     assert one.next_command(10_000) is None
     assert one.wakes_at_ms == math.inf
 
