@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from magnetar.admin.all_brokers import ask_all_brokers
 from magnetar.admin.group_descriptions import (
     GroupDescription,
     GroupState,
     GroupSummary,
     OffsetReset,
 )
+from magnetar.admin.merged_groups import merge_descriptions, merge_lists
 from magnetar.enums import InitialPosition
 from magnetar.link.cluster import Cluster
 from magnetar.messaging.seeking import seek_command
@@ -28,28 +30,53 @@ class GroupAdmin:
         self._cluster = cluster
 
     async def list(self) -> GroupSummaries:
-        """List all groups, with their states and their numbers of members."""
-        reply = await self._cluster.bootstrap.request(group_pb2.CommandListGroups())
-        return [GroupSummary.from_wire(one) for one in reply.groups]
+        """List all groups, with their states and their numbers of members.
+
+        Raises:
+            LogUnavailable: a broker does not answer in time.
+        """
+        replies = await ask_all_brokers(self._cluster, group_pb2.CommandListGroups)
+        return merge_lists(
+            [GroupSummary.from_wire(one) for one in reply.groups] for reply in replies
+        )
 
     async def describe(self, group: str) -> GroupDescription:
         """Describe a group's members and partitions.
 
         Raises:
             GroupNotFound: no group has this name.
+            LogUnavailable: a broker does not answer in time.
         """
-        return GroupDescription.from_wire(
-            await self._cluster.bootstrap.request(group_pb2.CommandDescribeGroup(group=group))
+        replies = await ask_all_brokers(
+            self._cluster, lambda: group_pb2.CommandDescribeGroup(group=group)
         )
+        return merge_descriptions([GroupDescription.from_wire(reply) for reply in replies])
 
     async def delete(self, group: str) -> None:
         """Delete a group and its cursors.
 
+        With several brokers, some may have deleted theirs when this fails. Repeat it then.
+
         Raises:
             GroupNotFound: no group has this name.
-            ResourceInUse: the group has members or pending acks. No effect.
+            ResourceInUse: the group has members or pending acks.
+            LogUnavailable: a broker does not answer in time.
         """
-        await self._cluster.bootstrap.request(group_pb2.CommandDeleteGroup(group=group))
+        # A broker that refuses shall do so before another one has deleted anything.
+        found = await self.describe(group)
+        if found.summary.members:
+            raise ResourceInUse(
+                f"group {group!r} has {found.summary.members} members: stop them first",
+                members=found.summary.members,
+            )
+        pending = [one for one in found.partitions if one.pending_ack_count]
+        if pending:
+            raise ResourceInUse(
+                f"acks of group {group!r} are pending in {len(pending)} partitions, as in"
+                f" {pending[0].topic}-partition-{pending[0].partition}: end their transactions"
+                " first"
+            )
+        await ask_all_brokers(self._cluster, lambda: group_pb2.CommandDeleteGroup(group=group))
 
     async def reset_offsets(
         self,

@@ -292,7 +292,11 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
     """Administers groups: `client.admin.groups`."""
 
     def list(self) -> GroupSummaries:
-        """List all groups, with their states and their numbers of members."""
+        """List all groups, with their states and their numbers of members.
+
+        Raises:
+            LogUnavailable: a broker does not answer in time.
+        """
         return self._loop.wait(self.inner.list())
 
     def describe(self, group: str) -> GroupDescription:
@@ -300,15 +304,19 @@ class GroupAdmin(Facade[AsyncGroupAdmin]):
 
         Raises:
             GroupNotFound: no group has this name.
+            LogUnavailable: a broker does not answer in time.
         """
         return self._loop.wait(self.inner.describe(group))
 
     def delete(self, group: str) -> None:
         """Delete a group and its cursors.
 
+        With several brokers, some may have deleted theirs when this fails. Repeat it then.
+
         Raises:
             GroupNotFound: no group has this name.
-            ResourceInUse: the group has members or pending acks. No effect.
+            ResourceInUse: the group has members or pending acks.
+            LogUnavailable: a broker does not answer in time.
         """
         self._loop.wait(self.inner.delete(group))
 
