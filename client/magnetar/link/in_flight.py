@@ -223,10 +223,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 body = self._owner.build(item)
                 if body.ByteSize() > session.frame_bytes_max - FRAME_OVERHEAD_BYTES:
                     limit = session.frame_bytes_max
-                    self._refuse_from(
-                        self._written,
-                        MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit),
-                    )
+                    error = MessageTooLarge(f"the server takes {limit} bytes a frame", limit=limit)
+                    self._refuse_from(self._written, _in_doubt(item, error))
                     return
                 item.attempts += 1
                 item.in_flight = True
@@ -259,7 +257,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         if not self._items:
             return
         if isinstance(result, MagnetarError):
-            self._refuse_from(0, result)
+            self._refuse_from(0, _in_doubt(self._items[0], result))
             return
         self._session = result
         self._forget_flight()
@@ -373,6 +371,18 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                 error = LogUnavailable(f"it could not be sent to {address} in time. No effect")
             self._refuse_from(0, error)
         self._watch_deadline()
+
+
+def _in_doubt(item: Item[Any], error: MagnetarError) -> MagnetarError:
+    """Return what is known of an item that this error keeps from being sent again.
+
+    The error says that nothing happened, which holds for this attempt only.
+    """
+    if not item.attempts:
+        return error
+    doubt = OutcomeUnknown(f"it may have happened, and cannot be sent again to know: {error}")
+    doubt.__cause__ = error
+    return doubt
 
 
 def copy_error(error: MagnetarError) -> MagnetarError:

@@ -25,7 +25,7 @@ from magnetar import (
 )
 from magnetar.messaging.batching import partition_of_key
 from magnetar_core.batch import decode
-from magnetar_core.errors import DiskFull, InvalidArgument
+from magnetar_core.errors import DiskFull, InvalidArgument, UnsupportedVersion
 
 
 def test_messages_of_one_moment_share_a_batch_and_get_ids_in_order() -> None:
@@ -366,5 +366,23 @@ def test_what_is_no_bytes_is_refused_everywhere() -> None:
         # It is taken too; annotations name what nobody can change meanwhile.
         await producer.send(bytearray(b"x"))  # type: ignore[arg-type]
         assert partition.messages == [b"x"]
+
+    run(test)
+
+
+def test_what_was_sent_is_unknown_when_the_server_takes_the_client_no_more() -> None:
+    """The error of the next link says "no effect", which holds for that link only."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        cluster.play.when("send").once(BREAK)
+        cluster.play.when("hello").always(UnsupportedVersion())
+        with pytest.raises(OutcomeUnknown) as raised:
+            await producer.send(b"x")
+        assert isinstance(raised.value.__cause__, UnsupportedVersion)
+        assert partition.messages == [b"x"]
+        with pytest.raises(UnsupportedVersion):
+            await producer.send(b"y")
 
     run(test)

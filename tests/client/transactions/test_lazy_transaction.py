@@ -12,7 +12,7 @@ from tests.waiting import until
 
 from magnetar import Client, ClientConfig, CommitRefused, InvalidTxnState, OutcomeUnknown
 from magnetar.enums import TransactionStatus
-from magnetar_core.errors import DiskFull
+from magnetar_core.errors import DiskFull, UnsupportedVersion
 
 IMPATIENT = ClientConfig(commit_timeout_ms=30, request_timeout_ms=20, backoff_ms_max=20)
 
@@ -212,5 +212,22 @@ def test_a_refused_batch_means_that_it_is_aborted() -> None:
         assert not partition.messages
         with pytest.raises(InvalidTxnState):
             await txn.commit()
+
+    run(test)
+
+
+def test_its_batch_may_be_stored_when_the_server_takes_the_client_no_more() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=0)
+        cluster.play.when("send").once(BREAK)
+        cluster.play.when("hello").always(UnsupportedVersion())
+        txn = await client.begin_transaction(lazy=True)
+        await producer.enqueue(b"x", txn=txn)
+        with pytest.raises(OutcomeUnknown):
+            await txn.commit()
+        cluster.play.forget()
+        await txn.commit()
+        assert partition.messages == [b"x"]
 
     run(test)

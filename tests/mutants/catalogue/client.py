@@ -193,6 +193,13 @@ MUTANTS = (
         mistake="A send whose only attempt was not answered in time is said to have had no effect.",
     ),
     Mutant(
+        name="refused-link-had-no-effect",
+        file=_PIPELINE,
+        old="            self._refuse_from(0, _in_doubt(self._items[0], result))",
+        new="            self._refuse_from(0, result)",
+        mistake="What was sent on a link had no effect, it is said, when the next link is refused.",
+    ),
+    Mutant(
         name="new-lane-beside-old",
         file=_PIPELINE,
         old="            if item.lane != items[0].lane:\n                return",
