@@ -93,15 +93,18 @@ class Cluster:
         self.network = Network(loop, Random("network"), Trace(loop.time))
         self._environment = Environment(loop, self.network, self.network.trace, "seed")
         self._settings = settings
+        self.nodes = []
+        self.grow(count)
+
+    def grow(self, count: int) -> None:
+        """From now on the list has so many brokers; each sees it when it starts."""
         self._members = tuple(
             MemberAddress(name=f"b-{number}", address=f"b-{number}") for number in range(count)
         )
-        self.nodes = [
-            ServerNode(self._environment, one.name, self._make, keys.FAMILIES)
-            for one in self._members
-        ]
-        for node in self.nodes:
+        for one in self._members[len(self.nodes) :]:
+            node = ServerNode(self._environment, one.name, self._make, keys.FAMILIES)
             node.restarts = False
+            self.nodes.append(node)
         self.network.server_names = frozenset(one.name for one in self.nodes)
 
     def _make(

@@ -24,9 +24,11 @@ from tests.broker.harness import (
     watermark,
 )
 from tests.broker.test_damaged_rows import loss_at, three_entries
+from tests.broker.test_topics import TWO
 
 from magnetar_broker import delivery, keys
 from magnetar_core.errors import (
+    DataLoss,
     Gone,
     InvalidArgument,
     InvalidTxnState,
@@ -389,6 +391,38 @@ def heartbeat(number: int, *held: group_wire.AssignedPartition) -> group_wire.Co
     return group_wire.CommandGroupHeartbeat(
         group=GROUP, member_id="a", held=held, heartbeat_number=number
     )
+
+
+def test_follow_directory() -> None:
+    async def scenario(world: World) -> None:
+        def question(token: str, losses: int = 0, **fields: Any) -> Any:
+            return topic_wire.CommandFollowDirectory(
+                broker_name="broker-1", store_token=token, accepted_losses=losses, **fields
+            )
+
+        ask, first = world.client.ask, question("a")
+        told = await ask(first)
+        assert [one.topic for one in told.topics] == ["t"]
+        known = {"directory_life": told.directory_life, "revision": told.revision}
+        waiting = world.client.begin(question("a", **known))
+        await world.settle()
+        assert not waiting.done()
+        assert await Client(world).ask(first) == told
+        # The follower asks again, and has lost nothing by it.
+        answer = waiting.result()
+        assert (answer.all, answer.revision, len(answer.topics)) == (False, told.revision, 0)
+        # A copy from a store that was given up since.
+        await ask(question("b", losses=1))
+        for _ in range(2):
+            with pytest.raises(DataLoss):
+                await Client(world).ask(first)
+            with pytest.raises(DataLoss):
+                await Client(world).ask(question("a", **known))
+            await ask(question("b", losses=1))
+            await world.restart()
+            ask = world.client.ask
+
+    run(scenario, **TWO)
 
 
 def test_join_group() -> None:

@@ -22,6 +22,7 @@ from magnetar_core.errors import (
     ResourceInUse,
     TopicExists,
     TopicNotFound,
+    TxnNotFound,
 )
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.placement import new_topic_id, serial_of, shard_count_of
@@ -450,5 +451,126 @@ def test_no_broker_may_leave_the_list() -> None:
         cluster.nodes[0].start()
         await cluster.until(lambda: failed)
         assert "lost b-2" in str(failed[0])
+
+    run(scenario)
+
+
+def test_a_follower_hears_of_nothing_that_the_first_broker_could_forget() -> None:
+    """A topic that was told and then lost would leave its id to another one."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create(0, "t")
+        cluster.nodes[0].disk.sync_seconds = 60.0
+        asked = (await cluster.client(1)).begin(create("u"))
+        await cluster.until(lambda: cluster.names(0) == ["t", "u"])
+        await time_passes(5)
+        assert cluster.names(1) == cluster.names(2) == ["t"]
+        cluster.nodes[0].disk.sync_seconds = 0.0
+        await cluster.restart(0, power_loss=True)
+        with pytest.raises(LogUnavailable):
+            await asked
+        await cluster.until(lambda: cluster.has_met(1) and cluster.has_met(2))
+        await cluster.create(2, "v")
+        assert cluster.names(1) == cluster.names(2) == cluster.names(0)
+
+    run(scenario)
+
+
+def test_a_deletion_looks_again_after_it_has_asked() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(0, "t", topic_id)
+        client = await cluster.client(0)
+        await client.ask(watermark(0, bound=COUNTER_BOUND))
+        # The answer of another one is on its way while something is opened here.
+        cluster.network.partition("b-0", "b-2", 0.5)
+        deletion = client.begin(delete("t"))
+        opening = client.begin(send(name, b"0", in_txn=txn(1)))
+        await opening
+        with pytest.raises(ResourceInUse):
+            await deletion
+        await client.ask(end(name, txn(1), 1))
+        # Of two deletions at once, one finds nothing any more; a topic that was made since stays.
+        first, second = client.begin(delete("t")), client.begin(delete("t"))
+        await first
+        with pytest.raises((Gone, TopicNotFound)):
+            await second
+        deletion = client.begin(delete("u"))
+        with pytest.raises(TopicNotFound):
+            await deletion
+
+    run(scenario)
+
+
+def test_coordinators_that_have_an_incarnation_are_known_everywhere() -> None:
+    """Whoever names another one is refused for good; nobody is while that is not known."""
+
+    async def scenario(cluster: Cluster) -> None:
+        topic_id = await cluster.create(0, "t")
+        name = cluster.partition_at(1, "t", topic_id)
+        sent = send(name, b"0", in_txn=txn(1, tcid=5))
+        with pytest.raises(TxnNotFound):
+            await (await cluster.client(1)).ask(sent)
+        cluster.crash(0)
+        await cluster.restart(1)
+        with pytest.raises(LogUnavailable):
+            await (await cluster.client(1)).ask(sent)
+        await cluster.start(0)
+        await cluster.until(lambda: cluster.has_met(1))
+        with pytest.raises(TxnNotFound):
+            await (await cluster.client(1)).ask(sent)
+        take = topic_wire.CommandTakeIncarnation(tcid=5, store_token="a")
+        for number in (2, 1, 0):
+            assert (await cluster.ask(number, take)).incarnation == 1
+        for number in (1, 2):
+            there = send(cluster.partition_at(number, "t", topic_id), b"0", in_txn=txn(1, tcid=5))
+            with pytest.raises(LogUnavailable, match="coordinator 5"):
+                await (await cluster.client(number)).ask(there)
+
+    run(scenario)
+
+
+def test_a_new_broker_gets_partitions_of_new_topics_only() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(0)
+        old = await cluster.create(0, "old", partitions=2)
+        await cluster.ask(0, send(PartitionName("old", 1, old), b"0"))
+        cluster.grow(2)
+        await cluster.restart(0)
+        await cluster.start(1)
+        new = await cluster.create(1, "new", partitions=2)
+        assert (shard_count_of(old), shard_count_of(new)) == (1, 2)
+        assert await read(cluster, 0, PartitionName("old", 1, old)) == 1
+        with pytest.raises(PartitionMoved):
+            await cluster.ask(1, send(PartitionName("old", 1, old), b"0"))
+        for number in (0, 1):
+            await cluster.ask(number, send(cluster.partition_at(number, "new", new), b"0"))
+        await cluster.ask(1, delete("old"))
+        assert cluster.names(0) == cluster.names(1) == ["new"]
+
+    run(scenario, count=1, start=False)
+
+
+def test_a_name_that_is_used_again_is_the_new_topic_everywhere() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        first = await cluster.create(0, "t")
+        name = cluster.partition_at(1, "t", first)
+        await cluster.ask(1, send(name, b"0"))
+        # The follower is away while the topic is deleted and made again.
+        cluster.crash(2)
+        cluster.network.partition("b-0", "b-1", 30.0)
+        keeper: Any = cluster.broker(0).directory.commands
+        cluster.broker(0).topics.delete(cluster.broker(0).topics.get("t"))
+        keeper._directory.deleted(first)
+        second = await cluster.create(0, "t")
+        await cluster.until(lambda: cluster.broker(1).topics.get("t").topic_id == second)
+        assert await read(cluster, 1, cluster.partition_at(1, "t", second)) == 0
+        with pytest.raises(Gone):
+            await cluster.ask(1, send(name, b"0"))
+        await cluster.start(2)
+        await cluster.until(lambda: cluster.broker(2).topics.get("t").topic_id == second)
+        for number in range(3):
+            await cluster.restart(number)
+            assert cluster.broker(number).topics.get("t").topic_id == second
 
     run(scenario)

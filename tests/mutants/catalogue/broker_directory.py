@@ -1,0 +1,99 @@
+"""Mistakes about brokers that share a directory: who keeps, knows and tells what."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_TOPICS = "broker/magnetar_broker/topics.py"
+_DIRECTORY = "broker/magnetar_broker/directory.py"
+_KEEPER = "broker/magnetar_broker/directory_keeper.py"
+_FOLLOWER = "broker/magnetar_broker/directory_follower.py"
+_STORES = "broker/magnetar_broker/broker_stores.py"
+_PARTITION = "broker/magnetar_broker/partition.py"
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="partition-elsewhere-is-gone",
+        file=_TOPICS,
+        old="                self._check_shard(PartitionName(name, number, topic_id))\n",
+        new="",
+        mistake="A broker says Gone of another's partition, if it does not know the topic.",
+    ),
+    Mutant(
+        name="unheard-topic-is-gone",
+        file=_TOPICS,
+        old="                if self._shard and serial_of(topic_id) >= self.next_serial:",
+        new="                if False:",
+        mistake="A follower that has not heard of a new topic yet says that it was deleted.",
+    ),
+    Mutant(
+        name="unknown-name-while-alone",
+        file=_TOPICS,
+        old="        if not self.is_complete():",
+        new="        if False:",
+        mistake="A follower says that there is no such topic while nobody could tell it.",
+    ),
+    Mutant(
+        name="accepted-loss-deletes-everywhere",
+        file=_DIRECTORY,
+        old="            if told.accepted_losses > self.directory_losses:",
+        new="            if False:",
+        mistake="Topics that the first broker lost are deleted at the others.",
+    ),
+    Mutant(
+        name="distrust-ends-with-the-numbers",
+        file=_DIRECTORY,
+        old="            if self.distrusted:\n",
+        new="            if False:\n",
+        mistake="An older directory is followed when its numbers have passed by.",
+    ),
+    Mutant(
+        name="changes-one-short",
+        file=_DIRECTORY,
+        old="        for place in range(len(self._changes) - behind, len(self._changes)):",
+        new="        for place in range(len(self._changes) - behind + 1, len(self._changes)):",
+        mistake="A follower is not told the first change that it lacks.",
+    ),
+    Mutant(
+        name="told-before-durable",
+        file=_KEEPER,
+        old="        self._replies.answer(reply, told)",
+        new="        reply.send(told)",
+        mistake="Followers hear of topics that a power loss takes back.",
+    ),
+    Mutant(
+        name="deletion-asks-nobody",
+        file=_KEEPER,
+        old="        if not asked:\n",
+        new="        if True:\n",
+        mistake="A topic is deleted while transactions are open at another broker.",
+    ),
+    Mutant(
+        name="deletion-does-not-look-again",
+        file=_KEEPER,
+        old="            found = self._topics.to_delete(topic.name, topic.topic_id)\n",
+        new="            found = topic\n",
+        mistake="What was opened here while others were asked is not seen.",
+    ),
+    Mutant(
+        name="incarnation-unknown-while-alone",
+        file=_FOLLOWER,
+        old="        return not self.is_current or tcid in self._tcids",
+        new="        return tcid in self._tcids",
+        mistake="A follower that was told nothing yet takes a coordinator for an invented one.",
+    ),
+    Mutant(
+        name="empty-store-is-accepted",
+        file=_STORES,
+        old="            if accepted_losses <= known.get(store_token, 0):",
+        new="            if accepted_losses < known.get(store_token, 0):",
+        mistake="A broker whose directory has vanished serves from an empty store.",
+    ),
+    Mutant(
+        name="waiting-commit-outlives-its-partition",
+        file=_PARTITION,
+        old="        if self.deleted:\n            raise Gone(",
+        new="        if False:\n            raise Gone(",
+        mistake="A commit that waited on a deleted partition is found incomplete.",
+    ),
+)
