@@ -128,11 +128,18 @@ class ClusterWiretap:
             self.counts["moved"] += 1
             if keeper == shard:
                 self._violation("cluster", f"{text} is told that it lies elsewhere")
-        elif answer.code in DENIALS and place[0] in self._existing:
+        elif keeper != shard:
+            # Also of what was deleted, or never was: it does not know.
+            if answer.code == common_pb2.GONE and keeper < len(self._brokers):
+                self._violation("cluster", f"{text} is gone, as if it kept it: {answer.message}")
+            self._check_exists(text, place[0], answer)
+        elif not place[2] or answer.code != common_pb2.GONE:
             # Of what it keeps itself, a broker may say that a subscription is gone.
-            of_its_own = keeper == shard and place[2] and answer.code == common_pb2.GONE
-            if not of_its_own:
-                self._violation("cluster", f"{text} is denied, and exists: {answer.message}")
+            self._check_exists(text, place[0], answer)
+
+    def _check_exists(self, text: str, topic_id: int, answer: Any) -> None:
+        if answer.code in DENIALS and topic_id in self._existing:
+            self._violation("cluster", f"{text} is denied, and exists: {answer.message}")
 
     def _check_name(self, shard: int, asked: _Asked, answer: Any) -> None:
         """Whoever keeps the directory denies no topic that exists."""

@@ -181,7 +181,7 @@ async def with_client(world: World, node: ClientNode, work: Work) -> None:
     while not node.stopping:
         try:
             client = await magnetar.connect(
-                world.any_broker(node.name),
+                world.bootstrap(node.name),
                 transport=node.transport(),
                 clock=node.clock,
                 random=Random(random.getrandbits(64)),

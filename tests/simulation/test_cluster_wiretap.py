@@ -62,8 +62,18 @@ def test_nobody_denies_what_exists(shard: int, code: common_pb2.ErrorCode) -> No
     wire = Wire()
     for body in (_end(THERE), _end(HERE)):
         wire.asks(shard, body)
-        with pytest.raises(Seen, match="is denied, and exists"):
+        with pytest.raises(Seen, match=r"is denied|is gone"):
             wire.refuses(shard, code)
+
+
+def test_nobody_says_of_the_partition_of_another_that_it_is_gone() -> None:
+    wire = Wire()
+    wire.asks(1, topic_pb2.CommandDeleteTopic(topic="in"))
+    wire.asks(0, _end(HERE))
+    wire.refuses(0, common_pb2.GONE)
+    wire.asks(0, _end(THERE))
+    with pytest.raises(Seen, match="is gone, as if it kept it"):
+        wire.refuses(0, common_pb2.GONE)
 
 
 def test_nobody_speaks_for_the_partition_of_another() -> None:
@@ -110,7 +120,7 @@ def test_a_subscription_may_be_gone_where_its_partition_lies() -> None:
     wire.asks(0, transaction_pb2.CommandEndTxnOnSubscription(subscription=place))
     wire.refuses(0, common_pb2.GONE)
     wire.asks(1, transaction_pb2.CommandEndTxnOnSubscription(subscription=place))
-    with pytest.raises(Seen, match="is denied, and exists"):
+    with pytest.raises(Seen, match="is gone, as if it kept it"):
         wire.refuses(1, common_pb2.GONE)
 
 

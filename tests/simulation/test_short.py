@@ -47,6 +47,14 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "keys moving": ("acked what was kept",),
     "coordinator away": ("begins beside a dead coordinator",),
     "ledgers": ("ledger lives", "meddling refused"),
+    "several brokers": (
+        "topics made at a follower",
+        "topics found",
+        "lives checked",
+        "deletions refused",
+        "sent to their brokers",
+        "beside a broker that is away",
+    ),
 }
 
 

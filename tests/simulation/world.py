@@ -205,7 +205,13 @@ class World:
 
     def any_broker(self, client: str) -> str:
         """The broker that a client asks what every broker answers."""
-        return self.broker_names[crc32(client.encode()) % len(self.broker_names)]
+        return self.bootstrap(client)[0]
+
+    def bootstrap(self, client: str) -> list[str]:
+        """Addresses at which a client finds the cluster: not everybody begins with the first."""
+        names = self.broker_names
+        at = crc32(client.encode()) % len(names)
+        return names[at:] + names[:at]
 
     def keeper_of(self, topic_id: int, partition: int) -> ServerNode:
         """The broker that keeps a partition."""

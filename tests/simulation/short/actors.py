@@ -82,7 +82,7 @@ class Actor:
                     break
                 try:
                     self._client = await magnetar.connect(
-                        self.world.any_broker(self.name),
+                        self.world.bootstrap(self.name),
                         transport=self.node.transport(),
                         clock=self.node.clock,
                         random=self.random(f"sdk/{self._life_name}"),

@@ -20,11 +20,13 @@ from tests.simulation.short import (
     members,
     producers,
     producing,
+    several,
     strangers,
+    topic_lives,
     tricks,
 )
 from tests.simulation.short.draft import Draft
-from tests.simulation.short.faults import draw_faults
+from tests.simulation.short.fault_drawing import draw_faults, spread_faults
 from tests.simulation.short.script import Script
 from tests.simulation.short.settings import draw_settings
 from tests.simulation.short.world import Verb
@@ -45,6 +47,8 @@ VERBS: dict[str, Verb] = {
     **made_anew.VERBS,
     **ledgers.VERBS,
     **hand_members.VERBS,
+    **several.VERBS,
+    **topic_lives.VERBS,
     **hasty.VERBS,
 }
 SCENARIOS: dict[str, Scenario] = {
@@ -78,10 +82,15 @@ SCENARIOS: dict[str, Scenario] = {
     "made anew": made_anew.made_anew,
     "ledgers": ledgers.ledgers,
     "members by hand": hand_members.hand_members,
+    "several brokers": several.several_brokers,
     "hasty": hasty.hasty,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
+# Of histories of any scenario, so many have several brokers.
+SEVERAL_BROKERS_SHARE = 0.25
+# Unless they hold one of these.
+ALONE = frozenset({"crews"})
 # One scenario each, by its name; and all of them by turns.
 PROFILES = ("any", *SCENARIOS)
 
@@ -100,9 +109,16 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     else:
         names = [profile]
     names = list(dict.fromkeys(names))
+    if "several brokers" in names:
+        names = [one for one in names if one not in ALONE]
     draft.scenarios = tuple(names)
     for name in names:
         SCENARIOS[name](draft)
+    brokers = Random(f"brokers {profile} {seed}")
+    alone = profile != "any" or not ALONE.isdisjoint(names)
+    if draft.broker_count == 1 and not alone and brokers.random() < SEVERAL_BROKERS_SHARE:
+        draft.broker_count = brokers.choice((2, 2, 3))
+        spread_faults(draft, brokers)
     draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2
     draft.flags["read_seconds_max"] = random.choice((0.0, 0.0, 0.0, 0.002, 0.02))
     draw_faults(draft, random.choice((0, 1, 1, 2, 3)))
