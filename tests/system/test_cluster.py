@@ -1,0 +1,232 @@
+"""Three brokers and two coordinators as processes: transactions over all of them, and kills.
+
+Source: docs/design/0008-cluster.md, What it promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.running import Standalone, running_standalone
+from tests.system.conftest import Figure
+from tests.system.programs import run, values
+from tests.waiting import until
+
+import magnetar
+from magnetar import Client, MagnetarError, Transaction, TransactionStatus, TxnID
+from magnetar_core.placement import shard_of
+
+BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
+# Each with a message for every partition.
+ROUNDS = 300
+BATCH_MAX = 20
+# At these rounds of the first step, and again at these of the second one.
+KILLS = ((60, "brokers", 1), (120, "brokers", 0), (180, "coordinators", 0), (240, "brokers", 2))
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    counts = ("--brokers", str(BROKERS), "--coordinators", str(COORDINATORS))
+    with running_standalone(tmp_path, *counts) as running:
+        yield running
+    assert "Traceback" not in (tmp_path / "log").read_text()
+
+
+def addresses(cluster: Standalone) -> list[str]:
+    return [one["address"] for one in cluster.ready()["brokers"]]
+
+
+class Progress:
+    """How far the steps are, and who was killed while they were under way."""
+
+    def __init__(self, cluster: Standalone) -> None:
+        self._cluster = cluster
+        self.rounds = 0
+        self.again = 0
+
+    async def kill(self) -> None:
+        """Kill one server after the other as rounds pass; each is started again."""
+        for at, kind, number in KILLS:
+            await until(lambda at=at: self.rounds >= at, PATIENCE_S)  # type: ignore[misc]
+            pid = self._cluster.ready()[kind][number]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            await until(
+                lambda pid=pid, kind=kind, number=number: (  # type: ignore[misc]
+                    self._cluster.ready()[kind][number]["pid"] != pid
+                ),
+                PATIENCE_S,
+            )
+
+
+async def was_committed(client: Client, txn_id: TxnID) -> bool:
+    """How a transaction has ended whose end its client did not hear of."""
+    ended = {TransactionStatus.COMMITTED, TransactionStatus.ABORTED}
+    found: list[TransactionStatus] = []
+
+    async def is_ended() -> bool:
+        try:
+            found[:] = [(await client.admin.transactions.describe(txn_id)).status]
+        except MagnetarError:
+            return False
+        return found[0] in ended
+
+    await until(is_ended, PATIENCE_S)
+    return found[0] is TransactionStatus.COMMITTED
+
+
+async def ended_well(client: Client, txn: Transaction) -> bool:
+    """Commit; whether that was done, also when the answer was lost."""
+    try:
+        await txn.commit()
+    except MagnetarError:
+        return await was_committed(client, txn.txn_id)
+    return True
+
+
+async def gave_up(client: Client, txn: Transaction) -> None:
+    """Abort what went wrong on the way, until its coordinator has heard of it."""
+
+    async def is_over() -> bool:
+        try:
+            await txn.abort()
+        except MagnetarError:
+            described = await client.admin.transactions.describe(txn.txn_id)
+            return described.status is TransactionStatus.ABORTED
+        return True
+
+    await until(is_over, PATIENCE_S)
+
+
+async def produce(client: Client, progress: Progress) -> None:
+    """Each round is a transaction with a message for each partition."""
+    producer = await client.create_producer("orders")
+    for number in range(ROUNDS):
+        while True:
+            txn = await client.begin_transaction()
+            try:
+                for partition in range(PARTITIONS):
+                    await producer.send(b"%d" % number, partition=partition, txn=txn)
+            except MagnetarError:
+                await gave_up(client, txn)
+            else:
+                if await ended_well(client, txn):
+                    break
+            progress.again += 1
+        progress.rounds = number + 1
+    await producer.close()
+
+
+async def transform(client: Client, progress: Progress) -> None:
+    """Inputs become outputs, and both steps count together."""
+    producer = await client.create_producer("invoices")
+    done = 0
+    while done < ROUNDS * PARTITIONS:
+        # After an abort from the beginning: what comes again must not come behind the rest.
+        consumer = await client.subscribe("orders", "billing", initial_position="earliest")
+        try:
+            while done < ROUNDS * PARTITIONS:
+                messages = await consumer.receive_batch(BATCH_MAX, timeout_s=0.5)
+                if not messages:
+                    continue
+                txn = await client.begin_transaction()
+                try:
+                    for one in messages:
+                        partition = one.message_id.partition
+                        await producer.send(one.value, partition=partition, txn=txn)
+                        await consumer.ack(one, txn=txn)
+                except MagnetarError:
+                    await gave_up(client, txn)
+                    progress.again += 1
+                    break
+                if not await ended_well(client, txn):
+                    progress.again += 1
+                    break
+                done += len(messages)
+                progress.rounds = max(progress.rounds, done // PARTITIONS)
+        finally:
+            await consumer.close()
+    await producer.close()
+
+
+async def create(client: Client) -> None:
+    for topic in ("orders", "invoices"):
+        await client.admin.topics.create(topic, partitions=PARTITIONS)
+        topic_id = (await client.admin.topics.describe(topic)).topic_id
+        kept = Counter(shard_of(topic_id, number) for number in range(PARTITIONS))
+        assert kept == {shard: 2 for shard in range(BROKERS)}
+
+
+async def check(client: Client, topic: str) -> None:
+    for partition in range(PARTITIONS):
+        found = [int(value) for value in await values(client, topic, partition)]
+        assert found == list(range(ROUNDS)), f"{topic}, partition {partition}"
+
+
+def test_what_was_acknowledged_is_there_once_and_in_order(
+    cluster: Standalone, figure: Figure
+) -> None:
+    """Every broker, the first one too, and a coordinator die at each step."""
+
+    async def program() -> None:
+        async with await magnetar.connect(addresses(cluster)) as client:
+            await create(client)
+            for step, topic in ((produce, "orders"), (transform, "invoices")):
+                progress = Progress(cluster)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(step(client, progress))
+                    group.create_task(progress.kill())
+                figure(f"{topic}: done again", str(progress.again))
+                await check(client, topic)
+            described = await client.admin.topics.describe("orders")
+            assert [one.subscriptions[0].backlog for one in described.partitions] == [0] * 6
+            # Who asked for a TxnID when the coordinator died asked again: the first one expires.
+            left = await client.admin.transactions.list()
+            assert [one for one in left if one.partitions or one.subscriptions] == []
+        # Whoever comes later finds the same, by any broker.
+        for address in addresses(cluster):
+            async with await magnetar.connect(address) as witness:
+                await check(witness, "invoices")
+
+    run(program(), timeout_s=240)
+
+
+def test_a_broker_that_is_away_delays_its_own_partitions_only(cluster: Standalone) -> None:
+    async def program() -> None:
+        async with await magnetar.connect(addresses(cluster)) as client:
+            await create(client)
+            topic_id = (await client.admin.topics.describe("orders")).topic_id
+            by_shard = {shard_of(topic_id, number): number for number in range(PARTITIONS)}
+            producer = await client.create_producer("orders")
+            over_all = await client.begin_transaction()
+            others = await client.begin_transaction()
+            for shard in range(BROKERS):
+                await producer.send(b"all", partition=by_shard[shard], txn=over_all)
+            for shard in (0, 2):
+                await producer.send(b"others", partition=by_shard[shard], txn=others)
+            pid = cluster.ready()["brokers"][1]["pid"]
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                await over_all.commit()
+                await others.commit(wait_finished=True)
+                assert others.status is TransactionStatus.COMMITTED
+                for shard in (0, 2):
+                    await producer.send(b"plain", partition=by_shard[shard])
+                    found = await values(client, "orders", by_shard[shard])
+                    assert found == [b"all", b"others", b"plain"]
+                described = await client.admin.transactions.describe(over_all.txn_id)
+                assert described.status is TransactionStatus.COMMITTING
+                (unfinished,) = described.unfinished
+                assert unfinished.partition.partition == by_shard[1]
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            assert await was_committed(client, over_all.txn_id)
+            assert await values(client, "orders", by_shard[1]) == [b"all"]
+
+    run(program(), timeout_s=90)
