@@ -254,6 +254,22 @@ def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Pa
 
 
 @pytest.mark.chaos
+def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--brokers", "3", "--no-spark"],
+        capture_output=True,
+        text=True,
+        env=_environ(tmp_path),
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 brokers and a coordinator serve" in done.stdout
+    assert done.stdout.count("killed the broker") == 1
+    assert "FAILS" not in done.stdout
+
+
+@pytest.mark.chaos
 def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path: Path) -> None:
     below = tmp_path / "below"
     below.mkdir()

@@ -173,6 +173,15 @@ def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None
                 assert b"magnetar_build_info" in page.read()
         assert running.lines("consume", "before", "--until-end") == ["kept"]
         running.run("produce", "before", "--transactional", stdin=b"more\n")
+        running.run("topics", "create", "after", "--partitions", "3")
+        keyed = b"".join(b"%d:%d\n" % (number, number) for number in range(100))
+        produce = ("produce", "after", "--transactional", "--key-separator", ":")
+        running.run(*produce, stdin=keyed)
+        assert len(running.lines("consume", "after", "--until-end")) == 100
+        described = running.json("topics", "describe", "after")
+        brokers = [one["broker_name"] for one in described["partitions"]]
+        assert sorted(brokers) == ["broker-0", "broker-1", "broker-2"]
+        assert all(one["end_offset"] for one in described["partitions"]), "all have messages"
         found = {one.name for one in (tmp_path / "data").iterdir() if one.is_dir()}
         assert found == {"broker", "broker-1", "broker-2", "coordinator-0", "coordinator-1"}
     done = subprocess.run(
@@ -185,6 +194,7 @@ def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None
     assert "start with --brokers 3 --coordinators 2" in done.stderr
     with running_standalone(tmp_path, "--brokers", "3", "--coordinators", "2") as running:
         assert running.lines("consume", "before", "--until-end") == ["kept", "more"]
+        assert len(running.lines("consume", "after", "--until-end")) == 100
 
 
 def test_the_readmes_program_runs_as_it_stands(standalone: Standalone) -> None:

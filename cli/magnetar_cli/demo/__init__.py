@@ -19,6 +19,13 @@ FLIGHTS_MIN = 1_100
 )
 @click.option("--limit", type=click.IntRange(FLIGHTS_MIN), help="Only the first so many flights.")
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many brokers share the partitions; one of them is killed.",
+)
 @click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
 @click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
@@ -45,6 +52,7 @@ def demo(
     flights: Path,
     limit: int | None,
     workers: int,
+    brokers: int,
     seed: int,
     no_spark: bool,
     keep_data: bool,
@@ -56,10 +64,12 @@ def demo(
     """Process flights exactly once, while processes are killed.
 
     Workers turn flights into delays by route and cancellations by carrier, in transactions. The
-    demo kills two workers, the broker and the coordinator meanwhile. Then Spark sums up the same
+    demo kills two workers, a broker and the coordinator meanwhile. Then Spark sums up the same
     flights by route and day, and the demo kills its driver. At the end it compares every message
     with the file. With --attach the demo does not kill servers; kill them yourself.
     """
+    if attach and brokers > 1:
+        raise click.UsageError("--brokers is for the demo's own servers; with --attach none start")
     if replace and not attach:
         raise click.UsageError("--replace belongs to --attach: otherwise all servers are new")
     import asyncio
@@ -71,6 +81,7 @@ def demo(
         flights=flights,
         limit=limit,
         workers=workers,
+        brokers=brokers,
         keep_data=keep_data,
         seed=seed,
         with_spark=not no_spark,

@@ -131,7 +131,8 @@ class Killer:
         cannot be asked then: it is killed as soon as it has answered.
         """
         assert self._servers is not None
-        pid = self._servers.pid(kind)
+        pids = self._servers.pids(kind)
+        pid = self._random.choice(pids) if len(pids) > 1 else pids[0]
         while True:
             if kind == BROKER:
                 send(pid, signal.SIGSTOP)

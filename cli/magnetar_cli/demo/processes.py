@@ -32,16 +32,17 @@ def send(pid: int, number: signal.Signals) -> bool:
 
 
 class Servers:
-    """`magnetar standalone` as a child process: a broker, a coordinator, and their supervisor."""
+    """`magnetar standalone` as a child process: brokers, a coordinator, and their supervisor."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, broker_count: int = 1) -> None:
         self.log = directory / "servers.log"
         self._directory = directory
+        self._broker_count = broker_count
         self._ready_file = directory / "ready.json"
         self._process: Process | None = None
 
     async def start(self) -> str:
-        """Start the servers, wait until they are ready, and return the broker's address.
+        """Start the servers, wait until they are ready, and return the brokers' addresses.
 
         Raises:
             click.ClickException: they could not start; the message has the end of their log.
@@ -50,6 +51,7 @@ class Servers:
             self._process = process = await asyncio.create_subprocess_exec(
                 *PROGRAM,
                 *("standalone", "--data-dir", str(self._directory / "data"), "--port", "0"),
+                *("--brokers", str(self._broker_count)),
                 *("--ready-file", str(self._ready_file), "--supervised"),
                 # Never written: its end tells them that the demo has gone.
                 stdin=PIPE,
@@ -62,13 +64,11 @@ class Servers:
         if not await process.stdout.readline():
             text = self.log.read_text(errors="replace").strip()
             raise click.ClickException(f"the servers did not start:\n{text[-2_000:]}")
-        address: str = self._ready()["broker"]["address"]
-        return address
+        return ",".join(one["address"] for one in self._ready()["brokers"])
 
-    def pid(self, kind: str) -> int:
-        """Return the present process id of the "broker" or the "coordinator"."""
-        pid: int = self._ready()[kind]["pid"]
-        return pid
+    def pids(self, kind: str) -> list[int]:
+        """Return the present process ids of each "broker", or of each "coordinator"."""
+        return [one["pid"] for one in self._ready()[f"{kind}s"]]
 
     async def stop(self) -> None:
         """Stop the servers."""

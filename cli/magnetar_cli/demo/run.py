@@ -58,6 +58,7 @@ class Options:
     """The user's options.
 
     Attributes:
+        brokers: how many the demo starts.
         attached_to: a broker of the cluster to use; None: the demo starts servers.
         replace: whether to delete the topics of an earlier demo first.
         spark_master: where Spark runs; None: on this machine.
@@ -70,6 +71,7 @@ class Options:
     keep_data: bool
     seed: int
     with_spark: bool
+    brokers: int = 1
     attached_to: str | None = None
     replace: bool = False
     spark_master: str | None = None
@@ -88,10 +90,12 @@ async def run(options: Options) -> bool:
         display.say(f"seed {options.seed}; data and logs in {directory}")
         lines = await asyncio.to_thread(read_lines, options.flights, options.limit)
         async with (
-            _running_servers(directory, options.attached_to) as (servers, address),
+            _running_servers(directory, options) as (servers, address),
             await connect(address) as client,
         ):
-            which = "a broker and a coordinator serve" if servers else "using the cluster"
+            count = options.brokers
+            brokers = "a broker" if count == 1 else f"{count} brokers"
+            which = f"{brokers} and a coordinator serve" if servers else "using the cluster"
             display.say(f"{which} at {address}")
             await _make_topics(client, options.replace)
             return await _Demo(options, display, directory, servers, address, client).run(lines)
@@ -362,12 +366,12 @@ def _directory(parent: Path | None, keep: bool) -> Iterator[Path]:
 
 @asynccontextmanager
 async def _running_servers(
-    directory: Path, attached_to: str | None
+    directory: Path, options: Options
 ) -> AsyncIterator[tuple[Servers | None, str]]:
-    if attached_to is not None:
-        yield None, attached_to
+    if options.attached_to is not None:
+        yield None, options.attached_to
         return
-    servers = Servers(directory)
+    servers = Servers(directory, options.brokers)
     try:
         yield servers, await servers.start()
     finally:
