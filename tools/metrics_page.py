@@ -30,6 +30,7 @@ ALERTS = """
 | `magnetar_coordinator_oldest_open_seconds` rising | clients die in transactions; what they acknowledged waits for expiry |
 | `magnetar_coordinator_oldest_finishing_seconds` rising | a broker cannot be reached, or refuses |
 | `rate(magnetar_coordinator_ends_repeated_total[5m])` > 0 | brokers answer late, or links break |
+| `magnetar_broker_directory_current` 0 for long | nobody creates or deletes topics at this broker; it serves those that it knows, unless its log says that its store was refused |
 | `magnetar_broker_disk_free_bytes` near the reserve | sends will soon be refused with DiskFull |
 | `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |
 | `rate(magnetar_broker_refusals_total[5m])` by `error` | what clients do wrong |

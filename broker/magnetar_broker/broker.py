@@ -278,6 +278,7 @@ class Broker:
             partitions_shown_max=config.open_txn_gauges_max,
             lags_shown_max=config.group_lag_gauges_max,
         )
+        self.metrics.directory_current.set(self.topics.is_complete())
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:

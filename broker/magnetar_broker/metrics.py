@@ -104,8 +104,14 @@ class BrokerMetrics:
         self._retained_bytes = gauge(
             "retained_bytes", "Of committed messages that retention has not removed."
         )
-        self._topics = gauge("topics", "Topics.")
-        self._partitions = gauge("partitions", "Partitions.")
+        self._topics = gauge("topics", "Topics of the cluster, as far as this broker knows them.")
+        self._partitions = gauge("partitions", "Partitions that this broker keeps.")
+        self.directory_current = gauge(
+            "directory_current",
+            "1: this broker knows all topics of the cluster. 0: the first broker is away, or has"
+            " not accepted this broker's store, or its directory is not followed: the log says"
+            " which.",
+        )
         self._subscriptions = gauge("subscriptions", "Cursors: one a subscription and partition.")
         self._consumers = gauge(
             "consumers", "Attached consumers, one a subscription and partition."

@@ -120,7 +120,12 @@ def test_creations_and_deletions_at_a_follower_are_made_once() -> None:
 def test_a_follower_serves_while_the_first_broker_is_away() -> None:
     async def scenario(cluster: Cluster) -> None:
         topic_id = await cluster.create(0, "t")
+        current = cluster.broker(1).metrics.directory_current
+        await time_passes(6)
+        assert current._value.get() == 1
         cluster.crash(0)
+        await time_passes(6)
+        assert current._value.get() == 0
         for restarted in (False, True):
             if restarted:
                 await cluster.restart(1)
