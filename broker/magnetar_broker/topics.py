@@ -86,6 +86,7 @@ class Topics:
         # By id.
         self._records: dict[int, wire.TopicRecord] = {}
         self._shard = environment.config.shard
+        self._shard_count = environment.config.shard_count
         self.is_complete: Callable[[], bool] = lambda: True
         # The serial number of the next topic's id.
         self.next_serial = 1
@@ -161,8 +162,12 @@ class Topics:
         return TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
 
     def hosts(self, name: PartitionName) -> bool:
-        """Return whether this broker keeps the partition, or did before the topic's deletion."""
-        return shard_of(name.topic_id, name.partition) == self._shard
+        """Return whether this broker keeps the partition, or did before the topic's deletion.
+
+        For an invented id, whose shard nobody keeps, the first broker answers: it issues the ids.
+        """
+        shard = shard_of(name.topic_id, name.partition)
+        return shard == self._shard or (not self._shard and shard >= self._shard_count)
 
     def find(self, name: PartitionName) -> Partition | None:
         """Return exactly this partition, or None if its topic was deleted.
@@ -251,7 +256,7 @@ class Topics:
                 ledger_id=max(record.ledger_id, self.ledger_id),
             )
             for number in range(record.partitions)
-            if shard_of(record.topic_id, number) == self._shard
+            if self.hosts(PartitionName(record.topic, number, record.topic_id))
         }
         topic = Topic(record, hosted)
         self._topics[record.topic] = topic

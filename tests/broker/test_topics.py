@@ -10,7 +10,7 @@ from tests.broker.harness import Client, World, run, send, subscribe
 from magnetar_broker.config import MemberAddress
 from magnetar_core.errors import Gone, PartitionMoved, TopicNotFound
 from magnetar_core.ids import PartitionName
-from magnetar_core.placement import serial_of, shard_of
+from magnetar_core.placement import new_topic_id, serial_of, shard_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
@@ -34,6 +34,22 @@ def test_ids_of_a_broker_that_is_alone_are_small_numbers() -> None:
         assert len(world.broker.topics.get("u").partitions) == 3
 
     run(scenario)
+
+
+@pytest.mark.parametrize("settings", [{}, TWO])
+def test_the_first_broker_says_that_an_invented_shard_holds_nothing(
+    settings: dict[str, Any],
+) -> None:
+    """A commit with such a participant waited for ever: every broker said that another keeps it."""
+
+    async def scenario(world: World) -> None:
+        invented = new_topic_id("t", 1, 1) | 57 << 51 | 3 << 40
+        assert shard_of(invented, 0) == 3
+        with pytest.raises(Gone):
+            await world.client.ask(send(b"0", topic_id=invented))
+        assert world.broker.topics.find(PartitionName("t", 0, invented)) is None
+
+    run(scenario, **settings)
 
 
 def test_a_partition_elsewhere_has_moved_and_is_never_gone() -> None:
