@@ -167,7 +167,7 @@ class Requests(ABC):
                 while True:
                     if isinstance(last, MagnetarError):
                         await asyncio.sleep(backoff.next_ms() / 1000)
-                    session = self.live_session or await self.session()
+                    session = self.live_session or await self._next_session(body, in_doubt)
                     was_in_doubt, in_doubt = in_doubt, True
                     try:
                         return await session.call(body, patient=patient)
@@ -187,6 +187,25 @@ class Requests(ABC):
                 f"no link to {self.address} within {timeout_ms:.0f} ms;"
                 f" {body.DESCRIPTOR.name} was not sent"
             ) from last
+
+    async def _next_session(self, body: Message, in_doubt: bool) -> LinkSession:
+        """Return a live session, to send a request again.
+
+        Raises:
+            OutcomeUnknown: the server refuses this client, and the request may have arrived before.
+            MagnetarError: the server refuses this client, or the client is closed.
+        """
+        try:
+            return await self.session()
+        except ClientClosed:
+            raise
+        except MagnetarError as error:
+            if not in_doubt:
+                raise
+            raise OutcomeUnknown(
+                f"{body.DESCRIPTOR.name} may have happened, and cannot be sent again to know:"
+                f" {error}"
+            ) from error
 
     def _may_repeat(self, error: MagnetarError) -> bool:
         return error.retriable and (error.kind is not ErrorKind.LOOK_UP or self.moved())

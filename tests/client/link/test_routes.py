@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.client.fakes import FAST, Partition
@@ -200,6 +201,32 @@ def test_an_address_that_another_cluster_has_taken_is_refused_and_looked_up() ->
         await producer.send(b"2", partition=1)
         assert partitions[1].messages == [b"2"]
         assert SECOND not in cluster.asked("send")
+
+    run_with(test)
+
+
+@pytest.mark.parametrize("name", ["unsubscribe", "create_topic"])
+def test_a_request_that_may_have_arrived_is_in_doubt_when_its_server_is_a_stranger_then(
+    name: str,
+) -> None:
+    """The refusal says that nothing happened, which holds for the last attempt only."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        cluster.topic("t")
+
+        def last_words(body: object) -> object:
+            cluster.hashes.update(dict.fromkeys(cluster.brokers, "other"))
+            return BREAK
+
+        cluster.play.when(name).once(last_words)
+        admin = client.admin
+        await admin.subscriptions.create("t", "s")
+        asking: dict[str, Callable[[], Awaitable[object]]] = {
+            "create_topic": lambda: admin.topics.create("new"),
+            "unsubscribe": lambda: admin.subscriptions.delete("t", "s"),
+        }
+        with pytest.raises(OutcomeUnknown, match="cannot be sent again to know"):
+            await asking[name]()
 
     run_with(test)
 
