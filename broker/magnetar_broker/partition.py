@@ -198,15 +198,9 @@ class Partition:
         A commit may wait for other transactions first (rule k).
 
         Raises:
-            Gone: the topic was deleted meanwhile.
             InvalidTxnState: as TransactionIndex.plan_end.
             TxnIncomplete: as TransactionIndex.plan_end.
         """
-        if self.deleted:
-            raise Gone(f"{self.name} was deleted")
-        self._end(asked)
-
-    def _end(self, asked: AskedEnd) -> None:
         end = asked.end
         plan = self.index.plan_end(end)
         if plan.already_ended:
@@ -291,10 +285,12 @@ class Partition:
     def delete(self) -> None:
         """Delete every row; what is open is aborted, and its coordinator will hear Gone."""
         self.deleted = True
+        for asked in self.waiting_ends.take_all():
+            asked.failed(Gone(f"{self.name} was deleted"))
         for txn_id in list(self.index.open):
             # Nothing is remembered of it: the partition's index goes, too.
             end = End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
-            self._end(AskedEnd(end, None, 0, _nothing, _fail))
+            self.end(AskedEnd(end, None, 0, _nothing, _fail))
         self.log.forget_tail()
         batch = self._environment.commits.batch
         self.subscriptions.delete_all()

@@ -43,8 +43,13 @@ class WaitingEnds:
         return not others
 
     def take(self, txn_id: TxnID) -> list[AskedEnd]:
-        """Remove and return the requests to end this transaction."""
-        return self._asked.pop(txn_id)
+        """Remove and return the requests to end this transaction; none, if all were taken."""
+        return self._asked.pop(txn_id, [])
+
+    def take_all(self) -> list[AskedEnd]:
+        """Remove and return all requests."""
+        asked, self._asked = self._asked, {}
+        return [one for some in asked.values() for one in some]
 
 
 def _is_superseded(earlier: AskedEnd, asked: AskedEnd) -> bool:

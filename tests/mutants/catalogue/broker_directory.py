@@ -92,8 +92,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="waiting-commit-outlives-its-partition",
         file=_PARTITION,
-        old="        if self.deleted:\n            raise Gone(",
-        new="        if False:\n            raise Gone(",
+        old="        for asked in self.waiting_ends.take_all():\n",
+        new="        for asked in ():\n",
         mistake="A commit that waited on a deleted partition is found incomplete.",
     ),
 )
