@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, ItemsView, Mapping
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import SubscriptionType
+from magnetar.groups.offsets import Offsets
 from magnetar.groups.rebalance_callbacks import place_of
 from magnetar.groups.settings import GroupSettings
 from magnetar.link.cluster import Cluster, TopicRoute
@@ -77,6 +78,22 @@ class AssignedReceivers:
                 return receiver
         group = self._settings.group
         raise IllegalGeneration(f"this member of group {group} does not have {place}")
+
+    def meant(
+        self, place: TopicPartition, offsets: Mapping[TopicPartition, int]
+    ) -> PartitionReceiver:
+        """The receiver of a partition whose messages came since it was assigned.
+
+        Raises:
+            IllegalGeneration: the messages are from an earlier assignment.
+        """
+        receiver = self.at(place)
+        number = receiver.number
+        if isinstance(offsets, Offsets):
+            number = offsets.receivers[place]
+        if receiver.queue.given_end is None or number != receiver.number:
+            raise IllegalGeneration(f"{place} was assigned again since its messages were received")
+        return receiver
 
     def settling(self, name: PartitionName) -> Settling:
         """What of a partition is in the application's hands."""

@@ -176,7 +176,7 @@ class GroupConsumer(ConsumerBase):
         found: list[tuple[PartitionReceiver, list[Range]]] = []
         for place, offset in offsets.items():
             try:
-                receiver = self._receiver_for(TopicPartition(*place), offsets)
+                receiver = self._receivers.meant(TopicPartition(*place), offsets)
             except IllegalGeneration as error:
                 self._fail(txn, error)
                 raise
@@ -194,22 +194,6 @@ class GroupConsumer(ConsumerBase):
             await self._ack_in_transaction(found, txn)
         else:
             await asyncio.gather(*(receiver.ack(ranges) for receiver, ranges in found))
-
-    def _receiver_for(
-        self, place: TopicPartition, offsets: Mapping[TopicPartition, int]
-    ) -> PartitionReceiver:
-        """Return the receiver of a partition whose messages came since it was assigned.
-
-        Raises:
-            IllegalGeneration: the messages are from an earlier assignment.
-        """
-        receiver = self._receivers.at(place)
-        meant = receiver.number
-        if isinstance(offsets, Offsets):
-            meant = offsets.receivers[place]
-        if receiver.queue.given_end is None or meant != receiver.number:
-            raise IllegalGeneration(f"{place} was assigned again since its messages were received")
-        return receiver
 
     async def seek(
         self,

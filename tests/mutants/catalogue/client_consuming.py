@@ -11,6 +11,7 @@ _ACKS = "client/magnetar/messaging/acks.py"
 _DEAD = "client/magnetar/messaging/dead_letters.py"
 _ASSEMBLY = "client/magnetar/messaging/assembly.py"
 _MEMBER = "client/magnetar/groups/member_state.py"
+_MEMBERSHIPS = "client/magnetar/groups/memberships.py"
 _PROCESSING = "client/magnetar/groups/processing.py"
 
 MUTANTS = (
@@ -207,6 +208,34 @@ MUTANTS = (
         old="                if not in_transactions and (held.done or not is_held):",
         new="                if not in_transactions:",
         mistake="A partition is given up while the application works on its messages.",
+    ),
+    Mutant(
+        name="member-at-first-broker-only",
+        file=_MEMBERSHIPS,
+        old="            elif self._failure is None and not has_left:",
+        new="            elif self._failure is None and not self._memberships:",
+        mistake="A consumer joins a single broker: nobody reads what the others keep.",
+    ),
+    Mutant(
+        name="fenced-at-one-stays-at-others",
+        file=_MEMBERSHIPS,
+        old="            if one is not membership:\n                one.end()",
+        new="            if one is None:\n                one.end()",
+        mistake="Whoever is replaced at one broker keeps its partitions at the others.",
+    ),
+    Mutant(
+        name="away-broker-holds-up-members",
+        file=_MEMBERSHIPS,
+        old="all(one.member.generation or one.hindrance for one",
+        new="all(one.member.generation for one",
+        mistake="A broker that is known to be away is waited for again and again.",
+    ),
+    Mutant(
+        name="new-topic-ends-member",
+        file=_MEMBERSHIPS,
+        old="        if isinstance(error, TopicNotFound):",
+        new="        if isinstance(error, TopicNotFound) and self._has_started:",
+        mistake="A broker that has not heard of a new topic ends a consumer that others took.",
     ),
     Mutant(
         name="two-ownerships-one",
