@@ -75,6 +75,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["subscriptions", "seek", "a", "s", "--to", "noon"], "neither earliest"),
         (["transactions", "abort", "xyz"], "transactions list"),
         (["standalone", "--port", "65535"], "choose a lower port"),
+        (["--broker", "a:1,b:2", "coordinator"], "--cluster-file"),
     ],
 )
 def test_wrong_usage_is_told_with_status_2(arguments: list[str], advice: str) -> None:

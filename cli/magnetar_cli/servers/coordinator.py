@@ -49,6 +49,11 @@ def coordinator(**options: Any) -> None:
 
     broker_option = click.get_current_context().find_root().obj
     membership = load_membership(options)
+    if membership is None and "," in broker_option:
+        raise click.UsageError(
+            f"--broker names several brokers, {broker_option}, and without a list of members a"
+            " coordinator has one; name all members in a file, and give it with --cluster-file"
+        )
     name = options["name"]
     member = membership.coordinator(name) if membership else None
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
