@@ -13,7 +13,7 @@ from tests.fake_link import FakeLink
 import magnetar
 from magnetar_core.errors import GroupNotFound, MagnetarError, ResourceInUse
 from magnetar_core.ids import PartitionName
-from magnetar_core.wire import group_pb2
+from magnetar_core.wire import broker_pb2, group_pb2
 
 
 class GroupsOfBroker(FakeGroups):
@@ -46,6 +46,16 @@ class GroupsOfBroker(FakeGroups):
         if name not in self.groups:
             raise GroupNotFound()
         return self.groups[name]
+
+    def on_join_group(self, link: FakeLink, body: Any) -> Any:
+        answer = super().on_join_group(link, body)
+        for topic, number in self.groups[body.group].owners:
+            messages = self.topics[topic][1][number].messages
+            latest = body.initial_position == broker_pb2.LATEST
+            self.cursors.setdefault(
+                (topic, body.group, number), Cursor(len(messages) if latest else 0)
+            )
+        return answer
 
     def on_list_groups(self, link: FakeLink, body: Any) -> Any:
         return group_pb2.CommandListGroupsResponse(

@@ -71,6 +71,9 @@ class Scene(World):
         self.brokers[broker].start()
         await self.brokers[broker].ready.wait()
 
+    async def hears_of(self, topic: str, broker: int) -> None:
+        await until(lambda: self.brokers[broker].server.topics.lookup(topic) is not None)
+
     def worker(self, name: str, instance_id: str = "") -> Worker:
         worker = Worker(self, instance_id)
         worker.node = ClientNode(self.environment, name, worker.live)
@@ -304,3 +307,29 @@ def test_who_is_cut_off_from_one_broker_keeps_the_partitions_of_the_others() -> 
         await other.stop()
 
     Scene(8, scenario).run()
+
+
+def test_a_topic_that_one_broker_hears_of_later_is_read_everywhere_else_at_once() -> None:
+    async def scenario(scene: Scene, client: magnetar.Client) -> None:
+        first, late = scene.brokers[0].name, scene.brokers[1].name
+        scene.network.partition(late, first, 20.0)
+        for link in [one for one in scene.network.links(late) if one.server_node == first]:
+            scene.network.break_link(link)
+        began_s = scene.loop.time()
+        topic_id = await client.admin.topics.create("new", partitions=PARTITIONS)
+        consumer = await client.consumer_group(GROUP, "new", initial_position="earliest")
+        assert scene.loop.time() - began_s < 10
+        known = [n for n in range(PARTITIONS) if scene.keeper_of(topic_id, n).name != late]
+        assert sorted(one.partition for one in consumer.assignment) == known
+        producer = await client.create_producer("new")
+        for number in known:
+            await producer.send(b"", partition=number)
+        await consumer.ack_many(await receive(consumer, len(known)))
+        # Sent as soon as its broker has heard of it, and before the consumer asks there again.
+        rest = [n for n in range(PARTITIONS) if n not in known]
+        await scene.hears_of("new", 1)
+        for number in rest:
+            await producer.send(b"", partition=number)
+        assert {one.partition for one in await receive(consumer, len(rest))} == set(rest)
+
+    Scene(9, scenario).run()

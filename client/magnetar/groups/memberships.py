@@ -20,7 +20,7 @@ from magnetar.messaging.partition_ownership import Settling
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, TopicNotFound
 from magnetar_core.ids import PartitionName
-from magnetar_core.wire import common_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, group_pb2
 
 log = logging.getLogger("magnetar")
 
@@ -227,16 +227,23 @@ class Memberships:
                 known.move(connection)
             elif self._failure is None and not has_left:
                 self._memberships[broker.name] = GroupMembership(
-                    self._runtime,
-                    connection,
-                    self._settings.join_command(self._member_id, self._runtime.config.client_name),
-                    MemberState(
-                        max_poll_interval_ms=self._settings.max_poll_interval_s * 1000,
-                        now_ms=self._received_ms,
-                        receiving_count=self._receiving_count,
-                    ),
-                    self,
+                    self._runtime, connection, self._join_command(), self._new_state(), self
                 )
+
+    def _join_command(self) -> group_pb2.CommandJoinGroup:
+        command = self._settings.join_command(self._member_id, self._runtime.config.client_name)
+        if self._has_started:
+            # A broker that was added has topics that are newer than this consumer, and no others:
+            # it would have got all of their messages from a broker that it had joined in time.
+            command.initial_position = broker_pb2.EARLIEST
+        return command
+
+    def _new_state(self) -> MemberState:
+        return MemberState(
+            max_poll_interval_ms=self._settings.max_poll_interval_s * 1000,
+            now_ms=self._received_ms,
+            receiving_count=self._receiving_count,
+        )
 
     # What the memberships say
 

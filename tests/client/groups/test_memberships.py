@@ -54,10 +54,10 @@ async def join(client: Client, **options: Any) -> GroupConsumer:
     return await client.consumer_group(GROUP, **options)
 
 
-async def gather(consumer: GroupConsumer, count: int) -> list[Message]:
+async def gather(consumer: GroupConsumer, count: int, patience_s: float = 2) -> list[Message]:
     messages: list[Message] = []
     while len(messages) < count:
-        batch = await consumer.receive_batch(count - len(messages), timeout_s=2)
+        batch = await consumer.receive_batch(count - len(messages), timeout_s=patience_s)
         assert batch, [one.value for one in messages]
         messages += batch
     return messages
@@ -345,14 +345,16 @@ def test_an_application_that_does_not_receive_leaves_all_brokers_and_comes_back(
 def test_a_broker_that_is_added_is_joined_in_time() -> None:
     async def test(cluster: GroupBrokers, client: Client) -> None:
         orders(cluster)
-        consumer = await join(client, max_poll_interval_s=40)
-        await gather(consumer, 6)
+        options: dict[str, Any] = {"topics": None, "pattern": "*", "initial_position": "latest"}
+        consumer = await join(client, max_poll_interval_s=40, **options)
         cluster.keepers = {("orders", n): cluster.brokers[n] for n in range(3)}
         cluster.brokers.append("four:1")
         cluster.topic("wide", 4)
-        cluster.keepers["wide", 3] = "four:1"
+        # It has not heard of the broker, but must not miss what is new there.
+        cluster.publish("wide", [b"early"], 3)
+        (early,) = await gather(consumer, 1, patience_s=REFRESH_PERIOD_MS / 1000 + 1)
+        assert early.value == b"early"
         receiving = asyncio.create_task(consumer.receive())
-        await time_passes(REFRESH_PERIOD_MS / 1000 + 1)
         assert members_at(cluster, "four:1") == [consumer.member_id]
         # It knows that the application is there, and since when it is not.
         await time_passes(60)
