@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from magnetar_core.placement import serial_of
 from magnetar_core.wire import topic_pb2 as wire
 
+# How many lives are remembered: a follower that was away for more cannot compare them.
+LIVES_MAX = 1_000
 # How many changes are remembered; a follower that lacks more is told everything.
 CHANGES_MAX = 10_000
 
@@ -29,12 +31,14 @@ class Contents:
         next_serial: serial number of the next topic, or a lower bound of it.
         accepted_losses: how often somebody accepted that the directory lost data.
         tcids: coordinators that took an incarnation.
+        lives: the first broker's lives, the present one last.
     """
 
     topics: Mapping[int, wire.TopicRecord]
     next_serial: int
     accepted_losses: int
     tcids: Iterable[int]
+    lives: Iterable[wire.DirectoryLife] = ()
 
 
 class Directory:
@@ -85,6 +89,7 @@ class Directory:
         behind = self.revision - revision
         if life != self.life or not 0 <= behind <= len(self._changes):
             told.all = True
+            told.lives.extend(contents.lives)
             told.topics.extend(contents.topics.values())
             return told
         for place in range(len(self._changes) - behind, len(self._changes)):
@@ -117,7 +122,8 @@ class DirectoryCopy:
         directory_losses: losses of the directory that were accepted when it was taken last.
         losses: losses of the follower's own store that were accepted until now.
         own_losses: the same, when the directory was taken last.
-        distrusted: it was not taken since.
+        distrusted: it was refused, and not taken since.
+        followed_life: the first broker's life in which it was taken last.
     """
 
     life: int = 0
@@ -126,6 +132,7 @@ class DirectoryCopy:
     losses: int = 0
     own_losses: int = 0
     distrusted: bool = False
+    followed_life: int = 0
 
     def link_is_up(self) -> None:
         """Begin anew: the first broker may have another life."""
@@ -169,6 +176,7 @@ class DirectoryCopy:
             self.distrusted = True
             raise DirectoryDistrusted(reason)
         self.life, self.revision = told.directory_life, told.revision
+        self.followed_life = told.directory_life
         self.directory_losses, self.own_losses = told.accepted_losses, self.losses
         self.distrusted = False
         return Taken(deleted=deleted + [one.topic_id for one in others], created=created + others)
@@ -187,12 +195,30 @@ class DirectoryCopy:
             )
         if strange:
             return f"it has a topic {strange[0].topic!r} under an id that another topic has or had"
-        if deleted and told.all:
-            if told.accepted_losses > self.directory_losses:
-                return f"it has lost data, and {len(deleted)} topics that are known here"
-            if self.distrusted:
-                return f"it lacks {len(deleted)} topics that are known here"
+        if not told.all or not deleted:
+            return ""
+        lacking = f"it lacks {len(deleted)} topics that are known here"
+        if told.accepted_losses > self.directory_losses:
+            return f"{lacking}, and somebody has accepted that it lost data"
+        lives = [one.life for one in told.lives]
+        if self.followed_life in lives[:-1]:
+            following = told.lives[lives.index(self.followed_life) + 1]
+            if following.next_serial < next_serial:
+                return (
+                    f"{lacking}, and it went back to serial number {following.next_serial} since"
+                    f" it was followed last, when it was at {next_serial}"
+                )
+        elif self.followed_life not in (0, *lives) and 0 < len(lives) < LIVES_MAX:
+            return f"{lacking}, and does not know the time in which it was followed last"
         return ""
+
+
+def begin_life(
+    lives: Iterable[wire.DirectoryLife], life: int, next_serial: int
+) -> list[wire.DirectoryLife]:
+    """Return the first broker's lives, with the one that begins now."""
+    begun = wire.DirectoryLife(life=life, next_serial=next_serial)
+    return [*lives, begun][-LIVES_MAX:]
 
 
 def _differ(one: wire.TopicRecord, other: wire.TopicRecord) -> bool:

@@ -97,7 +97,7 @@ class DirectoryFollower:
             directory_losses=self._row.directory_losses,
             own_losses=self._row.own_losses,
             losses=losses,
-            distrusted=self._row.distrusted,
+            followed_life=self._row.directory_life,
         )
         self._guard.recovered(is_accepted=self._row.accepted)
 
@@ -210,7 +210,9 @@ class DirectoryFollower:
             return
         names = topics.take(taken, next_serial=told.next_serial, may_have_rows=copy.losses > 0)
         self._change_row(
-            directory_losses=copy.directory_losses, own_losses=copy.own_losses, distrusted=False
+            directory_losses=copy.directory_losses,
+            own_losses=copy.own_losses,
+            directory_life=copy.followed_life,
         )
         for name in names:
             self._groups.topic_changed(name)
@@ -223,7 +225,6 @@ class DirectoryFollower:
     def _complain(self, reason: DirectoryDistrusted) -> None:
         self.is_current = False
         self._copy.link_is_up()
-        self._change_row(distrusted=True)
         if self._complaint == str(reason):
             return
         self._complaint = str(reason)

@@ -13,9 +13,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from magnetar_broker import keys
 from magnetar_broker.broker_peer import BrokerPeer
 from magnetar_broker.broker_stores import BrokerStores
-from magnetar_broker.directory import Contents, Directory
+from magnetar_broker.directory import Contents, Directory, begin_life
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
@@ -32,6 +33,7 @@ from magnetar_core.errors import (
 )
 from magnetar_core.placement import shard_of
 from magnetar_core.transport import Transport
+from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire
 
 # How long an answer waits for followers that are linked.
@@ -102,6 +104,7 @@ class DirectoryKeeper:
         self._replies = Replies(environment)
         self._directory = Directory(random.getrandbits(63) | 1)
         self._losses = 0
+        self._lives: list[wire.DirectoryLife] = []
         others = list(enumerate(config.brokers))[1:]
         self._followers = {one.name: _Follower(self._look_at_waits) for _, one in others}
         self._peers = {shard: BrokerPeer(one, config, transport, random) for shard, one in others}
@@ -113,9 +116,24 @@ class DirectoryKeeper:
             "follow_directory": self._follow_directory,
         }
 
-    def recovered(self, losses: int) -> None:
-        """Note how many losses of the store were accepted."""
+    async def recover(self, losses: int) -> None:
+        """Begin a life of the directory; the topics are recovered already.
+
+        Args:
+            losses: how many losses of the store were accepted.
+        """
         self._losses = losses
+        if not self._followers:
+            return
+        row = records.DirectoryLivesRow()
+        value = await self._environment.store.get(keys.META, keys.META_DIRECTORY_LIVES)
+        if value is not None:
+            row.ParseFromString(value)
+        self._lives = begin_life(row.lives, self._directory.life, self._topics.next_serial)
+        row = records.DirectoryLivesRow(lives=self._lives)
+        self._environment.commits.batch.put(
+            keys.META, keys.META_DIRECTORY_LIVES, row.SerializeToString()
+        )
 
     def start(self) -> None:
         """Begin to connect to the other brokers."""
@@ -228,6 +246,7 @@ class DirectoryKeeper:
             next_serial=topics.next_serial,
             accepted_losses=self._losses,
             tcids=self._incarnations.tcids,
+            lives=self._lives,
         )
         told = self._directory.tell(command.directory_life, command.revision, contents)
         # Followers hear of nothing that this broker could forget.

@@ -80,7 +80,7 @@ class FirstBroker:
         await self._stores.recover()
         is_new = not self._topics.by_id and self._topics.next_serial == 1
         self.guard.recovered(is_empty=is_new and not losses)
-        self.commands.recovered(losses)
+        await self.commands.recover(losses)
 
     def start(self) -> None:
         """Begin to connect to the other brokers."""

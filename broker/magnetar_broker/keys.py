@@ -62,6 +62,7 @@ META_WATERMARK = b"watermark/"
 META_RUN_TIME = b"run_time"
 META_CLOCK_JUMPS = b"clock_jumps"
 META_DIRECTORY_COPY = b"directory_copy"
+META_DIRECTORY_LIVES = b"directory_lives"
 META_BROKER_STORE = b"broker_store/"
 
 _U16 = struct.Struct(">H")

@@ -5,14 +5,21 @@ Source: docs/design/0008-cluster.md, The directory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from magnetar_broker.directory import Contents, Directory, DirectoryCopy, DirectoryDistrusted
+from magnetar_broker.directory import (
+    LIVES_MAX,
+    Contents,
+    Directory,
+    DirectoryCopy,
+    DirectoryDistrusted,
+    begin_life,
+)
 from magnetar_core.placement import serial_of
 from magnetar_core.wire import topic_pb2 as wire
 
@@ -31,14 +38,17 @@ class First:
     def __init__(self) -> None:
         self.lives = 0
         self.durable: tuple[dict[int, wire.TopicRecord], int] = ({}, 1)
+        self.past: list[wire.DirectoryLife] = []
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, past: Sequence[wire.DirectoryLife] | None = None) -> None:
+        """Begin a life after those in `past`: those that were told of, or all."""
         self.lives += 1
         self.directory = Directory(self.lives, changes_max=CHANGES_MAX)
         topics, self.next_serial = self.durable
         self.topics = dict(topics)
         self.accepted_losses = 0
+        self.past = begin_life(self.past if past is None else past, self.lives, self.next_serial)
 
     def sync(self) -> None:
         self.durable = (dict(self.topics), self.next_serial)
@@ -59,6 +69,7 @@ class First:
             next_serial=self.next_serial,
             accepted_losses=self.accepted_losses,
             tcids=(),
+            lives=self.past,
         )
         return self.directory.tell(life, revision, contents)
 
@@ -67,16 +78,16 @@ class Follower:
     """A follower: its topics are as durable as its copy's account of them."""
 
     def __init__(self) -> None:
-        self.durable: tuple[dict[int, wire.TopicRecord], int] = ({}, 1)
+        self.durable: tuple[dict[int, wire.TopicRecord], int, int] = ({}, 1, 0)
         self.restart()
 
     def restart(self) -> None:
-        topics, self.next_serial = self.durable
+        topics, self.next_serial, followed_life = self.durable
         self.topics = dict(topics)
-        self.copy = DirectoryCopy()
+        self.copy = DirectoryCopy(followed_life=followed_life)
 
     def sync(self) -> None:
-        self.durable = (dict(self.topics), self.next_serial)
+        self.durable = (dict(self.topics), self.next_serial, self.copy.followed_life)
 
     def take(self, told: wire.CommandFollowDirectoryResponse) -> None:
         taken = self.copy.take(told, self.topics, self.next_serial)
@@ -254,23 +265,52 @@ def refused(follower: Follower, first: First, reason: str) -> None:
 
 def test_a_directory_whose_numbers_went_back_is_refused_for_good() -> None:
     first, follower = followed("a", "b")
-    right = dict(first.topics)
+    right, past_of_right = dict(first.topics), first.past
     first.durable = ({1: first.topics[1]}, 2)
     first.restart()
     refused(follower, first, "give out ids again")
     # Also when the numbers have passed by.
     first.create("c")
-    refused(follower, first, "another topic")
+    refused(follower, first, "another topic has or had")
     first.delete(2)
     first.create("d")
-    refused(follower, first, "lacks 1 topics")
-    # The right one is put back.
-    first.durable = (right, 3)
+    first.sync()
     first.restart()
-    first.create("e")
+    refused(follower, first, "went back to serial number 2")
+    # The right one is put back, and goes on.
+    first.durable = (right, 3)
+    first.restart(past_of_right)
+    first.create("g")
+    first.delete(1)
     follower.take(first.tell(0, 0))
-    assert [one.topic for one in follower.topics.values()] == ["a", "b", "e"]
+    assert [one.topic for one in follower.topics.values()] == ["b", "g"]
     assert not follower.copy.distrusted
+
+
+def test_a_directory_that_went_back_and_came_as_far_again_is_refused() -> None:
+    """Nobody was there to see its numbers go back."""
+    first, follower = followed("a", "b")
+    first.durable = ({1: first.topics[1]}, 2)
+    first.restart()
+    first.create("c")
+    first.delete(2)
+    first.create("d")
+    refused(follower, first, "went back to serial number 2")
+    # Its list of lives went back, too.
+    first.sync()
+    first.restart(past=())
+    refused(follower, first, "does not know the time")
+
+
+def test_lives_that_are_not_remembered_any_more_cannot_be_compared() -> None:
+    first, follower = followed("a")
+    first.sync()
+    for _ in range(LIVES_MAX + 1):
+        first.restart()
+    assert len(first.past) == LIVES_MAX
+    first.create("b")
+    follower.take(first.tell(0, 0))
+    assert follower.topics == first.topics
 
 
 def test_a_directory_that_has_what_was_deleted_is_refused() -> None:

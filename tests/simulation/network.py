@@ -41,6 +41,7 @@ REPEATABLE = frozenset(
         "end_txn",
         "end_txn_on_partition",
         "end_txn_on_subscription",
+        "follow_directory",
         "group_heartbeat",
         "init_producer",
         "join_group",

@@ -23,66 +23,69 @@ _sym_db = _symbol_database.Default()
 
 
 from magnetar_core.wire import common_pb2 as magnetar_dot_v1_dot_common__pb2
+from magnetar_core.wire import topic_pb2 as magnetar_dot_v1_dot_topic__pb2
 from magnetar_core.wire import transaction_pb2 as magnetar_dot_v1_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xdb\x05\n\x18TransactionMetadataEntry\x12\x37\n\x0bmetadata_op\x18\x01 \x01(\x0e\x32\".magnetar.v1.TransactionMetadataOp\x12\"\n\x06txn_id\x18\x02 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12/\n\x0f\x65xpected_status\x18\x03 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12*\n\nnew_status\x18\x04 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12*\n\npartitions\x18\x05 \x03(\x0b\x32\x16.magnetar.v1.Partition\x12\x30\n\rsubscriptions\x18\x06 \x03(\x0b\x32\x19.magnetar.v1.Subscription\x12\x16\n\x0etxn_timeout_ms\x18\x07 \x01(\x04\x12\x19\n\x11start_run_time_ms\x18\x08 \x01(\x04\x12\x15\n\rstart_time_ms\x18\t \x01(\x03\x12!\n\x19last_modification_time_ms\x18\n \x01(\x03\x12\x14\n\x0c\x63ounts_given\x18\x0b \x01(\x08\x12\x36\n\x10partition_counts\x18\x0c \x03(\x0b\x32\x1c.magnetar.v1.PartitionCounts\x12<\n\x13subscription_counts\x18\r \x03(\x0b\x32\x1f.magnetar.v1.SubscriptionCounts\x12\x17\n\x0fselection_given\x18\x0e \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x0f \x03(\x04\x12/\n\x08identity\x18\x10 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x32\n\x0enamed_sequence\x18\x11 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\x13\n\x0b\x66ingerprint\x18\x12 \x01(\t\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\xcc\x01\n\x12TransactionOutcome\x12&\n\x06status\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12\x17\n\x0f\x65nd_run_time_ms\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nd_time_ms\x18\x03 \x01(\x03\x12\x18\n\x10selection_digest\x18\x04 \x01(\x0c\x12/\n\x08identity\x18\x05 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x15\n\rstart_time_ms\x18\x06 \x01(\x03\"\x9e\x01\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\"t\n\x0c\x43ommitMarker\x12\"\n\x06txn_id\x18\x01 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\x07writers\x18\x02 \x03(\x0b\x32\x19.magnetar.v1.MarkerWriter\x12\x14\n\x0cstored_bytes\x18\x03 \x01(\x04\"Y\n\x0cMarkerWriter\x12\x0f\n\x07ordinal\x18\x01 \x01(\r\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x14\n\x0c\x62\x61tch_starts\x18\x04 \x03(\x04\"\xa0\x02\n\x13TransactionIndexRow\x12&\n\x06status\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12\x15\n\rstart_time_ms\x18\x02 \x01(\x03\x12\x17\n\x0fmarker_entry_id\x18\x03 \x01(\x04\x12\x12\n\nhas_marker\x18\x04 \x01(\x08\x12\x18\n\x10selection_digest\x18\x05 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x07 \x01(\x05\x12(\n\x06member\x18\x08 \x01(\x0b\x32\x18.magnetar.v1.GroupMember\x12+\n\x0f\x66ollows_txn_ids\x18\t \x03(\x0b\x32\x12.magnetar.v1.TxnId\"\x9b\x01\n\x14TransactionWriterRow\x12\x11\n\twriter_id\x18\x01 \x01(\x04\x12\x12\n\nnext_index\x18\x02 \x01(\x04\x12*\n\x0e\x66ollows_txn_id\x18\x03 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x30\n\x14\x61lso_follows_txn_ids\x18\x04 \x03(\x0b\x32\x12.magnetar.v1.TxnId\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xae\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x88\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\"\x8f\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xca\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x1a\n\rcounter_bound\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cnext_counter\x18\x06 \x01(\x04H\x01\x88\x01\x01\x42\x10\n\x0e_counter_boundB\x0f\n\r_next_counter\"`\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"{\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x12\n\ndistrusted\x18\x05 \x01(\x08\"9\n\rPendingAckRow\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"\x90\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t*f\n\x15TransactionMetadataOp\x12\x07\n\x03NEW\x10\x00\x12\x11\n\rADD_PARTITION\x10\x01\x12\x14\n\x10\x41\x44\x44_SUBSCRIPTION\x10\x02\x12\n\n\x06UPDATE\x10\x03\x12\x0f\n\x0b\x41\x43\x43\x45PT_LOSS\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18magnetar/v1/record.proto\x12\x0bmagnetar.v1\x1a\x18magnetar/v1/common.proto\x1a\x17magnetar/v1/topic.proto\x1a\x1dmagnetar/v1/transaction.proto\"\xdb\x05\n\x18TransactionMetadataEntry\x12\x37\n\x0bmetadata_op\x18\x01 \x01(\x0e\x32\".magnetar.v1.TransactionMetadataOp\x12\"\n\x06txn_id\x18\x02 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12/\n\x0f\x65xpected_status\x18\x03 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12*\n\nnew_status\x18\x04 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12*\n\npartitions\x18\x05 \x03(\x0b\x32\x16.magnetar.v1.Partition\x12\x30\n\rsubscriptions\x18\x06 \x03(\x0b\x32\x19.magnetar.v1.Subscription\x12\x16\n\x0etxn_timeout_ms\x18\x07 \x01(\x04\x12\x19\n\x11start_run_time_ms\x18\x08 \x01(\x04\x12\x15\n\rstart_time_ms\x18\t \x01(\x03\x12!\n\x19last_modification_time_ms\x18\n \x01(\x03\x12\x14\n\x0c\x63ounts_given\x18\x0b \x01(\x08\x12\x36\n\x10partition_counts\x18\x0c \x03(\x0b\x32\x1c.magnetar.v1.PartitionCounts\x12<\n\x13subscription_counts\x18\r \x03(\x0b\x32\x1f.magnetar.v1.SubscriptionCounts\x12\x17\n\x0fselection_given\x18\x0e \x01(\x08\x12\x1b\n\x13selected_writer_ids\x18\x0f \x03(\x04\x12/\n\x08identity\x18\x10 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x32\n\x0enamed_sequence\x18\x11 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\x13\n\x0b\x66ingerprint\x18\x12 \x01(\t\"\x91\x03\n\x0bIdentityRow\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x18\n\x10prev_producer_id\x18\x03 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x04 \x01(\x03\x12\x1b\n\x13next_producer_epoch\x18\x05 \x01(\x05\x12\x16\n\x0etxn_timeout_ms\x18\x06 \x01(\x03\x12.\n\x05state\x18\x07 \x01(\x0e\x32\x1f.magnetar.v1.TransactionalState\x12\"\n\x06txn_id\x18\x08 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x18\n\x10two_phase_commit\x18\t \x01(\x08\x12\x1b\n\x13prev_producer_epoch\x18\n \x01(\x05\x12\x1d\n\x15last_used_run_time_ms\x18\x0b \x01(\x04\x12(\n\tlast_init\x18\x0c \x01(\x0b\x32\x15.magnetar.v1.InitCall\x12\x18\n\x10past_call_tokens\x18\r \x03(\x06\"\x8b\x01\n\x08InitCall\x12\r\n\x05token\x18\x01 \x01(\x06\x12\x19\n\x11named_producer_id\x18\x02 \x01(\x03\x12\x1c\n\x14named_producer_epoch\x18\x03 \x01(\x05\x12\x19\n\x11given_producer_id\x18\x04 \x01(\x03\x12\x1c\n\x14given_producer_epoch\x18\x05 \x01(\x05\"\xae\x01\n\x07NameRow\x12\x15\n\rhas_committed\x18\x01 \x01(\x08\x12\x1a\n\x12\x63ommitted_sequence\x18\x02 \x01(\x04\x12(\n\x04open\x18\x03 \x01(\x0b\x32\x1a.magnetar.v1.NamedSequence\x12\'\n\x0bopen_txn_id\x18\x04 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x1d\n\x15\x63ommitted_fingerprint\x18\x05 \x01(\t\"\xcc\x01\n\x12TransactionOutcome\x12&\n\x06status\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12\x17\n\x0f\x65nd_run_time_ms\x18\x02 \x01(\x04\x12\x13\n\x0b\x65nd_time_ms\x18\x03 \x01(\x03\x12\x18\n\x10selection_digest\x18\x04 \x01(\x0c\x12/\n\x08identity\x18\x05 \x01(\x0b\x32\x1d.magnetar.v1.ProducerIdentity\x12\x15\n\rstart_time_ms\x18\x06 \x01(\x03\"\x9e\x01\n\x12SubscriptionRecord\x12\x17\n\x0fsubscription_id\x18\x01 \x01(\x04\x12\x10\n\x08topic_id\x18\x02 \x01(\x04\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0csubscription\x18\x04 \x01(\t\x12\x0e\n\x06\x61\x62sent\x18\x05 \x01(\x08\x12$\n\x05owner\x18\x06 \x01(\x0b\x32\x15.magnetar.v1.OwnerRow\"t\n\x0c\x43ommitMarker\x12\"\n\x06txn_id\x18\x01 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12*\n\x07writers\x18\x02 \x03(\x0b\x32\x19.magnetar.v1.MarkerWriter\x12\x14\n\x0cstored_bytes\x18\x03 \x01(\x04\"Y\n\x0cMarkerWriter\x12\x0f\n\x07ordinal\x18\x01 \x01(\r\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\x12\x14\n\x0c\x62\x61tch_starts\x18\x04 \x03(\x04\"\xa0\x02\n\x13TransactionIndexRow\x12&\n\x06status\x18\x01 \x01(\x0e\x32\x16.magnetar.v1.TxnStatus\x12\x15\n\rstart_time_ms\x18\x02 \x01(\x03\x12\x17\n\x0fmarker_entry_id\x18\x03 \x01(\x04\x12\x12\n\nhas_marker\x18\x04 \x01(\x08\x12\x18\n\x10selection_digest\x18\x05 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x04\x12\x16\n\x0eproducer_epoch\x18\x07 \x01(\x05\x12(\n\x06member\x18\x08 \x01(\x0b\x32\x18.magnetar.v1.GroupMember\x12+\n\x0f\x66ollows_txn_ids\x18\t \x03(\x0b\x32\x12.magnetar.v1.TxnId\"\x9b\x01\n\x14TransactionWriterRow\x12\x11\n\twriter_id\x18\x01 \x01(\x04\x12\x12\n\nnext_index\x18\x02 \x01(\x04\x12*\n\x0e\x66ollows_txn_id\x18\x03 \x01(\x0b\x32\x12.magnetar.v1.TxnId\x12\x30\n\x14\x61lso_follows_txn_ids\x18\x04 \x03(\x0b\x32\x12.magnetar.v1.TxnId\"l\n\x08GroupRow\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x1e\n\x16\x61llow_two_phase_commit\x18\x02 \x01(\x08\x12,\n\x07members\x18\x03 \x03(\x0b\x32\x1b.magnetar.v1.GroupMemberRow\"\xae\x01\n\x0eGroupMemberRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_name\x18\x03 \x01(\t\x12\x0e\n\x06topics\x18\x04 \x03(\t\x12\x15\n\rtopic_pattern\x18\x05 \x01(\t\x12\x1a\n\x12session_timeout_ms\x18\x06 \x01(\r\x12\x1c\n\x14rebalance_timeout_ms\x18\x07 \x01(\r\"1\n\x08OwnerRow\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\"\x88\x01\n\x0bProducerRow\x12\x18\n\x10next_sequence_id\x18\x01 \x01(\x04\x12\x14\n\x0clast_time_ms\x18\x02 \x01(\x03\x12\x18\n\x10last_sequence_id\x18\x03 \x01(\x04\x12\x15\n\rlast_entry_id\x18\x04 \x01(\x04\x12\x18\n\x10last_run_time_ms\x18\x05 \x01(\x04\"\x8f\x01\n\x0cPartitionRow\x12\x14\n\x0c\x66irst_offset\x18\x01 \x01(\x04\x12\x12\n\nend_offset\x18\x02 \x01(\x04\x12\x16\n\x0eretained_bytes\x18\x03 \x01(\x04\x12\x12\n\nhas_txnlog\x18\x04 \x01(\x08\x12)\n\x07skipped\x18\x05 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"k\n\rClockJumpsRow\x12.\n\x05jumps\x18\x01 \x03(\x0b\x32\x1f.magnetar.v1.ClockJumpsRow.Jump\x1a*\n\x04Jump\x12\x11\n\tbefore_ms\x18\x01 \x01(\x03\x12\x0f\n\x07jump_ms\x18\x02 \x01(\x03\"\xca\x01\n\x0cWatermarkRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x15\n\rlow_watermark\x18\x02 \x01(\x04\x12#\n\x04live\x18\x03 \x03(\x0b\x32\x15.magnetar.v1.TxnRange\x12\x0f\n\x07orphans\x18\x04 \x03(\x04\x12\x1a\n\rcounter_bound\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x19\n\x0cnext_counter\x18\x06 \x01(\x04H\x01\x88\x01\x01\x42\x10\n\x0e_counter_boundB\x0f\n\r_next_counter\"`\n\x0eIncarnationRow\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\x12$\n\x04past\x18\x03 \x03(\x0b\x32\x16.magnetar.v1.PastStore\"5\n\tPastStore\x12\x13\n\x0bincarnation\x18\x01 \x01(\x04\x12\x13\n\x0bstore_token\x18\x02 \x01(\t\"j\n\x0e\x42rokerStoreRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\x12*\n\x04past\x18\x03 \x03(\x0b\x32\x1c.magnetar.v1.PastBrokerStore\"?\n\x0fPastBrokerStore\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x17\n\x0f\x61\x63\x63\x65pted_losses\x18\x02 \x01(\x04\"\x7f\n\x10\x44irectoryCopyRow\x12\x13\n\x0bstore_token\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x18\n\x10\x64irectory_losses\x18\x03 \x01(\x04\x12\x12\n\nown_losses\x18\x04 \x01(\x04\x12\x16\n\x0e\x64irectory_life\x18\x05 \x01(\x06\">\n\x11\x44irectoryLivesRow\x12)\n\x05lives\x18\x01 \x03(\x0b\x32\x1a.magnetar.v1.DirectoryLife\"9\n\rPendingAckRow\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.magnetar.v1.OffsetRange\"\x90\x01\n\rStoreIdentity\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\r\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x1a\n\x12membership_version\x18\x04 \x01(\x04\x12\x14\n\x0c\x63luster_hash\x18\x05 \x01(\t\x12\x0e\n\x06losses\x18\x06 \x01(\x04\x12\x0f\n\x07\x62rokers\x18\x07 \x03(\t*f\n\x15TransactionMetadataOp\x12\x07\n\x03NEW\x10\x00\x12\x11\n\rADD_PARTITION\x10\x01\x12\x14\n\x10\x41\x44\x44_SUBSCRIPTION\x10\x02\x12\n\n\x06UPDATE\x10\x03\x12\x0f\n\x0b\x41\x43\x43\x45PT_LOSS\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'magnetar_core.wire.record_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTIONMETADATAOP']._serialized_start=4175
-  _globals['_TRANSACTIONMETADATAOP']._serialized_end=4277
-  _globals['_TRANSACTIONMETADATAENTRY']._serialized_start=99
-  _globals['_TRANSACTIONMETADATAENTRY']._serialized_end=830
-  _globals['_IDENTITYROW']._serialized_start=833
-  _globals['_IDENTITYROW']._serialized_end=1234
-  _globals['_INITCALL']._serialized_start=1237
-  _globals['_INITCALL']._serialized_end=1376
-  _globals['_NAMEROW']._serialized_start=1379
-  _globals['_NAMEROW']._serialized_end=1553
-  _globals['_TRANSACTIONOUTCOME']._serialized_start=1556
-  _globals['_TRANSACTIONOUTCOME']._serialized_end=1760
-  _globals['_SUBSCRIPTIONRECORD']._serialized_start=1763
-  _globals['_SUBSCRIPTIONRECORD']._serialized_end=1921
-  _globals['_COMMITMARKER']._serialized_start=1923
-  _globals['_COMMITMARKER']._serialized_end=2039
-  _globals['_MARKERWRITER']._serialized_start=2041
-  _globals['_MARKERWRITER']._serialized_end=2130
-  _globals['_TRANSACTIONINDEXROW']._serialized_start=2133
-  _globals['_TRANSACTIONINDEXROW']._serialized_end=2421
-  _globals['_TRANSACTIONWRITERROW']._serialized_start=2424
-  _globals['_TRANSACTIONWRITERROW']._serialized_end=2579
-  _globals['_GROUPROW']._serialized_start=2581
-  _globals['_GROUPROW']._serialized_end=2689
-  _globals['_GROUPMEMBERROW']._serialized_start=2692
-  _globals['_GROUPMEMBERROW']._serialized_end=2866
-  _globals['_OWNERROW']._serialized_start=2868
-  _globals['_OWNERROW']._serialized_end=2917
-  _globals['_PRODUCERROW']._serialized_start=2920
-  _globals['_PRODUCERROW']._serialized_end=3056
-  _globals['_PARTITIONROW']._serialized_start=3059
-  _globals['_PARTITIONROW']._serialized_end=3202
-  _globals['_CLOCKJUMPSROW']._serialized_start=3204
-  _globals['_CLOCKJUMPSROW']._serialized_end=3311
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=3269
-  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=3311
-  _globals['_WATERMARKROW']._serialized_start=3314
-  _globals['_WATERMARKROW']._serialized_end=3516
-  _globals['_INCARNATIONROW']._serialized_start=3518
-  _globals['_INCARNATIONROW']._serialized_end=3614
-  _globals['_PASTSTORE']._serialized_start=3616
-  _globals['_PASTSTORE']._serialized_end=3669
-  _globals['_BROKERSTOREROW']._serialized_start=3671
-  _globals['_BROKERSTOREROW']._serialized_end=3777
-  _globals['_PASTBROKERSTORE']._serialized_start=3779
-  _globals['_PASTBROKERSTORE']._serialized_end=3842
-  _globals['_DIRECTORYCOPYROW']._serialized_start=3844
-  _globals['_DIRECTORYCOPYROW']._serialized_end=3967
-  _globals['_PENDINGACKROW']._serialized_start=3969
-  _globals['_PENDINGACKROW']._serialized_end=4026
-  _globals['_STOREIDENTITY']._serialized_start=4029
-  _globals['_STOREIDENTITY']._serialized_end=4173
+  _globals['_TRANSACTIONMETADATAOP']._serialized_start=4268
+  _globals['_TRANSACTIONMETADATAOP']._serialized_end=4370
+  _globals['_TRANSACTIONMETADATAENTRY']._serialized_start=124
+  _globals['_TRANSACTIONMETADATAENTRY']._serialized_end=855
+  _globals['_IDENTITYROW']._serialized_start=858
+  _globals['_IDENTITYROW']._serialized_end=1259
+  _globals['_INITCALL']._serialized_start=1262
+  _globals['_INITCALL']._serialized_end=1401
+  _globals['_NAMEROW']._serialized_start=1404
+  _globals['_NAMEROW']._serialized_end=1578
+  _globals['_TRANSACTIONOUTCOME']._serialized_start=1581
+  _globals['_TRANSACTIONOUTCOME']._serialized_end=1785
+  _globals['_SUBSCRIPTIONRECORD']._serialized_start=1788
+  _globals['_SUBSCRIPTIONRECORD']._serialized_end=1946
+  _globals['_COMMITMARKER']._serialized_start=1948
+  _globals['_COMMITMARKER']._serialized_end=2064
+  _globals['_MARKERWRITER']._serialized_start=2066
+  _globals['_MARKERWRITER']._serialized_end=2155
+  _globals['_TRANSACTIONINDEXROW']._serialized_start=2158
+  _globals['_TRANSACTIONINDEXROW']._serialized_end=2446
+  _globals['_TRANSACTIONWRITERROW']._serialized_start=2449
+  _globals['_TRANSACTIONWRITERROW']._serialized_end=2604
+  _globals['_GROUPROW']._serialized_start=2606
+  _globals['_GROUPROW']._serialized_end=2714
+  _globals['_GROUPMEMBERROW']._serialized_start=2717
+  _globals['_GROUPMEMBERROW']._serialized_end=2891
+  _globals['_OWNERROW']._serialized_start=2893
+  _globals['_OWNERROW']._serialized_end=2942
+  _globals['_PRODUCERROW']._serialized_start=2945
+  _globals['_PRODUCERROW']._serialized_end=3081
+  _globals['_PARTITIONROW']._serialized_start=3084
+  _globals['_PARTITIONROW']._serialized_end=3227
+  _globals['_CLOCKJUMPSROW']._serialized_start=3229
+  _globals['_CLOCKJUMPSROW']._serialized_end=3336
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_start=3294
+  _globals['_CLOCKJUMPSROW_JUMP']._serialized_end=3336
+  _globals['_WATERMARKROW']._serialized_start=3339
+  _globals['_WATERMARKROW']._serialized_end=3541
+  _globals['_INCARNATIONROW']._serialized_start=3543
+  _globals['_INCARNATIONROW']._serialized_end=3639
+  _globals['_PASTSTORE']._serialized_start=3641
+  _globals['_PASTSTORE']._serialized_end=3694
+  _globals['_BROKERSTOREROW']._serialized_start=3696
+  _globals['_BROKERSTOREROW']._serialized_end=3802
+  _globals['_PASTBROKERSTORE']._serialized_start=3804
+  _globals['_PASTBROKERSTORE']._serialized_end=3867
+  _globals['_DIRECTORYCOPYROW']._serialized_start=3869
+  _globals['_DIRECTORYCOPYROW']._serialized_end=3996
+  _globals['_DIRECTORYLIVESROW']._serialized_start=3998
+  _globals['_DIRECTORYLIVESROW']._serialized_end=4060
+  _globals['_PENDINGACKROW']._serialized_start=4062
+  _globals['_PENDINGACKROW']._serialized_end=4119
+  _globals['_STOREIDENTITY']._serialized_start=4122
+  _globals['_STOREIDENTITY']._serialized_end=4266
 # @@protoc_insertion_point(module_scope)

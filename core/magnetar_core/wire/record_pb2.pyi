@@ -1,4 +1,5 @@
 from magnetar_core.wire import common_pb2 as _common_pb2
+from magnetar_core.wire import topic_pb2 as _topic_pb2
 from magnetar_core.wire import transaction_pb2 as _transaction_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -338,18 +339,24 @@ class PastBrokerStore(_message.Message):
     def __init__(self, store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ...) -> None: ...
 
 class DirectoryCopyRow(_message.Message):
-    __slots__ = ("store_token", "accepted", "directory_losses", "own_losses", "distrusted")
+    __slots__ = ("store_token", "accepted", "directory_losses", "own_losses", "directory_life")
     STORE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_LOSSES_FIELD_NUMBER: _ClassVar[int]
     OWN_LOSSES_FIELD_NUMBER: _ClassVar[int]
-    DISTRUSTED_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_LIFE_FIELD_NUMBER: _ClassVar[int]
     store_token: str
     accepted: bool
     directory_losses: int
     own_losses: int
-    distrusted: bool
-    def __init__(self, store_token: _Optional[str] = ..., accepted: _Optional[bool] = ..., directory_losses: _Optional[int] = ..., own_losses: _Optional[int] = ..., distrusted: _Optional[bool] = ...) -> None: ...
+    directory_life: int
+    def __init__(self, store_token: _Optional[str] = ..., accepted: _Optional[bool] = ..., directory_losses: _Optional[int] = ..., own_losses: _Optional[int] = ..., directory_life: _Optional[int] = ...) -> None: ...
+
+class DirectoryLivesRow(_message.Message):
+    __slots__ = ("lives",)
+    LIVES_FIELD_NUMBER: _ClassVar[int]
+    lives: _containers.RepeatedCompositeFieldContainer[_topic_pb2.DirectoryLife]
+    def __init__(self, lives: _Optional[_Iterable[_Union[_topic_pb2.DirectoryLife, _Mapping]]] = ...) -> None: ...
 
 class PendingAckRow(_message.Message):
     __slots__ = ("ranges",)

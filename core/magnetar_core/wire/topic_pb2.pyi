@@ -171,7 +171,7 @@ class CommandFollowDirectory(_requests.Request[CommandFollowDirectoryResponse]):
     def __init__(self, broker_name: _Optional[str] = ..., store_token: _Optional[str] = ..., accepted_losses: _Optional[int] = ..., directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., at_once: _Optional[bool] = ...) -> None: ...
 
 class CommandFollowDirectoryResponse(_message.Message):
-    __slots__ = ("directory_life", "revision", "all", "topics", "deleted_topic_ids", "next_serial", "tcids", "accepted_losses")
+    __slots__ = ("directory_life", "revision", "all", "topics", "deleted_topic_ids", "next_serial", "tcids", "accepted_losses", "lives")
     DIRECTORY_LIFE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +180,7 @@ class CommandFollowDirectoryResponse(_message.Message):
     NEXT_SERIAL_FIELD_NUMBER: _ClassVar[int]
     TCIDS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_LOSSES_FIELD_NUMBER: _ClassVar[int]
+    LIVES_FIELD_NUMBER: _ClassVar[int]
     directory_life: int
     revision: int
     all: bool
@@ -188,7 +189,16 @@ class CommandFollowDirectoryResponse(_message.Message):
     next_serial: int
     tcids: _containers.RepeatedScalarFieldContainer[int]
     accepted_losses: int
-    def __init__(self, directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., all: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., next_serial: _Optional[int] = ..., tcids: _Optional[_Iterable[int]] = ..., accepted_losses: _Optional[int] = ...) -> None: ...
+    lives: _containers.RepeatedCompositeFieldContainer[DirectoryLife]
+    def __init__(self, directory_life: _Optional[int] = ..., revision: _Optional[int] = ..., all: _Optional[bool] = ..., topics: _Optional[_Iterable[_Union[TopicRecord, _Mapping]]] = ..., deleted_topic_ids: _Optional[_Iterable[int]] = ..., next_serial: _Optional[int] = ..., tcids: _Optional[_Iterable[int]] = ..., accepted_losses: _Optional[int] = ..., lives: _Optional[_Iterable[_Union[DirectoryLife, _Mapping]]] = ...) -> None: ...
+
+class DirectoryLife(_message.Message):
+    __slots__ = ("life", "next_serial")
+    LIFE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SERIAL_FIELD_NUMBER: _ClassVar[int]
+    life: int
+    next_serial: int
+    def __init__(self, life: _Optional[int] = ..., next_serial: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("topic_id", "topic", "partitions", "retention_ms", "retention_bytes", "retain_unconsumed", "ledger_id", "created_at_ms")

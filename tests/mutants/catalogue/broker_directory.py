@@ -36,14 +36,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="accepted-loss-deletes-everywhere",
         file=_DIRECTORY,
-        old="            if told.accepted_losses > self.directory_losses:",
-        new="            if False:",
+        old="        if told.accepted_losses > self.directory_losses:",
+        new="        if False:",
         mistake="Topics that the first broker lost are deleted at the others.",
     ),
     Mutant(
         name="distrust-ends-with-the-numbers",
         file=_DIRECTORY,
-        old="            if self.distrusted:\n",
+        old="            if following.next_serial < next_serial:\n",
         new="            if False:\n",
         mistake="An older directory is followed when its numbers have passed by.",
     ),
