@@ -10,6 +10,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,11 @@ BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
 # Each with a message for every partition.
 ROUNDS = 300
 BATCH_MAX = 20
-# At these rounds of the first step, and again at these of the second one.
-KILLS = ((60, "brokers", 1), (120, "brokers", 0), (180, "coordinators", 0), (240, "brokers", 2))
+FIRST, COORDINATOR = ("brokers", 0), ("coordinators", 0)
+EVERYTHING = [("brokers", number) for number in range(BROKERS)]
+EVERYTHING += [("coordinators", number) for number in range(COORDINATORS)]
+# Who is killed together, when so many rounds of a step are done.
+KILLS = ((60, [("brokers", 1)]), (120, [FIRST]), (180, [COORDINATOR]), (240, EVERYTHING))
 PATIENCE_S = 60.0
 
 
@@ -52,17 +56,23 @@ class Progress:
         self.again = 0
 
     async def kill(self) -> None:
-        """Kill one server after the other as rounds pass; each is started again."""
-        for at, kind, number in KILLS:
-            await until(lambda at=at: self.rounds >= at, PATIENCE_S)  # type: ignore[misc]
-            pid = self._cluster.ready()[kind][number]["pid"]
-            os.kill(pid, signal.SIGKILL)
-            await until(
-                lambda pid=pid, kind=kind, number=number: (  # type: ignore[misc]
-                    self._cluster.ready()[kind][number]["pid"] != pid
-                ),
-                PATIENCE_S,
-            )
+        """Kill servers as rounds pass, and see that each is started again."""
+        for at, victims in KILLS:
+            await until(partial(self._has_reached, at), PATIENCE_S)
+            killed = {victim: self._pid(*victim) for victim in victims}
+            for pid in killed.values():
+                os.kill(pid, signal.SIGKILL)
+            await until(partial(self._all_are_new, killed), PATIENCE_S)
+
+    def _has_reached(self, rounds: int) -> bool:
+        return self.rounds >= rounds
+
+    def _all_are_new(self, killed: dict[tuple[str, int], int]) -> bool:
+        return all(self._pid(*victim) != pid for victim, pid in killed.items())
+
+    def _pid(self, kind: str, number: int) -> int:
+        pid: int = self._cluster.ready()[kind][number]["pid"]
+        return pid
 
 
 async def was_committed(client: Client, txn_id: TxnID) -> bool:
@@ -172,7 +182,7 @@ async def check(client: Client, topic: str) -> None:
 def test_what_was_acknowledged_is_there_once_and_in_order(
     cluster: Standalone, figure: Figure
 ) -> None:
-    """Every broker, the first one too, and a coordinator die at each step."""
+    """The second broker, the first one, a coordinator, and then all at once die at each step."""
 
     async def program() -> None:
         async with await magnetar.connect(addresses(cluster)) as client:
