@@ -20,6 +20,7 @@ from magnetar_broker.directory import Contents, Directory, begin_life
 from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
+from magnetar_broker.past_calls import PastCalls
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import Topic, Topics
 from magnetar_core.commands import CommandSession, Handler, Reply
@@ -109,6 +110,7 @@ class DirectoryKeeper:
         self._followers = {one.name: _Follower(self._look_at_waits) for _, one in others}
         self._peers = {shard: BrokerPeer(one, config, transport, random) for shard, one in others}
         self._waits: dict[_Wait, None] = {}
+        self._past_calls = PastCalls(environment)
         self.handlers: Mapping[str, Handler] = {
             "create_topic": self._create_topic,
             "delete_topic": self._delete_topic,
@@ -125,6 +127,7 @@ class DirectoryKeeper:
         self._losses = losses
         if not self._followers:
             return
+        await self._past_calls.recover()
         row = records.DirectoryLivesRow()
         value = await self._environment.store.get(keys.META, keys.META_DIRECTORY_LIVES)
         if value is not None:
@@ -154,18 +157,26 @@ class DirectoryKeeper:
     # Creations, deletions, incarnations
 
     def _create_topic(self, command: wire.CommandCreateTopic, reply: Reply) -> None:
+        known = self._past_calls.topic_of(command.call_token)
+        if known is not None:
+            self._replies.answer(reply, wire.CommandCreateTopicResponse(topic_id=known))
+            return
         topic = self._topics.create(command)
+        self._note_call(command.call_token, topic)
         self._groups.topic_changed(topic.name)
         self._directory.created(topic.record)
         answer = wire.CommandCreateTopicResponse(topic_id=topic.topic_id)
         self._answer_when_followed(reply, answer)
 
     def _delete_topic(self, command: wire.CommandDeleteTopic, reply: Reply) -> None:
+        if self._past_calls.topic_of(command.call_token) is not None:
+            self._replies.answer(reply, wire.CommandDeleteTopicResponse())
+            return
         topic = self._topics.to_delete(command.topic, command.topic_id)
         shards = {shard_of(topic.topic_id, number) for number in range(topic.record.partitions)}
         asked = [peer for shard, peer in self._peers.items() if shard in shards]
         if not asked:
-            self._delete(topic, reply)
+            self._delete(topic, command.call_token, reply)
             return
         # The first refusal answers.
         left = dict.fromkeys(peer.name for peer in asked)
@@ -180,25 +191,30 @@ class DirectoryKeeper:
                 return
             del left[peer]
             if not left:
-                self._delete_asked(topic, reply)
+                self._delete_asked(topic, command.call_token, reply)
 
         for peer in asked:
             peer.ask(wire.CommandDescribeTopic(topic=topic.name), partial(on_answer, peer.name))
 
-    def _delete_asked(self, topic: Topic, reply: Reply) -> None:
+    def _delete_asked(self, topic: Topic, call_token: int, reply: Reply) -> None:
         """Delete a topic after the other brokers were asked: meanwhile much may have happened."""
         try:
             found = self._topics.to_delete(topic.name, topic.topic_id)
         except Exception as error:
             self._replies.fail(error, reply)
             return
-        self._delete(found, reply)
+        self._delete(found, call_token, reply)
 
-    def _delete(self, topic: Topic, reply: Reply) -> None:
+    def _delete(self, topic: Topic, call_token: int, reply: Reply) -> None:
         self._topics.delete(topic)
+        self._note_call(call_token, topic)
         self._groups.topic_changed(topic.name)
         self._directory.deleted(topic.topic_id)
         self._answer_when_followed(reply, wire.CommandDeleteTopicResponse())
+
+    def _note_call(self, call_token: int, topic: Topic) -> None:
+        if self._followers:
+            self._past_calls.note(call_token, topic.topic_id)
 
     def _take_incarnation(self, command: wire.CommandTakeIncarnation, reply: Reply) -> None:
         is_new = not self._incarnations.has(command.tcid)

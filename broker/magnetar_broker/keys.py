@@ -63,6 +63,7 @@ META_RUN_TIME = b"run_time"
 META_CLOCK_JUMPS = b"clock_jumps"
 META_DIRECTORY_COPY = b"directory_copy"
 META_DIRECTORY_LIVES = b"directory_lives"
+META_PAST_CALL = b"past_call/"
 META_BROKER_STORE = b"broker_store/"
 
 _U16 = struct.Struct(">H")
@@ -163,6 +164,11 @@ def incarnation(tcid: int) -> bytes:
 def broker_store(name: str) -> bytes:
     """Return the key of another broker's store."""
     return META_BROKER_STORE + name.encode()
+
+
+def past_call(number: int) -> bytes:
+    """Return the key of a call that created or deleted a topic."""
+    return META_PAST_CALL + _U64.pack(number)
 
 
 def watermark(tcid: int) -> bytes:

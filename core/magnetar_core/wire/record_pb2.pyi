@@ -352,6 +352,14 @@ class DirectoryCopyRow(_message.Message):
     directory_life: int
     def __init__(self, store_token: _Optional[str] = ..., accepted: _Optional[bool] = ..., directory_losses: _Optional[int] = ..., own_losses: _Optional[int] = ..., directory_life: _Optional[int] = ...) -> None: ...
 
+class PastCallRow(_message.Message):
+    __slots__ = ("call_token", "topic_id")
+    CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    call_token: int
+    topic_id: int
+    def __init__(self, call_token: _Optional[int] = ..., topic_id: _Optional[int] = ...) -> None: ...
+
 class DirectoryLivesRow(_message.Message):
     __slots__ = ("lives",)
     LIVES_FIELD_NUMBER: _ClassVar[int]
