@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.object_server import BUCKET, ObjectServer
+from tests.core.ports import free_ports
+from tests.object_server import BUCKET, ObjectServer, environment
 from tests.system.conftest import Figure
-from tests.system.processes import BROKER, COORDINATOR, Servers
+from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
 from tests.system.programs import run, values
 from tests.system.test_kills import PARTITIONS, ask_again, only_the_open_one_is_left, set_up
-from tests.waiting import until
+from tests.waiting import until, wait_until
 
 import magnetar
 from magnetar import Client, ClientConfig, TransactionStatus
@@ -278,3 +280,34 @@ def test_rocksdb_and_an_object_store_are_not_mistaken_for_each_other(
     with pytest.raises(AssertionError, match="holds other objects"):
         mistaken.start(BROKER)
     mistaken.kill(BROKER)
+
+
+def test_a_directory_with_rows_is_not_passed_over(tmp_path: Path) -> None:
+    """Else a server would begin anew, and its user would take the data for lost."""
+    servers = Servers(tmp_path)
+    servers.start(BROKER)
+    servers.kill(BROKER)
+    servers.environ["MAGNETAR_STORE"] = f"file://{tmp_path}/objects"
+    with pytest.raises(AssertionError, match="has the rows of a server"):
+        servers.start(BROKER)
+    servers.kill(BROKER)
+    del servers.environ["MAGNETAR_STORE"]
+    servers.start(BROKER)
+    servers.kill(BROKER)
+
+
+def test_a_server_that_waits_for_its_object_store_can_be_stopped(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    servers = Servers(tmp_path, {**environment(port), "MAGNETAR_STORE": f"s3://{BUCKET}/away"})
+    with (tmp_path / "broker.log").open("w") as log:
+        process = subprocess.Popen(
+            [*MAGNETAR, BROKER, "--name", "broker-0"], stderr=log, env=servers.environ
+        )
+    try:
+        wait_until(lambda: "does not answer, and is asked again" in servers.log(BROKER))
+        process.terminate()
+        assert process.wait(20) == 0
+        assert "Traceback" not in servers.log(BROKER)
+    finally:
+        process.kill()
+        process.wait()

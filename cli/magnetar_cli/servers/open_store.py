@@ -14,6 +14,7 @@ from magnetar_core.config import InvalidConfig
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.store import Store, StoreFailed
 from magnetar_storage.store_config import StoreConfig
+from magnetar_storage.store_files import holds_store
 
 log = logging.getLogger("magnetar_cli")
 
@@ -52,14 +53,11 @@ async def open_store(
         StoreFailed: it cannot be opened.
     """
     if not rows.config.store:
-        from magnetar_storage.rocks import RocksStore
-
-        return await asyncio.to_thread(
-            RocksStore.open,
-            rows.data_dir,
-            rows.families,
-            payload_families=rows.payload_families,
-            block_cache_bytes=rows.block_cache_bytes,
+        return await _open_rocksdb(rows)
+    if holds_store(str(rows.data_dir)):
+        raise InvalidConfig(
+            f"{rows.data_dir} has the rows of a server, and {rows.config.store} would begin without"
+            " them: start without --store, or move the directory away if that is meant"
         )
     try:
         from magnetar_storage.object_store_metrics import ObjectStoreMetrics
@@ -79,6 +77,26 @@ async def open_store(
         metrics=ObjectStoreMetrics(f"magnetar_{rows.kind}", registry),
         on_end=on_end,
     )
+
+
+async def _open_rocksdb(rows: Rows) -> Store:
+    from magnetar_storage.rocks import RocksStore
+
+    opening = asyncio.ensure_future(
+        asyncio.to_thread(
+            RocksStore.open,
+            rows.data_dir,
+            rows.families,
+            payload_families=rows.payload_families,
+            block_cache_bytes=rows.block_cache_bytes,
+        )
+    )
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        # A thread cannot be stopped, and what it opened is closed in order.
+        await (await opening).close()
+        raise
 
 
 def place_of(rows: Rows) -> ObjectStoreUrl:
