@@ -49,6 +49,10 @@ from benchmarks.workloads import measure
     help="The servers' data directory is made there.",
 )  # fmt: skip
 @click.option(
+    "--store", metavar="URL",
+    help="Keep the servers' rows in an object store, as s3://BUCKET/PREFIX.",
+)  # fmt: skip
+@click.option(
     "--ceiling", "with_ceiling", is_flag=True,
     help="Measure the bare conversation, stream and store beside it.",
 )  # fmt: skip

@@ -38,5 +38,6 @@ class Plan:
     open_transactions: int
     stream_bytes: int
     data_dir: Path | None
+    store: str | None
     with_ceiling: bool
     repeat: int

@@ -57,6 +57,7 @@ def started(
     parent: Path | None = None,
     *,
     restart: bool = False,
+    store: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Servers]:
     """Run both servers for the time of the block.
@@ -64,6 +65,7 @@ def started(
     Args:
         parent: where the data directory is made: its disk is what the durable writes measure.
         restart: start a server again that was killed.
+        store: the address of an object store for the rows, below which each run has its own place.
         settings: MAGNETAR_... variables for both servers.
     """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
@@ -74,6 +76,7 @@ def started(
             [
                 *(sys.executable, "-m", "magnetar_cli", "standalone", "--port", "0"),
                 *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
+                *(("--store", f"{store}/{Path(directory).name}") if store else ()),
                 *("--log-level", "warning", "--supervised"),
                 *(() if restart else ("--no-restart",)),
             ],

@@ -46,7 +46,7 @@ async def _measure_ceiling(plan: Plan, name: str) -> list[Result]:
 
 
 async def _measure(plan: Plan, workload: str) -> list[Result]:
-    with started(plan.data_dir, restart=workload == "recovery") as servers:
+    with started(plan.data_dir, restart=workload == "recovery", store=plan.store) as servers:
         async with await magnetar.connect(servers.address) as client:
             return [result async for result in _begin(plan, client, servers, workload)]
 
