@@ -17,11 +17,14 @@ TESTS_OF = {
     "pipeline": "spark",
     "cli": "cli",
 }
-# What the simulation never runs: stores on real disks, real links, Spark, the command line.
+# What the simulation never runs: stores on real disks and in object stores, real links, Spark, the
+# command line.
 NOT_SIMULATED = (
     "cli/",
     "pipeline/",
     "storage/magnetar_storage/rocks",
+    "storage/magnetar_storage/slate",
+    "storage/magnetar_storage/object_store",
     "core/magnetar_core/grpc_",
 )
 

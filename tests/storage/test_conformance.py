@@ -96,6 +96,7 @@ def test_operations_take_effect_in_the_order_in_which_they_were_added(open_store
         batch.put("small", b"a", b"1")
         batch.delete("small", b"a")
         batch.put("small", b"b", b"1")
+        batch.put("small", b"bb", b"1")
         batch.delete_range("small", b"a", b"c")
         batch.put("small", b"b", b"2")
         batch.delete("small", b"never there")

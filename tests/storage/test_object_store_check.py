@@ -13,6 +13,7 @@ import obstore
 import pytest
 from tests.object_server import ObjectServer, environment
 from tests.storage.slate_stores import directory_of, new_prefix, place_in_bucket
+from tests.waiting import PATIENCE_S
 
 from magnetar_core.config import InvalidConfig
 from magnetar_storage.object_store_check import check_object_store
@@ -23,7 +24,8 @@ from magnetar_storage.store_stamp import STAMP, stamp_of
 
 
 def check(url: ObjectStoreUrl, engine: str = "slatedb") -> None:
-    asyncio.run(check_object_store(url, engine=engine))
+    # What is refused is not waited out.
+    asyncio.run(asyncio.wait_for(check_object_store(url, engine=engine), PATIENCE_S))
 
 
 async def opened_and_closed(url: ObjectStoreUrl) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,12 +17,13 @@ from obstore.store import LocalStore
 from prometheus_client import CollectorRegistry
 from tests.object_server import ObjectServer
 from tests.storage.slate_stores import directory_of, place_in_bucket
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from magnetar_storage import slate_binding, slate_families, slate_reads
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
+from magnetar_storage.slate_options import settings_of
 from magnetar_storage.store import (
     KEY_END,
     RowsUnreadable,
@@ -70,6 +73,35 @@ def test_an_idle_owner_hears_of_another_one_by_itself(tmp_path: Path) -> None:
         await first.close()
         await second.close()
         assert len(ended) == 1
+
+    asyncio.run(scenario())
+
+
+def test_who_opens_a_store_waits_only_for_an_owner_who_did_not_close_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    waiting = "did not close it: waiting"
+
+    async def scenario() -> None:
+        first = await opened(directory_of(tmp_path))
+        await commit(first, 0, 3)
+        await first.close()
+        second = await opened(directory_of(tmp_path))
+        assert waiting not in caplog.text
+        await commit(second, 3, 4)
+        third = await opened(directory_of(tmp_path))
+        assert waiting in caplog.text
+        with pytest.raises(StoreFenced):
+            await second.get("numbers", b"")
+        # A close by one who is not the owner does not count.
+        await second.close()
+        caplog.clear()
+        fourth = await opened(directory_of(tmp_path))
+        assert waiting in caplog.text
+        assert await numbers(fourth) == [0, 1, 2, 3]
+        await third.close()
+        await fourth.close()
 
     asyncio.run(scenario())
 
@@ -143,6 +175,12 @@ def test_a_group_is_one_object_of_the_log(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_nothing_is_written_between_groups(tmp_path: Path) -> None:
+    """By default SlateDB puts an object of its log every 100 ms while there is something new."""
+    chosen = json.loads(settings_of(directory_of(tmp_path), StoreConfig()).to_json_string())
+    assert chosen["flush_interval"] is None
+
+
 def test_a_range_of_payloads_is_deleted_without_reading_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +203,35 @@ def test_a_range_of_payloads_is_deleted_without_reading_one(
         assert await numbers(store, "payloads") == [*range(10), *range(2_990, 3_000)]
         found, _ = await store.prefixes("payloads", b"", KEY_END, length=8, count_max=100)
         assert [int.from_bytes(one, "big") for one in found] == await numbers(store, "payloads")
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_others_run_while_a_large_range_is_deleted(tmp_path: Path) -> None:
+    """Such a batch takes a second for each 50,000 rows, and a broker must answer meanwhile."""
+
+    async def scenario() -> None:
+        store = await opened(directory_of(tmp_path))
+        await commit(store, 0, 20_000)
+        batch = WriteBatch()
+        batch.delete_range("numbers", b"", KEY_END)
+        changes = await store._changes(batch)
+        assert len(changes) == 20_000
+        turn_count = 0
+
+        async def others() -> None:
+            nonlocal turn_count
+            while True:
+                turn_count += 1
+                await turns()
+
+        beside = asyncio.ensure_future(others())
+        await store._raw(changes)
+        beside.cancel()
+        assert turn_count >= 20_000 // 500 - 1
+        await store.write(batch)
+        assert await numbers(store) == []
         await store.close()
 
     asyncio.run(scenario())
@@ -264,6 +331,7 @@ import asyncio, sys
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
+from magnetar_storage.slate_options import settings_of
 from magnetar_storage.store import WriteBatch
 
 async def main(url):
@@ -365,3 +433,28 @@ def test_requests_bytes_and_the_time_of_a_put_are_counted(tmp_path: Path) -> Non
     assert value("log_put_seconds_count") == 5
     first = value("requests_total", operation="put", component="db")
     assert value("requests_total", operation="put", component="db") == first
+
+
+def test_a_cache_on_disk_is_used_and_may_be_lost(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    config = StoreConfig(store_disk_cache_directory=str(cache), store_disk_cache_bytes=64 << 20)
+
+    def cached_bytes() -> int:
+        return sum(one.stat().st_size for one in cache.rglob("*") if one.is_file())
+
+    async def read() -> None:
+        store = await opened(directory_of(tmp_path), config=config)
+        assert await numbers(store, "payloads") == list(range(500))
+        await store.close()
+
+    async def scenario() -> None:
+        store = await opened(directory_of(tmp_path), config=config)
+        await commit(store, 0, 500, b"p" * 1_000)
+        await until(lambda: store._background.flush_count == 1)
+        await store.close()
+        await read()
+        await until(lambda: cached_bytes() > 400_000)
+        shutil.rmtree(cache)
+        await read()
+
+    asyncio.run(scenario())

@@ -18,6 +18,7 @@ from tests.mutants.catalogue import (
     coordinator_transactional_ids,
     core,
     late_copies,
+    object_store,
     spark,
     storage,
 )
@@ -26,6 +27,7 @@ from tests.mutants.mutant import Mutant
 CATALOGUE: tuple[Mutant, ...] = (
     *core.MUTANTS,
     *storage.MUTANTS,
+    *object_store.MUTANTS,
     *broker_transactions.MUTANTS,
     *broker_recovery.MUTANTS,
     *broker_acknowledgements.MUTANTS,
