@@ -1,4 +1,4 @@
-"""A broker and a coordinator as processes of their own, to be killed and started again."""
+"""Brokers and a coordinator as processes of their own, to be killed and started again."""
 
 from __future__ import annotations
 
@@ -18,25 +18,37 @@ MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 BROKER = "broker"
 COORDINATOR = "coordinator"
 BOTH = (BROKER, COORDINATOR)
+# What is true with one broker is true with several: `make chaos BROKERS=3`.
+BROKERS_VARIABLE = "TESTED_BROKERS"
 
 
 class Servers:
-    """Both keep their ports and data directories over restarts.
+    """All keep their ports and data directories over restarts. A kind means all servers of it.
 
     Args:
-        settings: MAGNETAR_... variables for both servers.
+        settings: MAGNETAR_... variables for all servers.
     """
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         self._directory = directory
         directory.mkdir(exist_ok=True)
-        ports = dict(zip(BOTH, free_ports(len(BOTH)), strict=True))
-        self.addresses = {kind: f"127.0.0.1:{port}" for kind, port in ports.items()}
+        counts = {BROKER: int(os.environ.get(BROKERS_VARIABLE, "1")), COORDINATOR: 1}
+        self._names = {
+            kind: [f"{kind}-{number}" for number in range(count)] for kind, count in counts.items()
+        }
+        ports = iter(free_ports(sum(counts.values())))
+        members = {
+            kind: {name: f"127.0.0.1:{next(ports)}" for name in names}
+            for kind, names in self._names.items()
+        }
+        # Of the first of each kind.
+        self.addresses = {kind: next(iter(named.values())) for kind, named in members.items()}
         self.environ = {
             name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")
         }
-        self.environ["MAGNETAR_BROKERS"] = f"broker-0={self.addresses[BROKER]}"
-        self.environ["MAGNETAR_COORDINATORS"] = f"coordinator-0={self.addresses[COORDINATOR]}"
+        for kind, named in members.items():
+            listed = ",".join(f"{name}={address}" for name, address in named.items())
+            self.environ[f"MAGNETAR_{kind.upper()}S"] = listed
         self.environ.update(settings or {})
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._metrics: dict[str, str] = {}
@@ -49,31 +61,31 @@ class Servers:
         """Start those named, or both; returns when they are ready."""
         kinds = kinds or BOTH
         for kind in kinds:
-            with self._log(kind).open("a") as log:
-                self._processes[kind] = subprocess.Popen(
-                    [
-                        *(*MAGNETAR, kind, "--name", f"{kind}-0"),
-                        *("--data-dir", str(self._directory / kind)),
-                    ],
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                    env=self.environ,
-                )
+            for number, name in enumerate(self._names[kind]):
+                directory = self._directory / (f"{kind}-{number}" if number else kind)
+                with self._log(kind).open("a") as log:
+                    self._processes[name] = subprocess.Popen(
+                        [*MAGNETAR, kind, "--name", name, "--data-dir", str(directory)],
+                        stdout=subprocess.PIPE,
+                        stderr=log,
+                        text=True,
+                        env=self.environ,
+                    )
         for kind in kinds:
-            stdout = self._processes[kind].stdout
-            assert stdout is not None
-            line = stdout.readline()
-            assert line.startswith("ready:"), f"{kind}: {line!r}\n{self.log(kind)}"
-            self._metrics[kind] = line.split()[-1]
+            for name in self._names[kind]:
+                stdout = self._processes[name].stdout
+                assert stdout is not None
+                line = stdout.readline()
+                assert line.startswith("ready:"), f"{name}: {line!r}\n{self.log(kind)}"
+                self._metrics[name] = line.split()[-1]
 
     def kill(self, *kinds: str) -> None:
         """SIGKILL those named, or both."""
-        kinds = kinds or BOTH
-        for kind in kinds:
-            self._processes[kind].kill()
-        for kind in kinds:
-            process = self._processes.pop(kind)
+        names = [name for kind in kinds or BOTH for name in self._names[kind]]
+        for name in names:
+            self._processes[name].kill()
+        for name in names:
+            process = self._processes.pop(name)
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
@@ -83,8 +95,8 @@ class Servers:
         for process in self._processes.values():
             process.send_signal(signal.SIGTERM)
         try:
-            for kind, process in self._processes.items():
-                assert process.wait(20) == 0, self.log(kind)
+            for name, process in self._processes.items():
+                assert process.wait(20) == 0, self.log(name.partition("-")[0])
         finally:
             for process in self._processes.values():
                 process.kill()
@@ -100,22 +112,25 @@ class Servers:
         return self._log(kind).read_text()
 
     def pid(self, kind: str) -> int:
-        return self._processes[kind].pid
+        """Of the first of a kind."""
+        return self._processes[self._names[kind][0]].pid
 
     def peak_memory_bytes(self) -> int:
-        """The most that both ever had resident, together."""
+        """The most that all ever had resident, together."""
         return sum(peak_memory_bytes(process.pid) for process in self._processes.values())
 
     def metric(self, kind: str, name: str) -> float:
-        """What a metric, named with its labels, is now; 0 when it is not there.
+        """What a metric, named with its labels, is now, summed up; 0 when it is not there.
 
         The settings have to give a MAGNETAR_METRICS_PORT.
         """
-        with urllib.request.urlopen(self._metrics[kind], timeout=5) as reply:
-            for line in reply.read().decode().splitlines():
-                if line.startswith(f"{name} "):
-                    return float(line.split()[-1])
-        return 0.0
+        found = 0.0
+        for server in self._names[kind]:
+            with urllib.request.urlopen(self._metrics[server], timeout=5) as reply:
+                for line in reply.read().decode().splitlines():
+                    if line.startswith(f"{name} "):
+                        found += float(line.split()[-1])
+        return found
 
     def _log(self, kind: str) -> Path:
         return self._directory / f"{kind}.log"
