@@ -48,8 +48,9 @@ class Member:
     heard_ms: float = 0.0
     # Since when it must release partitions; None: nothing to release.
     asked_back_ms: float | None = None
-    # The member raises it with each call, so that late copies are recognised. It is not stored,
-    # because copies do not survive a restart.
+    # The member raises both with each call, so that late copies are recognised. The number of
+    # heartbeats is not stored: after a restart, a late one gives back what was asked back at most,
+    # and its member's acks there are refused from then on.
     join_epoch: int = 0
     heartbeat_number: int = 0
 

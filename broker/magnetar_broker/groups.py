@@ -242,6 +242,7 @@ class Groups:
                 topic_pattern=one.topic_pattern,
                 session_timeout_ms=one.session_timeout_ms,
                 rebalance_timeout_ms=one.rebalance_timeout_ms,
+                join_epoch=one.join_epoch,
             )
         self._groups[name] = group
 
@@ -416,6 +417,7 @@ def _row_of(group: Group) -> records.GroupRow:
                 topic_pattern=one.topic_pattern,
                 session_timeout_ms=one.session_timeout_ms,
                 rebalance_timeout_ms=one.rebalance_timeout_ms,
+                join_epoch=one.join_epoch,
             )
             for one in group.members.values()
         ],

@@ -443,6 +443,22 @@ def test_join_group() -> None:
     run(scenario)
 
 
+def test_join_group_over_a_restart() -> None:
+    """A member that left right after a restart came back, and had partitions until its timeout."""
+
+    async def scenario(world: World) -> None:
+        first = join("a", join_epoch=1)
+        await world.client.ask(first)
+        await world.restart()
+        leave = group_wire.CommandLeaveGroup(group=GROUP, member_id="a", call_token=1)
+        await world.client.ask(leave)
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert joined(world) == []
+
+    run(scenario)
+
+
 def test_join_group_of_an_instance_that_was_replaced() -> None:
     """A copy of the old one's call took the place of the new one, and fenced it."""
 

@@ -220,7 +220,7 @@ class GroupRow(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., allow_two_phase_commit: _Optional[bool] = ..., members: _Optional[_Iterable[_Union[GroupMemberRow, _Mapping]]] = ...) -> None: ...
 
 class GroupMemberRow(_message.Message):
-    __slots__ = ("member_id", "instance_id", "client_name", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms")
+    __slots__ = ("member_id", "instance_id", "client_name", "topics", "topic_pattern", "session_timeout_ms", "rebalance_timeout_ms", "join_epoch")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +228,7 @@ class GroupMemberRow(_message.Message):
     TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    JOIN_EPOCH_FIELD_NUMBER: _ClassVar[int]
     member_id: str
     instance_id: str
     client_name: str
@@ -235,7 +236,8 @@ class GroupMemberRow(_message.Message):
     topic_pattern: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ...) -> None: ...
+    join_epoch: int
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_name: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., topic_pattern: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., join_epoch: _Optional[int] = ...) -> None: ...
 
 class OwnerRow(_message.Message):
     __slots__ = ("member_id", "generation")

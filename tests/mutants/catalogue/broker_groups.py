@@ -203,6 +203,17 @@ MUTANTS = (
         mistake="A late copy of a join brings a member back that has left.",
     ),
     Mutant(
+        name="join-epoch-not-stored",
+        file=_GROUPS,
+        old=(
+            "                join_epoch=one.join_epoch,\n"
+            "            )\n"
+            "            for one in group.members.values()"
+        ),
+        new="            )\n            for one in group.members.values()",
+        mistake="A late copy of a join from before a restart brings a member back that has left.",
+    ),
+    Mutant(
         name="late-heartbeat-counts",
         file=_GROUP,
         old="        if 0 < number <= member.heartbeat_number:",
