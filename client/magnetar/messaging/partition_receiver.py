@@ -384,6 +384,9 @@ class PartitionReceiver:
             self.resets += 1
             self.unacked.reset()
         self.ledger_id = reply.ledger_id
+        if self._detached.is_set():
+            # Another attachment follows. What this one brings may lie behind what comes with that.
+            return
         self.active = reply.active
         self.waiting = reply.waiting
         self._attached = session

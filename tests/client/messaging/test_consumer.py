@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.client.fakes import FAST, FakeCluster, run
-from tests.playbook import BREAK, HOLD, LOSE, Expect
+from tests.playbook import BREAK, DROP, HOLD, LOSE, Expect
 from tests.virtual_time import time_passes
 from tests.waiting import turns, until
 
@@ -25,7 +25,7 @@ from magnetar import (
 )
 from magnetar_core.batch import encode
 from magnetar_core.errors import InvalidArgument, LogUnavailable, QuotaExceeded
-from magnetar_core.wire import broker_pb2
+from magnetar_core.wire import broker_pb2, common_pb2, transaction_pb2
 
 
 async def values_of(consumer: Any, count: int) -> list[bytes]:
@@ -208,6 +208,39 @@ def test_acks_of_an_aborted_transaction_come_again_once() -> None:
         await txn.abort()
         assert await values_of(consumer, 2) == [b"0", b"1"]
         assert not await consumer.receive_batch(4, timeout_s=0.005)
+
+    run(test)
+
+
+def test_an_abort_that_is_told_while_a_consumer_attaches_is_waited_for_by_the_next() -> None:
+    """docs/design/0001-protocol.md, Redelivery and the client: in order, also then.
+
+    What the attachment under way would bring lies behind what the transaction gives back.
+    """
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        for n in range(4):
+            cluster.publish("flights", [b"%d" % n])
+        consumer = await client.subscribe("flights", "s", initial_position="earliest")
+        txn = await client.begin_transaction()
+        wire = txn.txn_id.to_wire()
+
+        def end(body: Any) -> None:
+            assert list(body.after_txn_ids) == [wire]
+            cluster.end(txn.txn_id, commit=False)
+
+        # The broker hears of the abort later than the client does.
+        aborting = transaction_pb2.CommandEndTxnResponse(txn_id=wire, status=common_pb2.ABORTING)
+        cluster.play.when("end_txn").once(aborting)
+        cluster.play.when("ack").in_turn(BREAK, DROP)
+        cluster.play.when("subscribe").in_turn(HOLD, end)
+        consumer.ack_nowait(await consumer.receive(), txn=txn)
+        await cluster.play.holds()
+        await txn.abort()
+        cluster.play.release()
+        assert await values_of(consumer, 4) == [b"0", b"1", b"2", b"3"]
+        assert not await consumer.receive_batch(1, timeout_s=0.005)
 
     run(test)
 

@@ -167,6 +167,16 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        name="void-attachment-delivers",
+        file=_RECEIVER,
+        old="        if self._detached.is_set():\n",
+        new="        if False:\n",
+        mistake=(
+            "An attachment that another one is to follow brings what lies behind what an abort has"
+            " given back."
+        ),
+    ),
+    Mutant(
         name="reset-not-noted",
         file=_RECEIVER,
         old=(
