@@ -325,7 +325,9 @@ def make_world(rule: str, seed: int, *, out: object = None) -> World:
     """A world of one family."""
     family = FAMILIES[rule]
     name = f"family {rule} {seed}"
-    world = World(name, plan=family.plan(Random(name)), out=out)  # type: ignore[arg-type]
+    plan = family.plan(Random(name))
+    plan.broker_count = Random(f"brokers of {name}").choice((1, 1, 1, 2, 3))
+    world = World(name, plan=plan, out=out)  # type: ignore[arg-type]
     family.prepare(world)
     world.occurred = lambda: family.occurred(world)
     return world

@@ -455,6 +455,12 @@ class Network:
                 link.go_half_open(both=True)
                 self.loop.call_later(seconds, link.break_off)
 
+    def hold_up(self, first: str, second: str, seconds: float) -> None:
+        """What leaves meanwhile arrives afterwards; links stay."""
+        self.faults["hold-up"] += 1
+        self.trace.event("fault", f"hold-up between {first} and {second} for {seconds:.2f} s")
+        self._partitions[frozenset((first, second))] = self.loop.time() + seconds
+
     def delay_spike(self, factor: float, seconds: float) -> None:
         self.faults["delay spike"] += 1
         self.trace.event("fault", f"delays times {factor:.0f} for {seconds:.2f} s")

@@ -99,4 +99,5 @@ class Plan:
             fault_weights=weights,
             fault_period_s=random.choice((0.05, 0.1, 0.3)),
             worker_type=random.choice(("shared", "key_shared", "failover", "exclusive")),
+            broker_count=random.choice((1, 1, 1, 2, 3)),
         )

@@ -51,6 +51,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
         "topics made at a follower",
         "topics found",
         "lives checked",
+        "topics unknown while cut off",
         "deletions refused",
         "sent to their brokers",
         "beside a broker that is away",

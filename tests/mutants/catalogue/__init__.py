@@ -19,6 +19,7 @@ from tests.mutants.catalogue import (
     core,
     late_copies,
     object_store,
+    several_brokers,
     spark,
     storage,
 )
@@ -36,6 +37,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *broker_directory.MUTANTS,
     *broker_groups.MUTANTS,
     *late_copies.MUTANTS,
+    *several_brokers.MUTANTS,
     *coordinator.MUTANTS,
     *coordinator_transactional_ids.MUTANTS,
     *client.MUTANTS,

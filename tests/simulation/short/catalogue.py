@@ -89,8 +89,6 @@ SCENARIOS: dict[str, Scenario] = {
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
 # Of histories of any scenario, so many have several brokers.
 SEVERAL_BROKERS_SHARE = 0.25
-# Unless they hold one of these.
-ALONE = frozenset({"crews"})
 # One scenario each, by its name; and all of them by turns.
 PROFILES = ("any", *SCENARIOS)
 
@@ -109,14 +107,12 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     else:
         names = [profile]
     names = list(dict.fromkeys(names))
-    if "several brokers" in names:
-        names = [one for one in names if one not in ALONE]
     draft.scenarios = tuple(names)
     for name in names:
         SCENARIOS[name](draft)
     brokers = Random(f"brokers {profile} {seed}")
-    alone = profile != "any" or not ALONE.isdisjoint(names)
-    if draft.broker_count == 1 and not alone and brokers.random() < SEVERAL_BROKERS_SHARE:
+    of_any = profile == "any" and draft.broker_count == 1
+    if of_any and brokers.random() < SEVERAL_BROKERS_SHARE:
         draft.broker_count = brokers.choice((2, 2, 3))
         spread_faults(draft, brokers)
     draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2

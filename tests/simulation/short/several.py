@@ -136,7 +136,7 @@ def _lives(draft: Draft) -> None:
                 partitions=[random.choice((1, 2, 3, 4)) for _ in range(rounds)],
                 made_at=[random.randrange(3) for _ in range(rounds)],
                 deleted_at=[random.randrange(3) for _ in range(rounds)],
-                held=[random.choice(("", "", "commit", "abort")) for _ in range(rounds)],
+                held=[random.choice(("", "", "commit", "abort", "race")) for _ in range(rounds)],
             )
             if random.random() < 0.3:
                 # It waits for the one who keeps the directory.
@@ -147,6 +147,20 @@ def _lives(draft: Draft) -> None:
                     server="broker",
                     seconds=round(random.uniform(0.1, 2.0), 3),
                     silent=random.random() < 0.3,
+                )
+            if random.random() < 0.5:
+                verb, seconds = random.choice(
+                    (
+                        ("cut off", random.uniform(1.5, 4.0)),
+                        ("slow follower", random.uniform(0.1, 0.7)),
+                    )
+                )
+                draft.step(
+                    client,
+                    verb,
+                    follower=random.randrange(2),
+                    partitions=random.choice((1, 2, 3)),
+                    seconds=round(seconds, 3),
                 )
         draft.step(client, "same everywhere", closing=True)
 
@@ -169,6 +183,17 @@ def _away(draft: Draft) -> None:
         **common,
     )
     draft.fault("away", step=step, server=away, seconds=10.0, silent=random.random() < 0.3)
+    if random.random() < 0.4:
+        # It comes back alone: what it keeps it serves, whoever is away.
+        others = [one for one in broker_names(draft.broker_count) if one != away]
+        draft.fault(
+            "crash",
+            step=step,
+            delay_s=random.uniform(0.1, 1.0),
+            server=random.choice(others),
+            power_loss=random.random() < 0.7,
+            down_s=round(random.uniform(0.01, 0.5), 3),
+        )
 
 
 def _taking(draft: Draft) -> None:

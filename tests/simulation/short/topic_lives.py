@@ -18,6 +18,7 @@ from tests.simulation.short.world import ShortWorld, Verb
 
 from magnetar_core.errors import (
     Gone,
+    LogUnavailable,
     MagnetarError,
     PartitionMoved,
     ResourceInUse,
@@ -31,6 +32,8 @@ from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb
 FORGOTTEN_SECONDS_MAX = 1.0
 # From the end of all faults until every broker has heard of every topic.
 SAME_SECONDS_MAX = 5.0
+# Until both ends of a broken link know.
+TOLD_SECONDS = 1.1
 
 
 class _Life:
@@ -111,16 +114,19 @@ class _Life:
     def _wire(self, partition: int) -> common_pb2.Partition:
         return common_pb2.Partition(topic=self.name, partition=partition, topic_id=self.topic_id)
 
-    async def ask_astray(self) -> None:
-        """Ask brokers about partitions that others keep: each says so, and does nothing."""
+    async def ask_astray(self, txn_id: TxnID) -> None:
+        """Ask brokers about partitions that others keep: each says so, and does nothing.
+
+        Args:
+            txn_id: of an open transaction that has no part in them.
+        """
+        wire_id = txn_id.to_wire()
         for partition in range(self.partitions):
             keeper = self.world.keeper_of(self.topic_id, partition).name
             wire = self._wire(partition)
             place = common_pb2.Subscription(
                 topic=self.name, partition=partition, topic_id=self.topic_id, subscription="none"
             )
-            # Of nobody: where anybody keeps it, it is refused or ends nothing.
-            txn_id = TxnID.of(20_000, 1, self._random.randrange(1_000)).to_wire()
             bodies: list[Any] = [
                 send_command(wire, self._token() >> 1, 0, [b"astray"]),
                 broker_pb2.CommandRead(partition=wire),
@@ -133,10 +139,10 @@ class _Life:
                     ranges=[common_pb2.OffsetRange(first=0, last=0)],
                 ),
                 transaction_pb2.CommandEndTxnOnPartition(
-                    partition=wire, txn_id=txn_id, txn_action=COMMIT
+                    partition=wire, txn_id=wire_id, txn_action=COMMIT
                 ),
                 transaction_pb2.CommandEndTxnOnSubscription(
-                    subscription=place, txn_id=txn_id, txn_action=ABORT
+                    subscription=place, txn_id=wire_id, txn_action=ABORT
                 ),
             ]
             for broker in self.world.broker_names:
@@ -151,6 +157,18 @@ class _Life:
             self.world.active["sent to their brokers"] += 1
         except (MagnetarError, NoAnswer):
             return
+
+    async def race(self, unit: RawUnit, partition: int, at: str) -> None:
+        """A deletion while somebody opens a transaction: it is refused, or ends that."""
+        deleting = asyncio.ensure_future(self.delete(at))
+        try:
+            await self.hold(unit, partition)
+            self.world.active["opened beside a deletion"] += 1
+        except (MagnetarError, NoAnswer):
+            pass
+        self.world.history.ask_commit(unit.record, expected=[])
+        await unit.end(unit.end_command(COMMIT, wait_finished=True))
+        await deleting
 
     async def hold(self, unit: RawUnit, partition: int) -> None:
         """Send in a transaction that stays open."""
@@ -224,7 +242,7 @@ async def topic_lives(
     Args:
         made_at, deleted_at: the broker that is asked, by its place.
         held: "commit" or "abort": how a transaction ends that is open at the first attempt to
-            delete; "": there is none.
+            delete; "race": it is opened meanwhile; "": there is none.
     """
     world = actor.world
     # Of this process alone: what an earlier one has left behind stays as it is.
@@ -232,27 +250,81 @@ async def topic_lives(
     random = actor.random(f"lives/{step.number}/{actor.node.life}")
     names = world.broker_names
     last = len(partitions) - 1
+    # It takes no part in anything.
+    idle = actor.unit(step)
+    await idle.begin(60_000)
     for number, count in enumerate(partitions):
         life = _Life(actor, name, count, random)
         await life.make(names[made_at[number] % len(names)])
         await life.write()
-        await life.ask_astray()
+        await life.ask_astray(idle.txn_id)
         await life.check()
         if number == last:
             actor.kept.setdefault("lives", []).append(life)
-            return
+            break
         at = names[deleted_at[number] % len(names)]
-        if held[number]:
-            unit = actor.unit(step)
-            partition = random.randrange(count)
+        unit, partition = actor.unit(step), random.randrange(count)
+        if held[number] == "race":
+            await life.race(unit, partition, at)
+        elif held[number]:
             await life.hold(unit, partition)
             await life.check_refused(at, partition)
             action = COMMIT if held[number] == "commit" else ABORT
             if action == COMMIT:
                 world.history.ask_commit(unit.record, expected=[])
             await unit.end(unit.end_command(action, wait_finished=True))
-        await life.delete(at)
-        await life.ask_astray()
+        if held[number] != "race":
+            await life.delete(at)
+        await life.ask_astray(idle.txn_id)
+    await idle.end(idle.end_command(ABORT))
+
+
+async def cut_off(
+    actor: Actor, step: Step, *, follower: int, partitions: int, seconds: float
+) -> None:
+    """A follower that knows that it is cut off denies no topic that is made meanwhile."""
+    world = actor.world
+    first, *followers = world.broker_names
+    cut = followers[follower % len(followers)]
+    life = _Life(
+        actor,
+        f"cut-{step.number}-{actor.node.life}",
+        partitions,
+        actor.random(f"cut/{step.number}/{actor.node.life}"),
+    )
+    world.calm.trouble([cut], seconds)
+    for link in world.network.links(cut):
+        if first in (link.client_node, link.server_node):
+            link.break_off()
+    world.network.partition(first, cut, seconds)
+    # Both ends have heard of it.
+    await asyncio.sleep(TOLD_SECONDS)
+    await life.make(first)
+    try:
+        await life.client.ask(BROKER, topic_pb2.CommandLookup(topic=life.name), address=cut)
+    except TopicNotFound as error:
+        if world.network.is_cut(first, cut):
+            world.history.violation("cluster", f"{cut}, cut off from {first}, says: {error}")
+    except (LogUnavailable, NoAnswer):
+        world.active["topics unknown while cut off"] += 1
+    await life.write()
+    await life.check()
+    actor.kept.setdefault("lives", []).append(life)
+
+
+async def slow_follower(
+    actor: Actor, step: Step, *, follower: int, partitions: int, seconds: float
+) -> None:
+    """A follower that hears of a topic late: the answer waits for it, for less than a second."""
+    world = actor.world
+    first, *followers = world.broker_names
+    name = f"slow-{step.number}-{actor.node.life}"
+    life = _Life(actor, name, partitions, actor.random(f"slow/{step.number}/{actor.node.life}"))
+    world.network.hold_up(first, followers[follower % len(followers)], seconds)
+    await life.make(first)
+    await life.write()
+    await life.check()
+    actor.kept.setdefault("lives", []).append(life)
 
 
 async def same_everywhere(actor: Actor, step: Step) -> None:
@@ -274,4 +346,9 @@ async def same_everywhere(actor: Actor, step: Step) -> None:
         await life.check()
 
 
-VERBS: dict[str, Verb] = {"topic lives": topic_lives, "same everywhere": same_everywhere}
+VERBS: dict[str, Verb] = {
+    "topic lives": topic_lives,
+    "cut off": cut_off,
+    "slow follower": slow_follower,
+    "same everywhere": same_everywhere,
+}
