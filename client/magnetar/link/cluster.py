@@ -82,7 +82,8 @@ class Cluster:
         self._brokers: tuple[Member, ...] = ()
         self._coordinators: tuple[Member, ...] = ()
         self._membership_version = 0
-        self._refreshing: asyncio.Task[None] | None = None
+        # How many questions for the members are under way.
+        self._asking_count = 0
 
     @property
     def bootstrap(self) -> Connection:
@@ -104,12 +105,17 @@ class Cluster:
 
     async def info(self) -> ClusterInfo:
         """Ask for the members of the cluster, and remember them."""
-        reply, _ = await self.any_broker.ask(topic_pb2.CommandGetClusterInfo())
+        self._asking_count += 1
+        try:
+            reply, answerer = await self.any_broker.ask(topic_pb2.CommandGetClusterInfo())
+        finally:
+            self._asking_count -= 1
         info = ClusterInfo(
             reply.cluster_id,
             reply.membership_version,
             reply.cluster_hash,
-            tuple(Member(one.name, one.address) for one in reply.brokers),
+            # A broker that has no address of its own is where it was reached.
+            tuple(Member(one.name, one.address or answerer.address) for one in reply.brokers),
             tuple(Member(one.name, one.address, one.tcid) for one in reply.coordinators),
             reply.server_version,
         )
@@ -136,16 +142,16 @@ class Cluster:
 
     def refresh_members_soon(self) -> None:
         """Ask for the members again in the background, since a broker does not answer."""
-        if self._refreshing is None:
-            self._refreshing = self.runtime.spawn(self._refresh_members(), "ask for the members")
+        if self._asking_count == 0:
+            self.runtime.spawn(self._refresh_members(), "ask for the members")
 
     async def _refresh_members(self) -> None:
+        if self._asking_count > 0:
+            return
         try:
             await self.info()
         except MagnetarError as error:
             log.info("the members of the cluster are not known anew: %s", error)
-        finally:
-            self._refreshing = None
 
     async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
         """Return connections to all coordinators, or to the coordinator with this TCID.

@@ -31,6 +31,8 @@ class Connection(Requests):
         self._connecting: asyncio.Task[None] | None = None
         self._backoff = runtime.backoff()
         self._closed = False
+        # Whether the last attempt to connect found nobody.
+        self._nobody_is_there = False
         self._addressees: dict[tuple[object, object], OnPush] = {}
         # Who wants to hear of attempts to connect that fail.
         self._watchers: dict[int, Callable[[], None]] = {}
@@ -86,11 +88,13 @@ class Connection(Requests):
         self._waiters.pop(number, None)
 
     def when_unreachable(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever an attempt to connect fails.
+        """Call back whenever an attempt to connect fails; at once if the last one has failed.
 
         Returns:
             A function that ends that.
         """
+        if self._nobody_is_there:
+            self.loop.call_soon(callback)
         self._waiter_count += 1
         number = self._waiter_count
         self._watchers[number] = callback
@@ -125,15 +129,18 @@ class Connection(Requests):
                 except (LinkClosed, TimeoutError) as error:
                     log.info("cannot reach %s: %s", self.address, error)
                     self._backoff.failures = max(1, self._backoff.failures)
+                    self._nobody_is_there = True
                     for watcher in list(self._watchers.values()):
                         watcher()
                     continue
                 except MagnetarError as error:
+                    self._nobody_is_there = False
                     self._backoff.failures = max(1, self._backoff.failures)
                     if error.retriable:
                         continue
                     self._tell_waiters(error)
                     return
+                self._nobody_is_there = False
                 self._session = session
                 session.on_close(partial(self._on_closed, session))
                 if not session.closed:

@@ -91,6 +91,7 @@ class FirstAnswer(Generic[T]):
         """Take the open questions back."""
         for question in self.open:
             question.cancel()
+        self.open.clear()
 
 
 async def _first_of(

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from random import Random
 from typing import Any
 
 import pytest
 from tests.client.fakes import COORDINATOR_ADDRESS, FAST, connect
 from tests.client.several_brokers import FIRST, SECOND, THIRD, SeveralBrokers, run_with
 from tests.playbook import BREAK, HOLD
+from tests.virtual_loop import VirtualClock
+from tests.virtual_time import time_passes
 from tests.waiting import until
 
 from magnetar import Client, blocking
 from magnetar import connect as connect_for_real
 from magnetar.link.addresses import addresses_of
+from magnetar.link.connection import Connection
+from magnetar.link.first_answer import FirstAnswer
+from magnetar.link.runtime import Runtime
 from magnetar_core.errors import (
     ClusterMismatch,
     InvalidArgument,
@@ -22,6 +28,7 @@ from magnetar_core.errors import (
     OutcomeUnknown,
     TopicNotFound,
 )
+from magnetar_core.wire import topic_pb2
 
 BOTH = f"{FIRST},{SECOND}"
 # Nobody's time ends: who goes on does so because a broker is away, or after its patience.
@@ -112,6 +119,43 @@ def test_a_broker_that_is_away_costs_nothing_but_the_attempt_to_connect() -> Non
         assert cluster.net.connect_count <= attempts + 2
 
     run_with(test, BOTH, PATIENT, prepare=lambda cluster: cluster.net.dead.add(FIRST))
+
+
+def test_a_server_that_is_known_to_be_away_costs_nothing_at_all() -> None:
+    """Somebody tries to connect to it, with pauses: nobody waits for the next attempt."""
+
+    async def test(cluster: SeveralBrokers, client: Client) -> None:
+        slow = dataclasses.replace(PATIENT, backoff_ms_min=20_000, backoff_ms_max=20_000)
+        runtime = Runtime(cluster.transport(), VirtualClock(), Random(7), slow)
+        first, second = (Connection(one, "Broker", runtime) for one in (FIRST, SECOND))
+        cluster.net.dead.add(FIRST)
+        connected: list[object] = []
+        first.when_connected(connected.append)
+        await time_passes(5)
+        question = FirstAnswer(
+            runtime,
+            lambda connection: connection.request(topic_pb2.CommandListTopics()),
+            name="ask",
+            patience_ms=60_000,
+            is_no_answer=lambda error: True,
+        )
+        began_s = seconds()
+        answer = await question.among([first, second])
+        assert answer is not None
+        assert answer[1] is second
+        assert seconds() == began_s
+        # It comes back, and is asked first again.
+        question.cancel()
+        cluster.net.dead.clear()
+        await until(lambda: connected)
+        answer = await question.among([first, second])
+        assert answer is not None
+        assert answer[1] is first
+        for connection in (first, second):
+            connection.close()
+        await runtime.cancel_all()
+
+    run_with(test)
 
 
 def test_a_broker_that_hangs_delays_one_request_and_not_the_next() -> None:
@@ -212,6 +256,7 @@ def test_members_are_asked_for_again_when_a_broker_is_away() -> None:
         cluster.net.break_links()
         await client.admin.topics.list()
         await until(lambda: len(cluster.asked("get_cluster_info")) == 2)
+        await time_passes(0.1)
         cluster.net.dead.add(SECOND)
         cluster.net.break_links()
         await client.admin.topics.list()

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _ANY_BROKER = "client/magnetar/link/any_broker.py"
 _CLUSTER = "client/magnetar/link/cluster.py"
+_CONNECTION = "client/magnetar/link/connection.py"
 _PARTITION = "client/magnetar/link/partition_connection.py"
 _REQUESTS = "client/magnetar/link/requests.py"
 _SESSION = "client/magnetar/link/session.py"
@@ -46,6 +47,20 @@ MUTANTS = (
         old="        self._on_silent()",
         new="        log.debug('others are asked')",
         mistake="The members are not asked for again when a broker is away.",
+    ),
+    Mutant(
+        name="dead-broker-waited-for",
+        file=_CONNECTION,
+        old="        if self._nobody_is_there:\n",
+        new="        if self._nobody_is_there and self._closed:\n",
+        mistake="Who asks any broker waits for one that is known to be away.",
+    ),
+    Mutant(
+        name="doubt-forgotten-at-the-next-link",
+        file=_REQUESTS,
+        old="            if not in_doubt:\n",
+        new="            if in_doubt or error:\n",
+        mistake="A request that may have arrived is said to have had no effect.",
     ),
     Mutant(
         name="waiting-at-the-dead-address",
