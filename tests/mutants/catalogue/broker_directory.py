@@ -69,6 +69,13 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A topic is deleted while transactions are open at another broker.",
     ),
     Mutant(
+        name="deletion-again-after-a-restart",
+        file=_KEEPER,
+        old="        if self._past_calls.topic_of(command.call_token) is not None:",
+        new="        if False:",
+        mistake="A copy that a follower passes on deletes what was made anew since.",
+    ),
+    Mutant(
         name="deletion-does-not-look-again",
         file=_KEEPER,
         old="            found = self._topics.to_delete(topic.name, topic.topic_id)\n",
