@@ -101,7 +101,7 @@ def test_a_repeat_that_is_taken_for_another_batch_is_seen() -> None:
 
     with replaced(producers, "check_sequence", check):
         failures = (
-            run_history(seed, "unheard", checks_servers=False).failure for seed in range(60)
+            run_history(seed, "late refusals", checks_servers=False).failure for seed in range(60)
         )
         found = next((one for one in failures if one is not None), "")
     assert "was confirmed, and is refused" in found
