@@ -21,12 +21,12 @@ class TcpProxy:
             gets the request, and the client a closed connection.
     """
 
-    def __init__(self, port_of_server: int) -> None:
+    def __init__(self, port_of_server: int, port: int = 0) -> None:
         self._port_of_server = port_of_server
         self.delay_s = 0.0
         self.lose_answers: Callable[[bytes], bool] = lambda request: False
         self.lost_count = 0
-        self.port = 0
+        self.port = port
         self._ready = threading.Event()
         self._stop: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -43,7 +43,7 @@ class TcpProxy:
         loop = asyncio.get_running_loop()
         stopped = asyncio.Event()
         self._stop = lambda: _call(loop, stopped.set)
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await stopped.wait()

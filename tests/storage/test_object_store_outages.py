@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
+from tests.core.ports import free_ports
 from tests.object_server import ObjectServer, environment
 from tests.storage.slate_stores import new_prefix
 from tests.tcp_proxy import TcpProxy
@@ -21,13 +23,6 @@ from magnetar_storage.store import KEY_END
 
 # SlateDB's client waits for up to 15 s between its attempts.
 PATIENCE_S = 90.0
-
-
-@pytest.fixture
-def own_server(own_object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServer:
-    for name, value in own_object_server.environment().items():
-        monkeypatch.setenv(name, value)
-    return own_object_server
 
 
 @pytest.fixture
@@ -95,13 +90,15 @@ async def check_all_there(url: ObjectStoreUrl, load: Load) -> None:
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
 def test_a_server_that_comes_back_is_waited_for(
     fault: str,
-    own_server: ObjectServer,
+    object_server: ObjectServer,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Nothing is answered meanwhile, nothing is lost, and the same process goes on."""
     monkeypatch.setattr(slate_background, "SLOW_SECONDS", 0.5)
     caplog.set_level(logging.WARNING)
+    for name, value in object_server.environment().items():
+        monkeypatch.setenv(name, value)
     url = new_prefix()
 
     async def scenario() -> None:
@@ -109,19 +106,12 @@ def test_a_server_that_comes_back_is_waited_for(
         load = Load(store)
         await load.start()
         await load.more()
-        if fault == "killed":
-            own_server.kill()
-        else:
-            own_server.freeze()
-        # The store waits, and says so.
-        await until(lambda: "goes on when it answers" in caplog.text)
-        count = len(load.durable)
-        await until(lambda: caplog.text.count("goes on when it answers") >= 2)
-        assert len(load.durable) == count, "nothing is acknowledged meanwhile"
-        if fault == "killed":
-            await asyncio.to_thread(own_server.start)
-        else:
-            own_server.thaw()
+        with away(object_server, fault):
+            # The store waits, and says so.
+            await until(lambda: "goes on when it answers" in caplog.text)
+            count = len(load.durable)
+            await until(lambda: caplog.text.count("goes on when it answers") >= 2)
+            assert len(load.durable) == count, "nothing is acknowledged meanwhile"
         await load.more()
         assert "went on after" in caplog.text
         await load.stop()
@@ -129,6 +119,22 @@ def test_a_server_that_comes_back_is_waited_for(
         await check_all_there(url, load)
 
     asyncio.run(scenario())
+
+
+@contextmanager
+def away(server: ObjectServer, fault: str) -> Iterator[None]:
+    """A server that others use is there again whatever happens."""
+    if fault == "killed":
+        server.kill()
+    else:
+        server.freeze()
+    try:
+        yield
+    finally:
+        if fault == "killed":
+            server.start()
+        else:
+            server.thaw()
 
 
 @pytest.mark.chaos
@@ -181,18 +187,24 @@ def test_answers_that_come_late_only_take_longer(proxy: TcpProxy) -> None:
 
 @pytest.mark.chaos
 def test_a_store_is_opened_when_its_server_comes(
-    own_server: ObjectServer, caplog: pytest.LogCaptureFixture
+    object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A server process that starts before its object store waits for it, and says so."""
     caplog.set_level(logging.WARNING)
-    own_server.kill()
+    (port,) = free_ports(1)
+    for name, value in environment(port).items():
+        monkeypatch.setenv(name, value)
+    proxy = TcpProxy(object_server.port, port)
 
     async def scenario() -> None:
         opening = asyncio.ensure_future(opened(new_prefix()))
         await until(lambda: "does not answer, and is asked again" in caplog.text)
         assert not opening.done()
-        await asyncio.to_thread(own_server.start)
+        await asyncio.to_thread(proxy.start)
         store = await opening
         await store.close()
 
-    asyncio.run(scenario())
+    try:
+        asyncio.run(scenario())
+    finally:
+        proxy.stop()

@@ -217,25 +217,6 @@ def test_a_second_broker_on_the_store_ends_the_first_and_nobody_is_told_a_falseh
         second.stop()
 
 
-def test_an_idle_first_broker_is_gone_before_the_second_serves(
-    diskless: Servers, tmp_path: Path, object_server: ObjectServer, store: str
-) -> None:
-    """It would not notice by a write, and tell of a past that the second has changed."""
-    second = Servers(tmp_path / "second", settings(object_server, store))
-    second.environ["MAGNETAR_COORDINATORS"] = diskless.environ["MAGNETAR_COORDINATORS"]
-    first = diskless._processes.pop(BROKER)
-    try:
-        second.start(BROKER)
-        assert first.poll() == 70
-        assert "another process opened this store" in diskless.log(BROKER)
-    finally:
-        first.kill()
-        first.wait()
-        assert first.stdout is not None
-        first.stdout.close()
-        second.stop()
-
-
 def test_the_object_store_goes_away_under_load_and_comes_back(
     own_object_server: ObjectServer, tmp_path: Path
 ) -> None:
@@ -265,35 +246,6 @@ def test_the_object_store_goes_away_under_load_and_comes_back(
         run(program(), timeout_s=150)
     finally:
         servers.stop()
-
-
-def test_rocksdb_and_an_object_store_are_not_mistaken_for_each_other(
-    tmp_path: Path, store: str, object_server: ObjectServer
-) -> None:
-    """Of a directory that one engine made, the other keeps its hands off, and says what to do."""
-    servers = Servers(tmp_path)
-    servers.start(BROKER)
-    servers.kill(BROKER)
-    (tmp_path / "brokers").mkdir()
-    (tmp_path / "broker").rename(tmp_path / "brokers" / "broker-0")
-    mistaken = Servers(tmp_path, {"MAGNETAR_STORE": f"file://{tmp_path}"})
-    with pytest.raises(AssertionError, match="holds other objects"):
-        mistaken.start(BROKER)
-    mistaken.kill(BROKER)
-
-
-def test_a_directory_with_rows_is_not_passed_over(tmp_path: Path) -> None:
-    """Else a server would begin anew, and its user would take the data for lost."""
-    servers = Servers(tmp_path)
-    servers.start(BROKER)
-    servers.kill(BROKER)
-    servers.environ["MAGNETAR_STORE"] = f"file://{tmp_path}/objects"
-    with pytest.raises(AssertionError, match="has the rows of a server"):
-        servers.start(BROKER)
-    servers.kill(BROKER)
-    del servers.environ["MAGNETAR_STORE"]
-    servers.start(BROKER)
-    servers.kill(BROKER)
 
 
 def test_a_server_that_waits_for_its_object_store_can_be_stopped(tmp_path: Path) -> None:
