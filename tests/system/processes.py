@@ -115,6 +115,10 @@ class Servers:
         """Of the first of a kind."""
         return self._processes[self._names[kind][0]].pid
 
+    def let_go(self, kind: str) -> subprocess.Popen[str]:
+        """Hand over the first of a kind: whoever calls this ends it."""
+        return self._processes.pop(self._names[kind][0])
+
     def peak_memory_bytes(self) -> int:
         """The most that all ever had resident, together."""
         return sum(peak_memory_bytes(process.pid) for process in self._processes.values())

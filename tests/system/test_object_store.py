@@ -176,7 +176,7 @@ def test_a_second_broker_on_the_store_ends_the_first_and_nobody_is_told_a_falseh
     # It is the same broker at another address, with the same coordinator.
     second.addresses[COORDINATOR] = diskless.addresses[COORDINATOR]
     second.environ["MAGNETAR_COORDINATORS"] = diskless.environ["MAGNETAR_COORDINATORS"]
-    first_ended = diskless._processes[BROKER]
+    first = diskless.let_go(BROKER)
 
     async def program() -> None:
         # What it has not delivered to the first, it can deliver to nobody.
@@ -196,7 +196,7 @@ def test_a_second_broker_on_the_store_ends_the_first_and_nobody_is_told_a_falseh
         await asyncio.to_thread(second.start, BROKER)
 
         # When the second serves, the first is gone, by itself: it answers nobody any more.
-        assert first_ended.poll() == 70, diskless.log(BROKER)
+        assert first.poll() == 70, diskless.log(BROKER)
         assert "another process opened this store" in diskless.log(BROKER)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
@@ -212,8 +212,10 @@ def test_a_second_broker_on_the_store_ends_the_first_and_nobody_is_told_a_falseh
     try:
         run(program(), timeout_s=90)
     finally:
-        first_ended.stdout.close() if first_ended.stdout else None
-        diskless._processes.pop(BROKER)
+        first.kill()
+        first.wait()
+        assert first.stdout is not None
+        first.stdout.close()
         second.stop()
 
 
