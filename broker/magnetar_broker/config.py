@@ -36,6 +36,8 @@ class BrokerConfig:
     coordinators: tuple[MemberAddress, ...] = field(
         default=(MemberAddress(name="coordinator-0", address="127.0.0.1:6651"),)
     )
+    # Id of the cluster in the cluster file; empty: clients that knew an earlier list are refused.
+    cluster_id: str = ""
     # Version of the cluster file, raised whenever the members change.
     membership_version: int = 1
     # Hash of the list of members; empty: peers are not checked.

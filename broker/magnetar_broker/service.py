@@ -23,9 +23,10 @@ from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
 from magnetar_broker.views import describe_topic
+from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import ClusterMismatch, MagnetarError
+from magnetar_core.errors import MagnetarError
 from magnetar_core.placement import shard_of
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
@@ -131,8 +132,7 @@ class BrokerServer:
     def _hello(self, command: common.CommandHello, reply: Reply) -> None:
         config = self._environment.config
         check_client(command.protocol_version, command.client_name)
-        if command.cluster_hash and command.cluster_hash != config.cluster_hash:
-            raise ClusterMismatch(expected=config.cluster_hash, given=command.cluster_hash)
+        ClusterIdentity.of(config).check_client(ClusterIdentity.of(command))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = command.client_name
@@ -142,6 +142,8 @@ class BrokerServer:
             common.CommandHelloResponse(
                 protocol_version=PROTOCOL_VERSION,
                 server_name=config.name,
+                cluster_id=config.cluster_id,
+                membership_version=config.membership_version,
                 cluster_hash=config.cluster_hash,
                 frame_bytes_max=frame_bytes_max,
                 batch_bytes_max=config.batch_bytes_max,
@@ -152,6 +154,7 @@ class BrokerServer:
         config = self._environment.config
         address_of = other_address(config, command.reached_at)
         info = wire.CommandGetClusterInfoResponse(
+            cluster_id=config.cluster_id,
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
             brokers=[

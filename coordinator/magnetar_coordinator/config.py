@@ -32,6 +32,8 @@ class CoordinatorConfig:
     broker_addresses: tuple[str, ...] = ("127.0.0.1:6650",)
     # Their names; empty: the store does not notice a broker that was removed or moved.
     broker_names: tuple[str, ...] = ()
+    # Id of the cluster in the cluster file; empty: clients that knew an earlier list are refused.
+    cluster_id: str = ""
     # Version of the cluster file. A store that was stamped with another hash is refused unless the
     # version is higher now.
     membership_version: int = 1

@@ -15,9 +15,10 @@ from magnetar_coordinator.listing import TxnListing
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction_commands import TransactionCommands
 from magnetar_coordinator.transactional_id_commands import TransactionalIdCommands
+from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
-from magnetar_core.errors import ClusterMismatch, LogUnavailable, MagnetarError
+from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -81,9 +82,8 @@ class CoordinatorServer:
 
     def _hello(self, request: common.CommandHello, reply: Reply) -> None:
         check_client(request.protocol_version, request.client_name)
-        ours, theirs = self._runtime.config.cluster_hash, request.cluster_hash
-        if ours and theirs and ours != theirs:
-            raise ClusterMismatch(cluster_hash=ours)
+        config = self._runtime.config
+        ClusterIdentity.of(config).check_client(ClusterIdentity.of(request))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = request.client_name
@@ -91,8 +91,10 @@ class CoordinatorServer:
         reply.send(
             common.CommandHelloResponse(
                 protocol_version=PROTOCOL_VERSION,
-                server_name=self._runtime.config.name,
-                cluster_hash=ours,
+                server_name=config.name,
+                cluster_id=config.cluster_id,
+                membership_version=config.membership_version,
+                cluster_hash=config.cluster_hash,
                 frame_bytes_max=frame_bytes_max,
             )
         )

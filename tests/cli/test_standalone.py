@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.cli.running import MAGNETAR, Standalone, running_standalone
+from tests.core.ports import free_ports
 from tests.waiting import wait_until
 
 import magnetar
@@ -195,6 +196,34 @@ def test_a_cluster_starts_with_several_of_each_and_grows(tmp_path: Path) -> None
     with running_standalone(tmp_path, "--brokers", "3", "--coordinators", "2") as running:
         assert running.lines("consume", "before", "--until-end") == ["kept", "more"]
         assert len(running.lines("consume", "after", "--until-end")) == 100
+
+
+def test_a_client_goes_on_while_the_cluster_grows(tmp_path: Path) -> None:
+    """It knew the earlier list, and was refused for the rest of its life."""
+    port = str(free_ports(1)[0])
+
+    async def use(client: magnetar.Client, topic: str) -> None:
+        await client.admin.topics.create(topic, partitions=2)
+        producer = await client.create_producer(topic)
+        async with client.transaction() as txn:
+            for partition in range(2):
+                await producer.send(b"%d" % partition, partition=partition, txn=txn)
+
+    async def scenario() -> None:
+        client = None
+        for brokers, topic in ((1, "first"), (2, "second")):
+            counts = ("--brokers", str(brokers), "--broker-port", port)
+            with running_standalone(tmp_path, *counts) as running:
+                client = client or await magnetar.connect(f"127.0.0.1:{port}")
+                await use(client, topic)
+                assert sorted(running.lines("consume", topic, "--until-end")) == ["0", "1"]
+                info = await client.admin.cluster_info()
+                assert len(info.brokers) == brokers
+                assert info.cluster_id.startswith("standalone-")
+        assert client is not None
+        await client.close()
+
+    asyncio.run(scenario())
 
 
 def test_the_readmes_program_runs_as_it_stands(standalone: Standalone) -> None:

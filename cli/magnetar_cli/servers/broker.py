@@ -71,6 +71,7 @@ def broker(**options: Any) -> None:
             )
             for one in membership.coordinators
         )
+        given["cluster_id"] = membership.cluster_id
         given["membership_version"] = membership.version
         given["cluster_hash"] = membership.hash
     resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)

@@ -153,6 +153,12 @@ class Cluster:
         except MagnetarError as error:
             log.info("the members of the cluster are not known anew: %s", error)
 
+    async def _require_members(self) -> None:
+        """Ask for the members if they are not known, or a server has told of a later list."""
+        told_version = self.runtime.cluster.membership_version
+        if not self._coordinators or told_version > self._membership_version:
+            await self.info()
+
     async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
         """Return connections to all coordinators, or to the coordinator with this TCID.
 
@@ -163,8 +169,7 @@ class Cluster:
 
     async def coordinators_by_tcid(self, tcid: int | None = None) -> dict[int, Connection]:
         """Return the same as coordinators(), by TCID."""
-        if not self._coordinators:
-            await self.info()
+        await self._require_members()
         if not self._coordinators:
             raise LogUnavailable("the cluster names no transaction coordinator")
         chosen = [one for one in self._coordinators if tcid is None or one.tcid == tcid]
@@ -190,6 +195,7 @@ class Cluster:
         Raises:
             TxnNotFound: no coordinator has this TCID.
         """
+        await self._require_members()
         for attempt in range(2):
             for one in self._coordinators:
                 if one.tcid == txn_id.tcid:

@@ -33,6 +33,16 @@ TOKEN_BODIES = frozenset(
     and body is not transaction_pb2.CommandNewTxn
 )
 
+# Commands that only ask: whether they arrived makes no difference.
+WITHOUT_EFFECT = (
+    "CommandDescribe",
+    "CommandGetClusterInfo",
+    "CommandList",
+    "CommandLookup",
+    "CommandPeek",
+    "CommandRead",
+)
+
 
 class Requests(ABC):
     """Asks a server, which subclasses find."""
@@ -192,7 +202,7 @@ class Requests(ABC):
         """Return a live session, to send a request again.
 
         Raises:
-            OutcomeUnknown: the server refuses this client, and the request may have arrived before.
+            OutcomeUnknown: the server refuses this client, and the request may have taken effect.
             MagnetarError: the server refuses this client, or the client is closed.
         """
         try:
@@ -200,7 +210,7 @@ class Requests(ABC):
         except ClientClosed:
             raise
         except MagnetarError as error:
-            if not in_doubt:
+            if not in_doubt or type(body).__name__.startswith(WITHOUT_EFFECT):
                 raise
             raise OutcomeUnknown(
                 f"{body.DESCRIPTOR.name} may have happened, and cannot be sent again to know:"

@@ -12,6 +12,7 @@ from magnetar.config import ClientConfig
 from magnetar.link.deadlines import Deadlines
 from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
+from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.transport import Transport
 
 log = logging.getLogger("magnetar")
@@ -34,7 +35,7 @@ class Runtime:
         self.loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(self.loop)
         # Learned from the first server; a server of another cluster is then refused.
-        self.cluster_hash = ""
+        self.cluster = ClusterIdentity()
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from google.protobuf.message import Message
 
 from magnetar.link.runtime import Runtime
-from magnetar_core.errors import ClusterMismatch, InternalError, MagnetarError, from_wire
+from magnetar_core.cluster_identity import ClusterIdentity
+from magnetar_core.errors import InternalError, MagnetarError, from_wire
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
 from magnetar_core.requests import RESPONSE_FIELDS, Request
@@ -92,14 +93,10 @@ class LinkSession:
         if reply.frame_bytes_max:
             self.frame_bytes_max = reply.frame_bytes_max
         self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
-        ours, theirs = self._runtime.cluster_hash, reply.cluster_hash
-        if not ours:
-            self._runtime.cluster_hash = theirs
-        elif theirs and theirs != ours:
-            # It was asked when no server had answered yet, and another one was faster.
-            raise ClusterMismatch(
-                f"{self.address} belongs to another cluster than the first server"
-            )
+        # The server has checked what the client knew when it asked; another server may have been
+        # faster with the first answer.
+        told = ClusterIdentity.of(reply)
+        self._runtime.cluster = self._runtime.cluster.learned(told, self.address)
         self.useful = False
 
     def request(
@@ -212,10 +209,13 @@ class LinkSession:
                 self._on_push(self, body)
 
     def _hello(self) -> common_pb2.CommandHello:
+        known = self._runtime.cluster
         return common_pb2.CommandHello(
             protocol_version=PROTOCOL_VERSION,
             client_name=self._runtime.config.client_name,
-            cluster_hash=self._runtime.cluster_hash,
+            cluster_id=known.cluster_id,
+            membership_version=known.membership_version,
+            cluster_hash=known.cluster_hash,
         )
 
     def _watch_later(self) -> None:

@@ -223,25 +223,33 @@ class ServerError(_message.Message):
     def __init__(self, code: _Optional[_Union[ErrorCode, str]] = ..., message: _Optional[str] = ..., details: _Optional[_Mapping[str, str]] = ..., kind: _Optional[_Union[ServerError.Kind, str]] = ...) -> None: ...
 
 class CommandHello(_requests.Request[CommandHelloResponse]):
-    __slots__ = ("protocol_version", "client_name", "cluster_hash")
+    __slots__ = ("protocol_version", "client_name", "cluster_hash", "cluster_id", "membership_version")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIENT_NAME_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     client_name: str
     cluster_hash: str
-    def __init__(self, protocol_version: _Optional[int] = ..., client_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ...) -> None: ...
+    cluster_id: str
+    membership_version: int
+    def __init__(self, protocol_version: _Optional[int] = ..., client_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., cluster_id: _Optional[str] = ..., membership_version: _Optional[int] = ...) -> None: ...
 
 class CommandHelloResponse(_message.Message):
-    __slots__ = ("protocol_version", "server_name", "cluster_hash", "frame_bytes_max", "batch_bytes_max")
+    __slots__ = ("protocol_version", "server_name", "cluster_hash", "frame_bytes_max", "batch_bytes_max", "cluster_id", "membership_version")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     SERVER_NAME_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
     FRAME_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_VERSION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     server_name: str
     cluster_hash: str
     frame_bytes_max: int
     batch_bytes_max: int
-    def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ...) -> None: ...
+    cluster_id: str
+    membership_version: int
+    def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., cluster_id: _Optional[str] = ..., membership_version: _Optional[int] = ...) -> None: ...

@@ -135,7 +135,8 @@ def _check_same_topic(before: Manifest, goal: Goal, request: Request) -> None:
         raise OffloadError(
             f"{request.directory} is an offload of topic {before.topic!r}: choose another directory"
         )
-    if before.cluster_id != goal.cluster_id:
+    # Earlier servers did not tell the id of their cluster.
+    if before.cluster_id and before.cluster_id != goal.cluster_id:
         raise OffloadError(
             f"{request.directory} is an offload of a topic of cluster {before.cluster_id!r}, and"
             f" this is {goal.cluster_id!r}: choose another directory"

@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         name="stranger-of-the-first-moment",
         file=_SESSION,
-        old="        elif theirs and theirs != ours:",
-        new="        elif theirs and theirs != ours and not ours:",
+        old="        self._runtime.cluster = self._runtime.cluster.learned(told, self.address)",
+        new="        self._runtime.cluster = ClusterIdentity().learned(told, self.address)",
         mistake="A server whose handshake began before any cluster was known may be of another.",
     ),
     Mutant(
