@@ -1,4 +1,4 @@
-"""Addresses of stores: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for tests."""
+"""Addresses of stores: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for tests. Pure."""
 
 from __future__ import annotations
 
