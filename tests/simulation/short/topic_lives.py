@@ -172,7 +172,6 @@ class _Life:
 
     async def hold(self, unit: RawUnit, partition: int) -> None:
         """Send in a transaction that stays open."""
-        await unit.begin(60_000)
         wire = self._wire(partition)
         await self.client.add_partition(unit.txn_id, wire)
         command = send_command(wire, self._token() >> 1, 0, [b"held"], txn_id=unit.txn_id)
@@ -264,6 +263,8 @@ async def topic_lives(
             break
         at = names[deleted_at[number] % len(names)]
         unit, partition = actor.unit(step), random.randrange(count)
+        if held[number]:
+            await unit.begin(60_000)
         if held[number] == "race":
             await life.race(unit, partition, at)
         elif held[number]:
