@@ -2,7 +2,7 @@
 
 A pair of producer id and epoch begins one transaction, a call of InitProducer gets one pair however
 often it arrives, a repeated end is answered as it was, and what was kept takes nothing more
-(KIP-939 on KIP-890's rules).
+(KIP-939 on KIP-890's rules). Who was taken over hears that it must stop when it adds participants.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from magnetar_core.wire import service_pb2 as pb
 
 TxnKey = tuple[int, int]
 Pair = tuple[int, int]
+NO_PAIR: Pair = (-1, -1)
 ADDS = ("add_partition_to_txn", "add_subscription_to_txn")
 ASKED = ("init_producer", "new_txn", "end_txn", *ADDS)
 
@@ -27,12 +28,14 @@ class _Asked(NamedTuple):
     Attributes:
         kept: what its transactional id had kept when it came.
         repeats: the same end was answered before, and nothing else was asked since.
+        is_fenced: somebody had been told a newer pair before it came.
     """
 
     name: str
     body: Any
     kept: TxnKey | None
     repeats: bool
+    is_fenced: bool
 
 
 class IdentityWiretap:
@@ -47,6 +50,8 @@ class IdentityWiretap:
         self._given: dict[tuple[str, int], Pair] = {}
         # Prepared transactions that a new instance has taken over.
         self._kept: dict[str, TxnKey] = {}
+        # By transactional id: of those that calls of InitProducer have got.
+        self._newest: dict[str, Pair] = {}
         # The last end that was answered with success, while nothing else is asked.
         self._ends: dict[str, bytes] = {}
 
@@ -63,7 +68,8 @@ class IdentityWiretap:
             is_repeat = name == "end_txn" and self._ends.get(whose) == _serialised(body)
             if not is_repeat and name not in ADDS:
                 self._ends.pop(whose, None)
-            asked = _Asked(name, body, self._kept.get(whose), is_repeat)
+            is_fenced = name in ADDS and _pair(body.identity) < self._newest.get(whose, NO_PAIR)
+            asked = _Asked(name, body, self._kept.get(whose), is_repeat, is_fenced)
             self._asked.add(link, one.request_id, asked)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
@@ -77,6 +83,8 @@ class IdentityWiretap:
             answer = getattr(one, name)
             whose = _transactional_id(asked.name, asked.body)
             assert whose is not None
+            if asked.is_fenced:
+                self._check_fenced(whose, asked, name, answer)
             if asked.name == "end_txn":
                 self._ended(whose, asked, name == "error", answer)
             elif name == "error":
@@ -104,8 +112,17 @@ class IdentityWiretap:
         ):
             self._ends[whose] = body
 
+    def _check_fenced(self, whose: str, asked: _Asked, name: str, answer: Any) -> None:
+        """It may be refused for other reasons, but not as if it could go on with another one."""
+        if name != "error" or answer.code == common_pb2.INVALID_TXN_STATE:
+            pair = _pair(asked.body.identity)
+            self._violation(
+                "o", f"{whose} with {pair} was taken over, and {asked.name} gets {name}"
+            )
+
     def _taken_over(self, whose: str, body: Any, answer: Any) -> None:
-        pair = answer.producer_id, answer.producer_epoch
+        pair = _pair(answer)
+        self._newest[whose] = max(pair, self._newest.get(whose, NO_PAIR))
         if body.call_token:
             given = self._given.setdefault((whose, body.call_token), pair)
             if given != pair:
@@ -121,8 +138,7 @@ class IdentityWiretap:
         if asked.kept == txn and self._kept.get(whose) == txn:
             self._violation("o", f"{txn} of {whose} is prepared, and {asked.name} is answered")
         if asked.name == "new_txn":
-            wire = asked.body.identity
-            pair = wire.producer_id, wire.producer_epoch
+            pair = _pair(asked.body.identity)
             begun = self._begun.setdefault((whose, pair), txn)
             if begun != txn:
                 self._violation("o", f"{whose} with {pair} has begun {begun} and {txn}")
@@ -141,6 +157,10 @@ def _whose(asked: _Asked) -> str | None:
 def _serialised(body: Any) -> bytes:
     data: bytes = body.SerializeToString(deterministic=True)
     return data
+
+
+def _pair(wire: Any) -> Pair:
+    return (wire.producer_id, wire.producer_epoch)
 
 
 def _txn(wire: Any) -> TxnKey:

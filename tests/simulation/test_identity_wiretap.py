@@ -101,3 +101,21 @@ def test_an_end_that_is_repeated_too_late_may_be_fenced(between: Any) -> None:
     wire.ask(END, ENDED)
     wire.ask(between, FENCED)
     wire.ask(END, FENCED)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_who_was_taken_over_hears_that_it_must_stop(taken: bool) -> None:
+    wire = Wire()
+    newer = transaction_pb2.CommandInitProducerResponse(
+        producer_id=5, producer_epoch=2 if taken else 1
+    )
+    wire.ask(INIT, newer)
+    wire.ask(ADD, FENCED)
+    over = common_pb2.ServerError(code=common_pb2.INVALID_TXN_STATE)
+    added = transaction_pb2.CommandAddPartitionToTxnResponse(txn_id=TXN)
+    for answer in (over, added):
+        if taken:
+            with pytest.raises(Seen, match=r"o: id .* was taken over"):
+                wire.ask(ADD, answer)
+        else:
+            wire.ask(ADD, answer)
