@@ -77,7 +77,9 @@ def test_the_limits_fit_a_laptop(services: dict[str, Any]) -> None:
 def test_each_server_is_asked_for_its_health_and_starts_in_order(services: dict[str, Any]) -> None:
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
     assert re.search(
-        r"^FROM runtime AS server\n(?:.+\n)+?HEALTHCHECK .*\"health\"", dockerfile, re.M
+        r"^FROM runtime AS server\n(?:.+\n)+?HEALTHCHECK .*\\\n +CMD magnetar health --port",
+        dockerfile,
+        re.M,
     )
     for name in LONG_RUNNING - {"grafana"}:
         service = services[name]
