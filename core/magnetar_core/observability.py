@@ -26,6 +26,17 @@ _TEXT_TIME_FORMAT = "%H:%M:%S"
 CONTEXT_FIELDS = ("txn_id", "participant", "peer")
 
 
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Return False where gRPC complains that a conversation was over when its end was to be told.
+
+    This happens when a client hangs up while the server stops: nobody has lost anything.
+    """
+    return not record.getMessage().startswith("ExecuteBatchError raised in core by servicer method")
+
+
 class JsonLines(logging.Formatter):
     """Log formatter that writes a JSON object per line, for log collectors."""
 
@@ -76,6 +87,7 @@ def set_up_logging(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(number)
+    logging.getLogger(_GRPC_LOGGER).addFilter(_is_worth_a_line)
 
 
 class MetricsEndpoint:

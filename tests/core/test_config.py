@@ -60,6 +60,9 @@ def test_logs_are_json_lines_unless_a_person_reads_them() -> None:
         set_up_logging(level="info", stream=stream)
         logging.getLogger("magnetar.test").info("opened %s", "orders", extra={"txn_id": "0:1:7"})
         logging.getLogger("magnetar.test").debug("unseen")
+        logging.getLogger("grpc._cython.cygrpc").error(
+            "ExecuteBatchError raised in core by servicer method [/magnetar.v1.Broker/Exchange]"
+        )
         set_up_logging(level="info", log_format="text", stream=stream)
         logging.getLogger("magnetar.test").info("opened %s", "payments")
         with pytest.raises(InvalidConfig, match="choose debug"):
