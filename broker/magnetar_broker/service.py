@@ -132,7 +132,7 @@ class BrokerServer:
     def _hello(self, command: common.CommandHello, reply: Reply) -> None:
         config = self._environment.config
         check_client(command.protocol_version, command.client_name)
-        ClusterIdentity.of(config).check_client(ClusterIdentity.of(command))
+        ClusterIdentity.of(config).check(ClusterIdentity.of(command))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = command.client_name

@@ -83,7 +83,9 @@ class CoordinatorServer:
     def _hello(self, request: common.CommandHello, reply: Reply) -> None:
         check_client(request.protocol_version, request.client_name)
         config = self._runtime.config
-        ClusterIdentity.of(config).check_client(ClusterIdentity.of(request))
+        # Without a list of members, it takes whomever its broker takes.
+        if config.cluster_hash:
+            ClusterIdentity.of(config).check(ClusterIdentity.of(request))
         frame_bytes_max = FRAME_BYTES_MAX
         if reply.session is not None:
             reply.session.client_name = request.client_name

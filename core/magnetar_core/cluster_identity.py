@@ -53,8 +53,8 @@ class ClusterIdentity(NamedTuple):
         is_same_cluster = bool(self.cluster_id) and self.cluster_id == other.cluster_id
         return is_same_cluster and self.membership_version != other.membership_version
 
-    def check_client(self, given: ClusterIdentity) -> None:
-        """Check at a server that a client, or another server, knows this cluster.
+    def check(self, given: ClusterIdentity) -> None:
+        """Check at a server that whoever begins a conversation knows this cluster, or none yet.
 
         Raises:
             ClusterMismatch: it knows another cluster; or it is a server, and has another list.

@@ -330,3 +330,13 @@ def test_the_handshake_compares_clusters() -> None:
         await world.close()
 
     run(scenario())
+
+
+def test_a_coordinator_without_a_list_takes_whomever_its_broker_takes() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        hello = common.CommandHello(protocol_version=1, client_name="me", cluster_hash="abc")
+        assert (await world.client.ask(hello)).server_name == "coordinator-0"
+        await world.close()
+
+    run(scenario())

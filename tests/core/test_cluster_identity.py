@@ -30,7 +30,7 @@ SERVER_OF_GROWN = ClusterIdentity(cluster_hash="b")
 def test_a_client_of_the_same_cluster_is_served(
     server: ClusterIdentity, given: ClusterIdentity
 ) -> None:
-    server.check_client(given)
+    server.check(given)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_client_of_the_same_cluster_is_served(
 )
 def test_others_are_refused(server: ClusterIdentity, given: ClusterIdentity) -> None:
     with pytest.raises(ClusterMismatch):
-        server.check_client(given)
+        server.check(given)
 
 
 def test_a_client_learns_the_first_list_and_later_ones() -> None:
