@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from magnetar_broker.environment import Environment
 from magnetar_broker.orphan_candidates import Participant
 from magnetar_broker.topics import Topics
-from magnetar_broker.transaction_index import End, Outcome
-from magnetar_broker.waiting_ends import AskedEnd
+from magnetar_broker.transaction_index import End
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
@@ -81,20 +80,11 @@ class OrphanResolver:
                 self._drop(txn_id, participant)
 
     def _drop(self, txn_id: TxnID, participant: Participant) -> None:
-        end = End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
         if isinstance(participant, SubscriptionName):
             partition = self._topics.of(participant.partition_name)
-            partition.subscriptions.get(participant.subscription).end(end)
+            partition.subscriptions.get(participant.subscription).end(End.dropping(txn_id))
         else:
-            self._topics.of(participant).end(AskedEnd(end, None, 0, _nothing, _fail))
-
-
-def _nothing() -> None:
-    return
-
-
-def _fail(error: Exception) -> None:
-    raise error
+            self._topics.of(participant).drop(txn_id)
 
 
 def _participant(wire: txn_wire.OrphanedParticipant) -> Participant:

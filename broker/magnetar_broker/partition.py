@@ -24,7 +24,6 @@ from magnetar_broker.transaction_index import (
     End,
     EndPlan,
     KeptWriter,
-    Outcome,
     TransactionIndex,
     Writer,
 )
@@ -192,6 +191,10 @@ class Partition:
 
     # Ends
 
+    def drop(self, txn_id: TxnID) -> None:
+        """Abort an open transaction that nobody will end, and remember nothing of it."""
+        self.end(AskedEnd(End.dropping(txn_id), None, 0, _nothing, _fail))
+
     def end(self, asked: AskedEnd) -> None:
         """End a transaction, as CommandEndTxnOnPartition asks; calls done() when applied.
 
@@ -289,8 +292,7 @@ class Partition:
             asked.failed(Gone(f"{self.name} was deleted"))
         for txn_id in list(self.index.open):
             # Nothing is remembered of it: the partition's index goes, too.
-            end = End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
-            self.end(AskedEnd(end, None, 0, _nothing, _fail))
+            self.drop(txn_id)
         self.log.forget_tail()
         batch = self._environment.commits.batch
         self.subscriptions.delete_all()
@@ -303,7 +305,10 @@ class Partition:
         self._environment.deferred_rows.pop(self, None)
 
     def delete_rows(self) -> None:
-        """Delete rows that a lost partition of this name has left, those of the index but."""
+        """Delete the rows that a lost partition of this name has left.
+
+        Rows of the index stay: they are not ordered by partition.
+        """
         batch = self._environment.commits.batch
         end_of_rows = end_of_prefix(self._prefix)
         for family in keys.PARTITION_FAMILIES:

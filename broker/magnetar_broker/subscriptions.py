@@ -18,7 +18,7 @@ from magnetar_broker.log_reader import LogReader
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.subscription import Subscription
-from magnetar_broker.transaction_index import End, Outcome, TransactionIndex
+from magnetar_broker.transaction_index import End, TransactionIndex
 from magnetar_core.errors import Gone, InvalidArgument, QuotaExceeded, SubscriptionNotFound
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import record_pb2 as records
@@ -239,7 +239,7 @@ class Subscriptions:
         """
         for subscription in self._existing.values():
             for txn_id in list(subscription.index.open):
-                subscription.end(End(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True))
+                subscription.end(End.dropping(txn_id))
             self._remove_acknowledgements(subscription)
             self._delete_ends(subscription.index, subscription.subscription_id)
             self._delete_record(subscription.subscription_id)

@@ -96,6 +96,11 @@ class End(NamedTuple):
     # refused.
     is_unissued: bool = False
 
+    @classmethod
+    def dropping(cls, txn_id: TxnID) -> End:
+        """Return the abort of a transaction of which nothing is remembered."""
+        return cls(txn_id=txn_id, outcome=Outcome.ABORTED, is_unissued=True)
+
     @property
     def selection_digest(self) -> bytes:
         """The digest of the selection."""
