@@ -1,4 +1,4 @@
-"""Link to another broker, with questions that are answered by a call."""
+"""Another broker, as a broker speaks to it: a link, and questions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Any
 
 from magnetar_broker.config import BrokerConfig, MemberAddress
 from magnetar_core.broker_link import BrokerLink
-from magnetar_core.errors import LogUnavailable
+from magnetar_core.link_questions import LinkQuestions, OnAnswer
 from magnetar_core.link_settings import LinkSettings
 from magnetar_core.transport import Transport
-
-# Takes the name of the answer's field, or "error", and the answer's message.
-OnAnswer = Callable[[str, Any], None]
 
 RETRY_DELAY_MS_MIN = 50
 RECONNECT_DELAY_MS_MAX = 500
@@ -38,7 +35,6 @@ class BrokerPeer:
     ) -> None:
         self.name = member.name
         self._tell_down = on_down
-        self._asked: dict[int, OnAnswer] = {}
         self._link = BrokerLink(
             member.address,
             transport,
@@ -54,6 +50,7 @@ class BrokerPeer:
             on_answer=self._on_answer,
             on_down=self._on_down,
         )
+        self._questions = LinkQuestions(self._link, member.name)
 
     @property
     def is_up(self) -> bool:
@@ -66,38 +63,20 @@ class BrokerPeer:
 
     async def close(self) -> None:
         """Break the link. No question is answered afterwards."""
-        self._asked.clear()
+        self._questions.forget_all()
         await self._link.close()
 
     def ask(self, body: Any, on_answer: OnAnswer) -> int:
-        """Ask, and call back with the answer; with LogUnavailable if the link is down or breaks.
-
-        Returns:
-            The number of the question, for forget().
-        """
-        request_id = self._link.next_request_id()
-        if self._link.is_up:
-            self._asked[request_id] = on_answer
-            self._link.send(body, request_id)
-        else:
-            self._refuse(on_answer)
-        return request_id
+        """Ask, and call back; see LinkQuestions.ask."""
+        return self._questions.ask(body, on_answer)
 
     def forget(self, request_id: int) -> None:
         """Ignore the answer to a question."""
-        self._asked.pop(request_id, None)
-
-    def _refuse(self, on_answer: OnAnswer) -> None:
-        error = LogUnavailable(f"{self.name} is away: ask again")
-        on_answer("error", error.to_wire())
+        self._questions.forget(request_id)
 
     def _on_answer(self, request_id: int, name: str, body: Any) -> None:
-        on_answer = self._asked.pop(request_id, None)
-        if on_answer is not None:
-            on_answer(name, body)
+        self._questions.on_answer(request_id, name, body)
 
     def _on_down(self) -> None:
-        asked, self._asked = self._asked, {}
         self._tell_down()
-        for on_answer in asked.values():
-            self._refuse(on_answer)
+        self._questions.link_is_down()

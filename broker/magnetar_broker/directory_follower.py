@@ -15,13 +15,14 @@ from random import Random
 from typing import Any
 
 from magnetar_broker import keys
-from magnetar_broker.broker_peer import BrokerPeer, OnAnswer
+from magnetar_broker.broker_peer import BrokerPeer
 from magnetar_broker.directory import DirectoryCopy, DirectoryDistrusted
 from magnetar_broker.environment import Environment
 from magnetar_broker.follower_guard import FollowerGuard, is_refusal
 from magnetar_broker.groups import Groups
 from magnetar_broker.topics import Topics
 from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError, from_wire
+from magnetar_core.link_questions import OnAnswer
 from magnetar_core.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2 as wire

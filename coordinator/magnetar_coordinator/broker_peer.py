@@ -21,15 +21,12 @@ from magnetar_coordinator.transaction import Participant, TxnAction
 from magnetar_coordinator.watermark_sender import WatermarkSender
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
-from magnetar_core.errors import LogUnavailable
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.link_questions import LinkQuestions
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
-
-# Takes an answer's name and body.
-OnAnswer = Callable[[str, Any], None]
 
 
 class PeerOwner(EndListener, Protocol):
@@ -77,26 +74,13 @@ class BrokerPeer:
         self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics)
         self.watermarks = WatermarkSender(self.link, self._judge_all)
         self._orphan_ids: dict[int, None] = {}
-        # Requests of administrators.
-        self._asked: dict[int, OnAnswer] = {}
+        # Of administrators.
+        self.questions = LinkQuestions(self.link, f"the broker at {address}")
 
     def stop(self) -> None:
         """Break the link and stop all timers."""
         self.link.stop()
         self.ends.stop()
-
-    def ask(self, body: Any, on_answer: OnAnswer) -> None:
-        """Send a request, and call back with the answer; with an error if the broker is away."""
-        if not self.link.is_up:
-            self._refuse_asked(on_answer)
-            return
-        request_id = self.link.next_request_id()
-        self._asked[request_id] = on_answer
-        self.link.send(body, request_id)
-
-    def _refuse_asked(self, on_answer: OnAnswer) -> None:
-        error = LogUnavailable(f"the broker at {self.link.address} is away; ask again")
-        on_answer("error", error.to_wire())
 
     def _on_up(self) -> None:
         watermark = self._owner.watermark_now()
@@ -110,9 +94,7 @@ class BrokerPeer:
     def _on_down(self) -> None:
         self.watermarks.reset()
         self._orphan_ids.clear()
-        asked, self._asked = self._asked, {}
-        for on_answer in asked.values():
-            self._refuse_asked(on_answer)
+        self.questions.link_is_down()
         self.ends.link_is_down()
 
     def _on_answer(self, request_id: int, name: str, body: Any) -> None:
@@ -123,9 +105,7 @@ class BrokerPeer:
             return
         if self.watermarks.on_answer(request_id, name, body):
             return
-        on_answer = self._asked.pop(request_id, None)
-        if on_answer is not None:
-            on_answer(name, body)
+        if self.questions.on_answer(request_id, name, body):
             return
         if request_id not in self._orphan_ids:
             return  # A second answer to a repeated request.

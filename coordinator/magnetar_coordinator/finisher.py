@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from magnetar_coordinator.broker_peer import BrokerPeer, OnAnswer
+from magnetar_coordinator.broker_peer import BrokerPeer
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
 from magnetar_coordinator.end_state import PendingEnd
@@ -24,6 +24,7 @@ from magnetar_coordinator.transaction import Participant, Transaction, TxnStatus
 from magnetar_core.clock import Clock
 from magnetar_core.errors import code_name
 from magnetar_core.ids import SubscriptionName, TxnID
+from magnetar_core.link_questions import OnAnswer
 from magnetar_core.transport import Transport
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -153,7 +154,8 @@ class Finisher:
         Args:
             on_answer: called once with the answer's name and body; "error" when there is none.
         """
-        self._broker(self.directory.address_of(participant)).ask(body, on_answer)
+        broker = self._broker(self.directory.address_of(participant))
+        broker.questions.ask(body, on_answer)
 
     def tell_watermark(self, watermark: pb.CommandLowWatermark) -> None:
         """Tell every broker that does not know this low watermark yet. It must be durable."""
