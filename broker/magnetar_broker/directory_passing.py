@@ -15,6 +15,7 @@ from magnetar_broker.replies import Replies
 from magnetar_broker.topics import TopicUnheard
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import Gone, InvalidArgument, MagnetarError, from_wire
+from magnetar_core.frames import detached
 from magnetar_core.wire import topic_pb2 as wire
 
 # Commands that wait until the first broker has said whether their topic is new; larger ones, and
@@ -43,10 +44,7 @@ class DirectoryPassing:
         raise InvalidArgument("this is not the first broker: it keeps no directory to follow")
 
     def _pass_on(self, command: Any, reply: Reply) -> None:
-        # The received message would keep its whole frame in memory.
-        passed = type(command)()
-        passed.CopyFrom(command)
-        self._follower.ask(passed, lambda name, body: self._answered(name, body, reply))
+        self._follower.ask(detached(command), lambda name, body: self._answered(name, body, reply))
 
     def _answered(self, name: str, body: Any, reply: Reply) -> None:
         refusal = from_wire(body) if name == "error" else None
@@ -86,8 +84,7 @@ class DirectoryPassing:
         return handle
 
     def _wait(self, handler: Handler, command: Any, reply: Reply) -> None:
-        waiting = type(command)()
-        waiting.CopyFrom(command)
+        waiting = detached(command)
         self._waiting_count += 1
 
         def on_current(error: MagnetarError | None) -> None:

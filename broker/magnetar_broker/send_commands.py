@@ -15,6 +15,7 @@ from magnetar_broker.topics import Topics
 from magnetar_core import batch as columnar
 from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import InvalidArgument, LogUnavailable, MessageTooLarge
+from magnetar_core.frames import detached
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2 as wire
 
@@ -119,9 +120,7 @@ class SendCommands:
                 )
         self._parked_bytes += size
         account.add(size)
-        # The received message would keep its whole frame in memory.
-        parked = wire.CommandSend()
-        parked.CopyFrom(command)
+        parked = detached(command)
 
         def go_on() -> None:
             self._parked_bytes -= size

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from magnetar_core.wire import service_pb2 as pb
 
@@ -36,6 +36,16 @@ FIELD_OF_BODY: dict[type, str] = {
     type(getattr(pb.Command(), field.name)): field.name
     for field in pb.Command.DESCRIPTOR.oneofs_by_name["body"].fields
 }
+
+
+BodyT = TypeVar("BodyT", bound=Message)
+
+
+def detached(body: BodyT) -> BodyT:
+    """Return a copy of a received message: the message itself would keep its whole frame alive."""
+    copy = type(body)()
+    copy.CopyFrom(body)
+    return copy
 
 
 class Carried(Protocol):
