@@ -17,8 +17,9 @@ from magnetar_broker.empty_store_guard import EmptyStoreGuard
 from magnetar_broker.environment import Environment
 from magnetar_broker.follower_guard import FollowerGuard
 from magnetar_broker.groups import Groups
+from magnetar_broker.guard import Guard
 from magnetar_broker.incarnations import Incarnations
-from magnetar_broker.service import DirectoryCommands, Guard
+from magnetar_broker.service import DirectoryCommands
 from magnetar_broker.topics import Topics
 from magnetar_core.transport import Transport
 

@@ -9,13 +9,10 @@ Source: docs/protocol/rules.md, rule n.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_broker.incarnations import Incarnations
-from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import LogUnavailable
 
 log = logging.getLogger(__name__)
@@ -23,11 +20,13 @@ log = logging.getLogger(__name__)
 # Commands that are answered even while this broker waits: the handshake, the list of members, and
 # the incarnations that coordinators take here, for which the broker waits. Followers that know more
 # than this broker say so in their logs.
-_ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation", "follow_directory"})
+ALWAYS: Final = frozenset({"hello", "get_cluster_info", "take_incarnation", "follow_directory"})
 
 
 class EmptyStoreGuard:
     """Decides whether this broker may serve."""
+
+    always = ALWAYS
 
     def __init__(self, config: BrokerConfig, incarnations: Incarnations) -> None:
         self._config = config
@@ -63,16 +62,9 @@ class EmptyStoreGuard:
         """Whether this broker refuses any command: once it serves, it goes on."""
         return self.is_waiting
 
-    def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
-        """Return handlers that refuse while this broker waits."""
-        return {
-            name: handler if name in _ALWAYS else partial(self._handle, name, handler)
-            for name, handler in handlers.items()
-        }
-
-    def _handle(self, name: str, handler: Handler, command: Any, reply: Reply) -> None:
+    def check(self, name: str, command: Any) -> None:
+        """Check that this broker serves; see Guard.check."""
         if not self.is_waiting:
-            handler(command, reply)
             return
         if name == "low_watermark":
             self._complain(command.tcid)

@@ -9,21 +9,20 @@ Source: docs/design/0008-cluster.md, The directory; docs/protocol/rules.md, rule
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
-from magnetar_core.commands import Handler, Reply
 from magnetar_core.errors import DataLoss, LogUnavailable, MagnetarError
 
 log = logging.getLogger(__name__)
 
 # Commands that are answered in any case.
-_ALWAYS: Final = frozenset({"hello", "get_cluster_info"})
+ALWAYS: Final = frozenset({"hello", "get_cluster_info"})
 
 
 class FollowerGuard:
     """Decides whether a follower may serve."""
+
+    always = ALWAYS
 
     def __init__(self, first_name: str) -> None:
         self._first_name = first_name
@@ -59,17 +58,10 @@ class FollowerGuard:
         """Whether this broker refuses any command: its store may be refused at any time."""
         return True
 
-    def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
-        """Return handlers that refuse while this broker may not serve."""
-        return {
-            name: handler if name in _ALWAYS else partial(self._handle, handler)
-            for name, handler in handlers.items()
-        }
-
-    def _handle(self, handler: Handler, command: Any, reply: Reply) -> None:
+    def check(self, name: str, command: Any) -> None:
+        """Check that this broker serves; see Guard.check."""
         if not self.is_accepted:
             raise self._error()
-        handler(command, reply)
 
     def _error(self) -> MagnetarError:
         if self._refusal:

@@ -14,6 +14,7 @@ from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
+from magnetar_broker.guard import Guard, guarded
 from magnetar_broker.member_addresses import brokers_as_reached, other_address
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
@@ -61,19 +62,6 @@ class DirectoryCommands(Protocol):
         ...
 
 
-class Guard(Protocol):
-    """Decides whether this broker may serve."""
-
-    @property
-    def may_refuse(self) -> bool:
-        """Whether a conversation that begins now may come to be refused."""
-        ...
-
-    def guarded(self, handlers: Mapping[str, Handler]) -> Mapping[str, Handler]:
-        """Return handlers that refuse while this broker may not serve."""
-        ...
-
-
 class BrokerServer:
     """Answers conversations and unary calls; an Acceptor for any transport."""
 
@@ -112,7 +100,7 @@ class BrokerServer:
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])
-        self._guarded = guard.guarded(self._handlers)
+        self._guarded = guarded(guard, self._handlers)
 
     @property
     def handlers(self) -> Mapping[str, Handler]:
