@@ -27,17 +27,15 @@ async def ask_all_brokers(
     """
 
     async def ask(broker: Member) -> ResponseT | GroupNotFound:
-        address = broker.address or cluster.bootstrap.address
         try:
-            return await cluster.connection(address, BROKER).request(command())
+            return await cluster.connection(broker.address, BROKER).request(command())
         except GroupNotFound as error:
             return error
         except MagnetarError as error:
             if not error.kind.may_pass:
                 raise
-            raise LogUnavailable(
-                f"broker {broker.name} at {address} does not answer: {error}"
-            ) from error
+            title = cluster.broker_title(broker.address)
+            raise LogUnavailable(f"{title} does not answer: {error}") from error
 
     await cluster.info()
     answers = await all_of(cluster.runtime, [ask(one) for one in cluster.brokers])

@@ -220,8 +220,7 @@ class Memberships:
         # An application that does not receive has left, and joins again when it comes back.
         has_left = any(one.phase in (Phase.LEAVING, Phase.AWAY) for one in self._members())
         for broker in self._cluster.brokers:
-            address = broker.address or self._cluster.bootstrap.address
-            connection = self._cluster.connection(address, BROKER)
+            connection = self._cluster.connection(broker.address, BROKER)
             known = self._memberships.get(broker.name)
             if known is not None:
                 known.move(connection)

@@ -55,11 +55,6 @@ class AnyBroker:
         self._on_silent = on_silent
 
     @property
-    def first(self) -> Connection:
-        """The connection to the broker that answered last."""
-        return self._connection(self._order[0])
-
-    @property
     def addresses(self) -> Sequence[str]:
         """All addresses that are known, the one that answered last first."""
         return self._order

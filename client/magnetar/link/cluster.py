@@ -85,11 +85,6 @@ class Cluster:
         # How many questions for the members are under way.
         self._asking_count = 0
 
-    @property
-    def bootstrap(self) -> Connection:
-        """The connection to the broker that answered last."""
-        return self.any_broker.first
-
     def connection(self, address: str, service: str) -> Connection:
         """Return the connection to a service at an address."""
         found = self._connections.get((address, service))

@@ -33,14 +33,12 @@ TOKEN_BODIES = frozenset(
     and body is not transaction_pb2.CommandNewTxn
 )
 
-# Commands that only ask: whether they arrived makes no difference.
-WITHOUT_EFFECT = (
-    "CommandDescribe",
-    "CommandGetClusterInfo",
-    "CommandList",
-    "CommandLookup",
-    "CommandPeek",
-    "CommandRead",
+# What only asks: whether it arrived makes no difference.
+ASKING_BODIES = frozenset(
+    body
+    for body, field in FIELD_OF_BODY.items()
+    if field in ("get_cluster_info", "lookup", "peek", "read")
+    or field.startswith(("describe_", "list_"))
 )
 
 
@@ -210,7 +208,7 @@ class Requests(ABC):
         except ClientClosed:
             raise
         except MagnetarError as error:
-            if not in_doubt or type(body).__name__.startswith(WITHOUT_EFFECT):
+            if not in_doubt or type(body) in ASKING_BODIES:
                 raise
             raise OutcomeUnknown(
                 f"{body.DESCRIPTOR.name} may have happened, and cannot be sent again to know:"
