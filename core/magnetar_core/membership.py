@@ -126,6 +126,14 @@ class Membership:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
+    def settings(self) -> dict[str, Any]:
+        """Return what each server's settings say of the list itself."""
+        return {
+            "cluster_id": self.cluster_id,
+            "membership_version": self.version,
+            "cluster_hash": self.hash,
+        }
+
     def broker(self, name: str) -> Member:
         """Return the broker of this name.
 

@@ -71,9 +71,7 @@ def broker(**options: Any) -> None:
             )
             for one in membership.coordinators
         )
-        given["cluster_id"] = membership.cluster_id
-        given["membership_version"] = membership.version
-        given["cluster_hash"] = membership.hash
+        given.update(membership.settings())
     resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)
     if resolved.settings.batch_bytes_max > listen.frame_bytes_max // 2:
         raise InvalidConfig(

@@ -69,9 +69,7 @@ def coordinator(**options: Any) -> None:
     if membership is not None:
         given["broker_addresses"] = tuple(one.address for one in membership.brokers)
         given["broker_names"] = tuple(one.name for one in membership.brokers)
-        given["cluster_id"] = membership.cluster_id
-        given["membership_version"] = membership.version
-        given["cluster_hash"] = membership.hash
+        given.update(membership.settings())
     config = resolve(
         CoordinatorConfig, "coordinator", sources, beside=shared_settings(), **given
     ).settings
