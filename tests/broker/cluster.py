@@ -142,6 +142,14 @@ class Cluster:
         self.crash(number, power_loss=power_loss)
         await self.start(number)
 
+    async def refused_at_start(self, number: int) -> str:
+        """Start a broker that does not come up; return why."""
+        failed: list[BaseException] = []
+        self.nodes[number].on_fatal = failed.append  # type: ignore[assignment, method-assign]
+        self.nodes[number].start()
+        await self.until(lambda: failed)
+        return str(failed[0])
+
     def vanish(self, number: int) -> None:
         """The data directory of a broker that is down is gone."""
         node = self.nodes[number]

@@ -99,6 +99,20 @@ class Small:
         finally:
             self.loop.bury()
 
+    def run_program(self, program: Callable[[ClientNode], Coroutine[Any, Any, None]]) -> None:
+        """Run a client's program to its end, beside a server that serves."""
+
+        async def work() -> None:
+            self.server.start()
+            await self.server.ready.wait()
+            node = self.client("client", program)
+            while not node.finished:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            assert node.main is not None
+            node.main.result()
+
+        self.run(work())
+
 
 def hello(name: str) -> common_pb2.CommandHello:
     return common_pb2.CommandHello(protocol_version=1, client_name=name)
@@ -284,14 +298,7 @@ def test_a_failing_disk_ends_the_process_and_it_comes_back() -> None:
         small.server.disk.fail_next_sync()
         await raw(node).insist(BROKER, hello("b"))
 
-    async def work() -> None:
-        small.server.start()
-        await small.server.ready.wait()
-        node = small.client("client", program)
-        while not node.finished:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-    small.run(work())
+    small.run_program(program)
     assert small.server.fatal_count == 1
 
 
@@ -313,14 +320,7 @@ def test_frames_arrive_in_order_until_the_link_breaks() -> None:
         small.network.break_link(small.network.links()[0])
         await asyncio.sleep(5)
 
-    async def work() -> None:
-        small.server.start()
-        await small.server.ready.wait()
-        node = small.client("client", program)
-        while not node.finished:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-    small.run(work())
+    small.run_program(program)
     assert 0 < len(arrived) < 100
     assert arrived == list(range(len(arrived)))
     assert len(closed) == 1
@@ -339,16 +339,7 @@ def test_a_half_open_link_is_silent() -> None:
         assert not session.closed
         await client.insist(BROKER, hello("y"))
 
-    async def work() -> None:
-        small.server.start()
-        await small.server.ready.wait()
-        node = small.client("client", program)
-        while not node.finished:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        assert node.main is not None
-        node.main.result()
-
-    small.run(work())
+    small.run_program(program)
 
 
 @pytest.mark.parametrize("heals", [True, False])
@@ -380,14 +371,7 @@ def test_what_a_partition_holds_up_arrives_when_the_faults_end(heals: bool) -> N
         await asyncio.sleep(0.5)
         assert arrived == ([1, 2, 3, 4] if heals else [1])
 
-    async def work() -> None:
-        small.server.start()
-        await small.server.ready.wait()
-        node = small.client("client", program)
-        while not node.finished:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-    small.run(work())
+    small.run_program(program)
 
 
 def test_a_client_that_hangs_up_has_lost_its_link_also_if_that_is_broken() -> None:
@@ -414,14 +398,7 @@ def test_a_client_that_hangs_up_has_lost_its_link_also_if_that_is_broken() -> No
         await asyncio.sleep(5)
         assert lost == [link.number]
 
-    async def work() -> None:
-        small.server.start()
-        await small.server.ready.wait()
-        node = small.client("client", program)
-        while not node.finished:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-
-    small.run(work())
+    small.run_program(program)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 import pytest
@@ -78,6 +78,19 @@ async def opened(url: ObjectStoreUrl) -> SlateStore:
     return await SlateStore.open(url, ("numbers",))
 
 
+@asynccontextmanager
+async def under_load(url: ObjectStoreUrl) -> AsyncIterator[Load]:
+    """A store that is written all the while; what became durable is there in the end."""
+    store = await opened(url)
+    load = Load(store)
+    await load.start()
+    await load.more()
+    yield load
+    await load.stop()
+    await store.close()
+    await check_all_there(url, load)
+
+
 async def check_all_there(url: ObjectStoreUrl, load: Load) -> None:
     store = await opened(url)
     rows = await store.scan("numbers", b"", KEY_END, rows_max=1_000_000)
@@ -102,21 +115,15 @@ def test_a_server_that_comes_back_is_waited_for(
     url = new_prefix()
 
     async def scenario() -> None:
-        store = await opened(url)
-        load = Load(store)
-        await load.start()
-        await load.more()
-        with away(object_server, fault):
-            # The store waits, and says so.
-            await until(lambda: "goes on when it answers" in caplog.text)
-            count = len(load.durable)
-            await until(lambda: caplog.text.count("goes on when it answers") >= 2)
-            assert len(load.durable) == count, "nothing is acknowledged meanwhile"
-        await load.more()
-        assert "went on after" in caplog.text
-        await load.stop()
-        await store.close()
-        await check_all_there(url, load)
+        async with under_load(url) as load:
+            with away(object_server, fault):
+                # The store waits, and says so.
+                await until(lambda: "goes on when it answers" in caplog.text)
+                count = len(load.durable)
+                await until(lambda: caplog.text.count("goes on when it answers") >= 2)
+                assert len(load.durable) == count, "nothing is acknowledged meanwhile"
+            await load.more()
+            assert "went on after" in caplog.text
 
     asyncio.run(scenario())
 
@@ -151,16 +158,10 @@ def test_an_answer_that_is_lost_does_not_look_like_another_owner(proxy: TcpProxy
         return True
 
     async def scenario() -> None:
-        store = await opened(url)
-        load = Load(store)
-        await load.start()
-        await load.more()
-        proxy.lose_answers = lose_every_tenth_log_object
-        await until(lambda: proxy.lost_count > 3 or load.failures, PATIENCE_S)
-        await load.more()
-        await load.stop()
-        await store.close()
-        await check_all_there(url, load)
+        async with under_load(url) as load:
+            proxy.lose_answers = lose_every_tenth_log_object
+            await until(lambda: proxy.lost_count > 3 or load.failures, PATIENCE_S)
+            await load.more()
 
     asyncio.run(scenario())
 
@@ -170,17 +171,11 @@ def test_answers_that_come_late_only_take_longer(proxy: TcpProxy) -> None:
     url = new_prefix()
 
     async def scenario() -> None:
-        store = await opened(url)
-        load = Load(store)
-        await load.start()
-        await load.more()
-        proxy.delay_s = 0.2
-        await load.more(10)
-        proxy.delay_s = 0.0
-        await load.more()
-        await load.stop()
-        await store.close()
-        await check_all_there(url, load)
+        async with under_load(url) as load:
+            proxy.delay_s = 0.2
+            await load.more(10)
+            proxy.delay_s = 0.0
+            await load.more()
 
     asyncio.run(scenario())
 

@@ -14,7 +14,15 @@ from tests.system.programs import run, values
 from tests.waiting import until
 
 import magnetar
-from magnetar import Client, Consumer, Producer, Transaction, TransactionAction, TransactionStatus
+from magnetar import (
+    Client,
+    Consumer,
+    Message,
+    Producer,
+    Transaction,
+    TransactionAction,
+    TransactionStatus,
+)
 
 CONVERGED_S = 5.0
 PARTITIONS = 2
@@ -93,26 +101,7 @@ def test_transactions_converge_after_a_kill(
         for kind in started or [None]:
             await asyncio.to_thread(servers.start, *([kind] if kind else []))
 
-        async with await magnetar.connect(servers.address) as witness:
-            took_s = await until(
-                lambda: only_the_open_one_is_left(witness, scene.open), CONVERGED_S
-            )
-            figure("converged after ready", f"{took_s:.2f} s")
-            for partition in range(PARTITIONS):
-                assert await values(witness, "outputs", partition) == [b"committing-1"]
-            await ask_again(witness, scene)
-
-        # The open one goes on: with what it had, with more, and to its commit.
-        for partition in range(PARTITIONS):
-            await scene.producer.send(b"open-2", partition=partition, txn=scene.open)
-        await scene.open.commit(wait_finished=True)
-        for partition in range(PARTITIONS):
-            assert await values(scene.client, "outputs", partition) == [
-                *(b"committing-1", b"open-1", b"open-2")
-            ]
-        # Of the inputs, only the aborted one's comes again.
-        again = await scene.consumer.receive(10)
-        assert again.value == b"aborting"
+        again = await check_converged(servers, scene, figure, CONVERGED_S)
         await scene.consumer.ack(again)
         assert await scene.consumer.receive_batch(timeout_s=0.3) == []
         (inputs,) = (await scene.client.admin.topics.describe("inputs")).partitions
@@ -120,6 +109,30 @@ def test_transactions_converge_after_a_kill(
         await scene.client.close()
 
     run(program())
+
+
+async def check_converged(
+    servers: Servers, scene: Scene, figure: Figure, within_s: float
+) -> Message:
+    """What was decided has ended, and the open one goes on; return the input that comes again."""
+    async with await magnetar.connect(servers.address) as witness:
+        took_s = await until(lambda: only_the_open_one_is_left(witness, scene.open), within_s)
+        figure("converged after ready", f"{took_s:.2f} s")
+        for partition in range(PARTITIONS):
+            assert await values(witness, "outputs", partition) == [b"committing-1"]
+        await ask_again(witness, scene)
+    # With what it had, with more, and to its commit.
+    for partition in range(PARTITIONS):
+        await scene.producer.send(b"open-2", partition=partition, txn=scene.open)
+    await scene.open.commit(wait_finished=True)
+    for partition in range(PARTITIONS):
+        assert await values(scene.client, "outputs", partition) == [
+            *(b"committing-1", b"open-1", b"open-2")
+        ]
+    # Of the inputs, only the aborted one's comes again.
+    again = await scene.consumer.receive(10)
+    assert again.value == b"aborting"
+    return again
 
 
 async def ask_again(client: Client, scene: Scene) -> None:

@@ -14,7 +14,7 @@ from tests.object_server import BUCKET, ObjectServer, environment
 from tests.system.conftest import Figure
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
 from tests.system.programs import run, values
-from tests.system.test_kills import PARTITIONS, ask_again, only_the_open_one_is_left, set_up
+from tests.system.test_kills import PARTITIONS, check_converged, set_up
 from tests.waiting import until, wait_until
 
 import magnetar
@@ -124,23 +124,7 @@ def test_servers_that_lost_their_machines_finish_what_they_had_decided(
         check_no_data(tmp_path / "first")
         await asyncio.to_thread(diskless.start)
 
-        async with await magnetar.connect(diskless.address) as witness:
-            took_s = await until(
-                lambda: only_the_open_one_is_left(witness, scene.open), CONVERGED_S
-            )
-            figure("converged after ready", f"{took_s:.2f} s")
-            for partition in range(PARTITIONS):
-                assert await values(witness, "outputs", partition) == [b"committing-1"]
-            await ask_again(witness, scene)
-        for partition in range(PARTITIONS):
-            await scene.producer.send(b"open-2", partition=partition, txn=scene.open)
-        await scene.open.commit(wait_finished=True)
-        for partition in range(PARTITIONS):
-            assert await values(scene.client, "outputs", partition) == [
-                *(b"committing-1", b"open-1", b"open-2")
-            ]
-        again = await scene.consumer.receive(10)
-        assert again.value == b"aborting"
+        await check_converged(diskless, scene, figure, CONVERGED_S)
         await scene.client.close()
 
     run(program(), timeout_s=90)
