@@ -6,7 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from magnetar_broker.config import BrokerConfig, MemberAddress
+from magnetar_broker.config import BrokerConfig
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.link_questions import LinkQuestions, OnAnswer
 from magnetar_core.link_settings import LinkSettings

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
 from magnetar_core.placement import SHARDS_MAX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberAddress:
-    """Addresses of a server; clients outside of the members' network use its external address."""
-
-    name: str
-    address: str
-    external_address: str = ""
-    tcid: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from magnetar_broker.config import BrokerConfig, MemberAddress
+from magnetar_broker.config import BrokerConfig
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.config import InvalidConfig, is_loopback, split_address
 
 

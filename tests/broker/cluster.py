@@ -16,7 +16,8 @@ from tests.virtual_time import time_passes
 
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
-from magnetar_broker.config import BrokerConfig, MemberAddress
+from magnetar_broker.config import BrokerConfig
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import LogUnavailable, from_wire
 from magnetar_core.ids import PartitionName
 from magnetar_core.placement import shard_of

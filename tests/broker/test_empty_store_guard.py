@@ -11,7 +11,7 @@ import pytest
 from tests.broker.harness import World, end, subscribe, txn, watermark
 from tests.broker.test_accepted_losses import accept_loss, incarnation
 
-from magnetar_broker.config import MemberAddress
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import LogUnavailable
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from magnetar_broker.config import BrokerConfig, MemberAddress
+from magnetar_broker.config import BrokerConfig
 from magnetar_broker.member_addresses import broker_address, brokers_as_reached, other_address
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.config import InvalidConfig
 
 INSIDE = MemberAddress(name="coordinator-1", address="coordinator-1:6652", tcid=1)

@@ -22,9 +22,9 @@ from tests.broker.harness import (
 
 from magnetar_broker import keys
 from magnetar_broker import orphan_candidates as candidates_module
-from magnetar_broker.config import MemberAddress
 from magnetar_broker.issued import HEARD_MS_MAX, NEAR_COUNT
 from magnetar_broker.orphan_candidates import ORPHAN_AGE_MS_MIN, OrphanCandidates, Participant
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import InvalidTxnState, LogUnavailable, MagnetarError, TxnNotFound
 from magnetar_core.frames import COMMAND_BYTES_MAX
 from magnetar_core.ids import SubscriptionName, TxnID

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.broker.harness import Client, World, run, send, subscribe
 
-from magnetar_broker.config import MemberAddress
+from magnetar_core.address_book import MemberAddress
 from magnetar_core.errors import Gone, PartitionMoved, TopicNotFound
 from magnetar_core.ids import PartitionName
 from magnetar_core.placement import new_topic_id, serial_of, shard_of

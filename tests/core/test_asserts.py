@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("core", "storage", "broker", "coordinator", "client", "pipeline", "cli", "examples")
+FOLDERS = (
+    "core",
+    "storage",
+    "cluster",
+    "broker",
+    "coordinator",
+    "client",
+    "pipeline",
+    "cli",
+    "examples",
+)
 
 
 def asserts(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.Assert]]:

@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-COMPONENTS = ("core", "storage", "broker", "coordinator", "client", "cli", "pipeline")
+COMPONENTS = ("core", "storage", "cluster", "broker", "coordinator", "client", "cli", "pipeline")
 
 
 def guarded() -> list[str]:

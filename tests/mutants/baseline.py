@@ -25,7 +25,7 @@ from tests.mutants.mutant import ROOT
 from tests.mutants.overlay import environment
 
 FOLDER = ROOT / ".mutants"
-SOURCES = ("core", "storage", "broker", "coordinator", "client", "tests/simulation")
+SOURCES = ("core", "storage", "cluster", "broker", "coordinator", "client", "tests/simulation")
 KEPT_MAX = 4
 # Without a line for so long, whatever else the machine does: the history does not end.
 SILENCE_SECONDS_MAX = 20 * HISTORY_SECONDS_MAX

@@ -22,7 +22,7 @@ from tests.mutants.mutant import ROOT, Mutant
 # Seeds that no baseline has.
 FURTHER_SEEDS_FROM = 1_000_000
 FURTHER_KINDS_MAX = 3
-_PRODUCT = ("core", "storage", "broker", "coordinator", "client")
+_PRODUCT = ("core", "storage", "cluster", "broker", "coordinator", "client")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 Lines = dict[Path, set[int]]

@@ -32,7 +32,8 @@ def make_broker(
     settings: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     from magnetar_broker.broker import Broker
-    from magnetar_broker.config import BrokerConfig, MemberAddress
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_core.address_book import MemberAddress
 
     config = BrokerConfig(
         name=node.name,

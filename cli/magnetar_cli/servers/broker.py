@@ -39,10 +39,11 @@ def broker(**options: Any) -> None:
     Settings also come from variables MAGNETAR_... and from a file: see `magnetar config show`.
     """
     from magnetar_broker.broker import Broker
-    from magnetar_broker.config import BrokerConfig, MemberAddress
+    from magnetar_broker.config import BrokerConfig
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
     from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
+    from magnetar_core.address_book import MemberAddress
     from magnetar_core.config import InvalidConfig
     from magnetar_core.settings import Sources, resolve
 

@@ -253,3 +253,7 @@ class CommandHelloResponse(_message.Message):
     cluster_id: str
     membership_version: int
     def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., cluster_id: _Optional[str] = ..., membership_version: _Optional[int] = ...) -> None: ...
+
+class CommandOwnersChanged(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Ownership of shards: who has which, agreed in a directory with leases."""

@@ -1,0 +1,91 @@
+"""What the directory says at one moment: members, owners, and wishes of administrators. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+BROKER = "broker"
+COORDINATOR = "coordinator"
+KINDS = (BROKER, COORDINATOR)
+
+
+class ShardName(NamedTuple):
+    """A shard of the cluster: a kind of server, and a number from 0.
+
+    Its text is the name that the servers know each other by: broker-3, coordinator-0.
+    """
+
+    kind: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.number}"
+
+
+class MemberName(NamedTuple):
+    """A server process that takes part. Two members of a kind never have one name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A server process.
+
+    Attributes:
+        address: where servers and clients reach it, "host:port".
+        external_address: where clients outside of the servers' network reach it; may be empty.
+        version: of its program.
+    """
+
+    address: str
+    external_address: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who has a shard.
+
+    Attributes:
+        member: the name of a member of the shard's kind.
+        epoch: no other ownership of any shard has the same one.
+    """
+
+    member: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """What is fixed when a cluster is made."""
+
+    broker_shards: int
+    coordinator_shards: int
+
+    def shards(self, kind: str) -> tuple[ShardName, ...]:
+        """Return the shards of a kind, in order."""
+        count = self.broker_shards if kind == BROKER else self.coordinator_shards
+        return tuple(ShardName(kind, number) for number in range(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The directory at one moment.
+
+    Attributes:
+        revision: a later view of the same directory has a higher one.
+        members: those that are alive.
+        owners: shards without an owner are left out.
+        draining: members that shall give up their shards; they need not be alive.
+        pins: the member that shall have a shard, whatever the wish says.
+    """
+
+    revision: int = 0
+    members: Mapping[MemberName, Member] = field(default_factory=dict)
+    owners: Mapping[ShardName, Owner] = field(default_factory=dict)
+    draining: frozenset[MemberName] = frozenset()
+    pins: Mapping[ShardName, str] = field(default_factory=dict)

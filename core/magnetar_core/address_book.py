@@ -1,0 +1,41 @@
+"""Where members of the cluster are now: a list that stays, or owners that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberAddress:
+    """Addresses of a server; clients outside of the members' network use its external address."""
+
+    name: str
+    address: str
+    external_address: str = ""
+    tcid: int = 0
+
+
+class AddressBook(Protocol):
+    """Finds members by name."""
+
+    def find(self, member: MemberAddress) -> MemberAddress:
+        """Return a member with its addresses of now.
+
+        While nobody has a shard, its address names no server: see ShardAddress.
+        """
+        ...
+
+
+class FixedAddresses:
+    """Members that stay where the list of members has them."""
+
+    def find(self, member: MemberAddress) -> MemberAddress:
+        """Return the member as it is."""
+        return member
+
+
+def found(book: AddressBook, members: Iterable[MemberAddress]) -> list[MemberAddress]:
+    """Return members with their addresses of now, in order."""
+    return [book.find(one) for one in members]
