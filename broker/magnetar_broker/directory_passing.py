@@ -14,7 +14,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.replies import Replies
 from magnetar_broker.topics import TopicUnheard
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import Gone, InvalidArgument, MagnetarError, from_wire
+from magnetar_core.errors import InvalidArgument, MagnetarError, TopicNotFound, from_wire
 from magnetar_core.frames import detached
 from magnetar_core.wire import topic_pb2 as wire
 
@@ -71,17 +71,23 @@ class DirectoryPassing:
         def handle(command: Any, reply: Reply) -> None:
             try:
                 handler(command, reply)
-            except TopicUnheard:
+            except TopicUnheard as error:
                 if (
                     name in _NEVER_WAITING
                     or self._waiting_count >= WAITING_MAX
                     or command.ByteSize() > WAITING_BYTES_MAX
                 ):
                     self._follower.hurry()
+                    if name in _NEVER_WAITING and self._denies(error):
+                        raise error.denial from None
                     raise
                 self._wait(handler, command, reply)
 
         return handle
+
+    def _denies(self, error: TopicUnheard) -> bool:
+        """Return whether to deny without asking: sends by name alone would come again for ever."""
+        return isinstance(error.denial, TopicNotFound) and self._follower.is_current
 
     def _wait(self, handler: Handler, command: Any, reply: Reply) -> None:
         waiting = detached(command)
@@ -98,6 +104,6 @@ class DirectoryPassing:
             try:
                 handler(command, reply)
             except TopicUnheard as error:
-                raise Gone(f"the topic does not exist, and never did ({error})") from None
+                raise error.denial from None
 
         self._follower.catch_up(on_current)

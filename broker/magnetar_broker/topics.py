@@ -70,14 +70,22 @@ class Topic:
 
 
 class TopicUnheard(LogUnavailable):
-    """This follower has not heard of the topic's id: the first broker knows whether it exists."""
+    """This follower has not heard of the topic: the first broker knows whether it exists.
+
+    Attributes:
+        denial: what to say if the first broker does not know it either.
+    """
+
+    def __init__(self, message: str, denial: MagnetarError) -> None:
+        super().__init__(message)
+        self.denial = denial
 
 
 class Topics:
     """All topics, by name.
 
     Attributes:
-        is_complete: whether no topic can exist that is not known here.
+        is_complete: whether this broker hears of new topics, as far as it knows.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -112,7 +120,7 @@ class Topics:
 
         Raises:
             TopicNotFound: no topic has the name.
-            LogUnavailable: none has it here, and the first broker is away.
+            TopicUnheard: none has it here, at a follower.
         """
         topic = self._topics.get(name)
         if topic is None:
@@ -130,16 +138,17 @@ class Topics:
             PartitionMoved: another broker keeps it, and says whether it is still there.
             TopicNotFound: no such topic or partition.
             Gone: the name belongs to another topic now, or to none.
-            TopicUnheard: the id may be of a new topic.
-            LogUnavailable: as get().
+            TopicUnheard: the name or the id may be of a new topic.
         """
         topic = self._topics.get(name)
         if topic is None or (topic_id and topic.topic_id != topic_id):
             if topic_id:
                 self._check_shard(PartitionName(name, number, topic_id))
                 if self._shard and serial_of(topic_id) >= self.next_serial:
+                    text = f"this broker has not heard of topic {name!r} with id {topic_id}"
                     raise TopicUnheard(
-                        f"this broker has not heard of topic {name!r} with id {topic_id}: ask again"
+                        f"{text}: ask again",
+                        Gone(f"the topic does not exist, and never did ({text})"),
                     )
                 raise Gone(f"topic {name!r} with id {topic_id} was deleted")
             raise self._unknown(name)
@@ -153,13 +162,11 @@ class Topics:
         raise _moved(PartitionName(name, number, topic.topic_id))
 
     def _unknown(self, name: str) -> MagnetarError:
-        if not self.is_complete():
-            first = self._environment.config.brokers[0].name
-            return LogUnavailable(
-                f"topic {name!r} is not known here, and {first}, the first broker, which would"
-                " know, is away: ask again"
-            )
-        return TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+        denial = TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
+        if not self._shard:
+            return denial
+        # Whatever this broker was told last, the topic may have been made since.
+        return TopicUnheard(f"this broker has not heard of topic {name!r}: ask again", denial)
 
     def hosts(self, name: PartitionName) -> bool:
         """Return whether this broker keeps the partition, or did before the topic's deletion.

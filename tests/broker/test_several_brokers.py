@@ -28,6 +28,7 @@ from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.placement import new_topic_id, serial_of, shard_count_of
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import topic_pb2 as topic_wire
 from magnetar_core.wire import transaction_pb2 as txn_wire
 
@@ -173,6 +174,40 @@ def test_an_id_that_nobody_issued_is_gone_and_a_new_one_is_heard_of() -> None:
         answer = await (await cluster.client(1)).ask(wire.CommandRead(partition=place.to_wire()))
         assert answer.end_offset == 0
         await asked
+
+    run(scenario)
+
+
+def test_a_follower_asks_before_it_denies_a_name() -> None:
+    """What was made while its link was silent exists, although the link seems to be up."""
+
+    async def scenario(cluster: Cluster) -> None:
+        client = await cluster.client(2)
+        looking = (
+            describe("u"),
+            topic_wire.CommandLookup(topic="u"),
+            group_wire.CommandJoinGroup(group="g", member_id="m", topics=["u"], join_epoch=1),
+        )
+        cluster.network.hold_up("b-0", "b-2", 0.5)
+        creation = asyncio.ensure_future(cluster.create(0, "u"))
+        await cluster.until(lambda: cluster.names(0) == ["u"])
+        assert cluster.names(2) == []
+        described, found, _ = [await client.begin(one) for one in looking]
+        assert described.topic_id == found.topic_id == await creation
+        # The first broker does not wait for ever; here the link seems to be up.
+        cluster.network.hold_up("b-0", "b-2", 60.0)
+        await cluster.create(0, "v")
+        assert cluster.has_met(2)
+        with pytest.raises(LogUnavailable):
+            await client.ask(describe("v"))
+        cluster.network.heal()
+        await cluster.ask(2, describe("v"))
+        with pytest.raises(TopicNotFound):
+            await (await cluster.client(2)).ask(describe("w"))
+        # A send is not parked, and one to a name that does not exist must not come for ever.
+        nowhere = send(PartitionName("w", 0, 0), b"0")
+        with pytest.raises(TopicNotFound):
+            await (await cluster.client(2)).ask(nowhere)
 
     run(scenario)
 

@@ -19,6 +19,7 @@ from magnetar_core.wire import service_pb2 as pb
 
 # What says that there is no such thing.
 DENIALS = (common_pb2.GONE, common_pb2.TOPIC_NOT_FOUND)
+_BY_NAME = ("lookup", "describe_topic")
 # The directory of the cluster lies at the broker of this shard.
 FIRST = 0
 
@@ -28,11 +29,13 @@ class _Asked(NamedTuple):
 
     Attributes:
         place: topic id, partition, and subscription, as far as it names them.
+        known: ids of topics that have the name which it asks for, when it comes.
     """
 
     name: str
     body: Any
     place: tuple[int, int, str] | None
+    known: tuple[int, ...]
 
 
 class ClusterWiretap:
@@ -71,7 +74,8 @@ class ClusterWiretap:
             if not one.request_id or name is None:
                 continue
             body = getattr(one, name)
-            self._asked.add(link, one.request_id, _Asked(name, body, _place(body)))
+            known = self._known(body.topic) if name in _BY_NAME else ()
+            self._asked.add(link, one.request_id, _Asked(name, body, _place(body), known))
             if name == "delete_topic":
                 self._deletion_asked(body.topic)
 
@@ -141,12 +145,20 @@ class ClusterWiretap:
         if answer.code in DENIALS and topic_id in self._existing:
             self._violation("cluster", f"{text} is denied, and exists: {answer.message}")
 
+    def _known(self, topic: str) -> tuple[int, ...]:
+        return tuple(one for one, name in self._existing.items() if name == topic)
+
     def _check_name(self, shard: int, asked: _Asked, answer: Any) -> None:
-        """Whoever keeps the directory denies no topic that exists."""
-        if shard == FIRST and asked.name == "lookup" and answer.code in DENIALS:
-            known = [one for one, name in self._existing.items() if name == asked.body.topic]
-            if known:
-                self._violation("cluster", f"{asked.body.topic} is denied, and exists: {known}")
+        """Nobody denies a topic that exists. A follower may say what was true when it was asked."""
+        if asked.name not in _BY_NAME or answer.code not in DENIALS:
+            return
+        known = self._known(asked.body.topic)
+        if shard != FIRST:
+            known = tuple(one for one in asked.known if one in known)
+            self.counts["denied by followers"] += 1
+        if known:
+            text = f"{asked.body.topic} is denied by broker {shard}, and exists: {known}"
+            self._violation("cluster", text)
 
     def _found(self, shard: int, asked: _Asked, answer: Any) -> None:
         topic, topic_id = asked.body.topic, answer.topic_id

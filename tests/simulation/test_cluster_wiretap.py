@@ -125,14 +125,20 @@ def test_a_subscription_may_be_gone_where_its_partition_lies() -> None:
 
 
 def test_the_directory_denies_no_topic() -> None:
-    wire = Wire()
     for shard in (1, 0):
-        wire.asks(shard, topic_pb2.CommandLookup(topic="in"))
-        if shard == 0:
+        for asked in (topic_pb2.CommandLookup, topic_pb2.CommandDescribeTopic):
+            wire = Wire()
+            wire.asks(shard, asked(topic="in"))
             with pytest.raises(Seen, match="in is denied"):
                 wire.refuses(shard, common_pb2.TOPIC_NOT_FOUND)
-        else:
-            wire.refuses(shard, common_pb2.TOPIC_NOT_FOUND)
+
+
+def test_a_follower_may_say_what_was_true_when_it_was_asked() -> None:
+    wire = Wire()
+    wire.asks(1, topic_pb2.CommandLookup(topic="out"))
+    wire.asks(0, topic_pb2.CommandCreateTopic(topic="out", partitions=2))
+    wire.hears(0, topic_pb2.CommandCreateTopicResponse(topic_id=new_topic_id("out", 8, 2)))
+    wire.refuses(1, common_pb2.TOPIC_NOT_FOUND)
 
 
 def test_a_lookup_names_the_keepers() -> None:

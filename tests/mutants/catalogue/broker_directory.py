@@ -8,6 +8,7 @@ _TOPICS = "broker/magnetar_broker/topics.py"
 _DIRECTORY = "broker/magnetar_broker/directory.py"
 _KEEPER = "broker/magnetar_broker/directory_keeper.py"
 _FOLLOWER = "broker/magnetar_broker/directory_follower.py"
+_PASSING = "broker/magnetar_broker/directory_passing.py"
 _STORES = "broker/magnetar_broker/broker_stores.py"
 _PARTITION = "broker/magnetar_broker/partition.py"
 
@@ -28,10 +29,30 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="unknown-name-while-alone",
-        file=_TOPICS,
-        old="        if not self.is_complete():",
-        new="        if False:",
+        file=_PASSING,
+        old=(
+            "            self._waiting_count -= 1\n            if error is not None:\n"
+            "                self._replies.refuse(error, reply)\n"
+        ),
+        new=(
+            "            self._waiting_count -= 1\n            if False:\n"
+            "                self._replies.refuse(error, reply)\n"
+        ),
         mistake="A follower says that there is no such topic while nobody could tell it.",
+    ),
+    Mutant(
+        name="unheard-name-is-denied",
+        file=_TOPICS,
+        old="        if not self._shard:\n            return denial\n",
+        new="        if True:\n            return denial\n",
+        mistake="A follower denies a topic that was made while its link was silent.",
+    ),
+    Mutant(
+        name="send-by-name-to-nothing-is-repeated",
+        file=_PASSING,
+        old="isinstance(error.denial, TopicNotFound) and self._follower.is_current",
+        new="False",
+        mistake="Who publishes to a name that does not exist is told to ask again, for ever.",
     ),
     Mutant(
         name="accepted-loss-deletes-everywhere",
