@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from magnetar_broker.assignment import assign
 from magnetar_broker.group_target import Interest, target_at_one_of_many
+from magnetar_broker.past_members import PastMember, PastMembers
 from magnetar_core.errors import FencedInstance, IllegalGeneration, InvalidArgument, UnknownMember
 from magnetar_core.ids import MemberName, PartitionName
 
@@ -26,10 +27,6 @@ class Owner(NamedTuple):
 
     member_id: str
     generation: int
-
-
-# How many departed members are remembered.
-PAST_MEMBERS_MAX = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +81,12 @@ class Group:
     """Members of a group, and their partitions."""
 
     def __init__(
-        self, name: str, *, generation: int = 0, allow_two_phase_commit: bool = False
+        self,
+        name: str,
+        *,
+        generation: int = 0,
+        allow_two_phase_commit: bool = False,
+        past_members: PastMembers | None = None,
     ) -> None:
         self.name = name
         self.generation = generation
@@ -92,9 +94,8 @@ class Group:
         self.members: dict[str, Member] = {}
         self.owners: dict[PartitionName, Owner] = {}
         self.target: dict[PartitionName, str] = {}
-        # Members that left or were replaced, the latest last, so that their late copies are
-        # recognised.
-        self._past_members: dict[str, Member] = {}
+        # Also those of a deleted group of this name.
+        self.past_members = past_members if past_members is not None else PastMembers()
 
     def check(self) -> None:
         """Check the invariants."""
@@ -159,7 +160,7 @@ class Group:
             UnknownMember: the member has left since, or joined again.
         """
         known = self.members.get(newcomer.member_id)
-        past = self._past_members.get(newcomer.member_id)
+        past = self.past_members.find(newcomer.member_id)
         is_late = (known is not None and 0 < newcomer.join_epoch < known.join_epoch) or (
             past is not None and 0 < newcomer.join_epoch <= past.join_epoch
         )
@@ -203,7 +204,7 @@ class Group:
             if (known.topics, known.topic_pattern) == (newcomer.topics, newcomer.topic_pattern):
                 self.members[newcomer.member_id] = newcomer
                 return change
-        past = self._past_members.pop(newcomer.member_id, None)
+        past = self.past_members.back(newcomer.member_id)
         if past is not None:
             newcomer.heartbeat_number = past.heartbeat_number
         replaced = self._by_instance(newcomer.instance_id) if newcomer.instance_id else None
@@ -363,9 +364,8 @@ class Group:
 
     def _part_with(self, member: Member) -> None:
         del self.members[member.member_id]
-        self._past_members[member.member_id] = member
-        if len(self._past_members) > PAST_MEMBERS_MAX:
-            del self._past_members[next(iter(self._past_members))]
+        past = PastMember(member.join_epoch, member.heartbeat_number)
+        self.past_members.note(member.member_id, past)
 
     def _target_of(self, interest: Interest) -> dict[PartitionName, str]:
         if interest.hosted is not None:

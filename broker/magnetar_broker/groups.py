@@ -18,6 +18,7 @@ from magnetar_broker.group_target import Interest
 from magnetar_broker.group_topics import GroupTopics
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition import Partition
+from magnetar_broker.past_members import DeletedGroups
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.subscriptions import is_subscription_name
 from magnetar_broker.topics import Topics
@@ -53,6 +54,7 @@ class Groups:
         self._group_topics = GroupTopics(topics)
         self._coordinators = coordinators
         self._groups: dict[str, Group] = {}
+        self._deleted = DeletedGroups()
         # Conversations of members that spoke since the start, by group and member id.
         self._sessions: dict[tuple[str, str], CommandSession] = {}
         # Groups whose rows must be written.
@@ -150,6 +152,7 @@ class Groups:
         change = group.join(newcomer, interest, self._now_ms())
         group.allow_two_phase_commit = allow_two_phase_commit
         self._groups[name] = group
+        self._deleted.made(name)
         self._note_session(group, newcomer.member_id, session)
         log.info("%r joined group %r, generation %d", newcomer.member_id, name, group.generation)
         self._apply(group, change)
@@ -216,6 +219,7 @@ class Groups:
         for partition, _ in cursors:
             partition.subscriptions.delete(name)
         del self._groups[name]
+        self._deleted.note(name, group.past_members)
         self._departed.pop(name, None)
         self._write(group)
 
@@ -291,7 +295,7 @@ class Groups:
                 f"this broker has its {groups_max} groups: delete some, or raise groups_max",
                 groups_max=groups_max,
             )
-        return Group(name)
+        return Group(name, past_members=self._deleted.past_members(name))
 
     def _interest_without(self, group: Group, gone: list[str]) -> Interest:
         left = [one for one in group.members.values() if one.member_id not in gone]

@@ -473,6 +473,28 @@ def test_join_group_of_an_instance_that_was_replaced() -> None:
     run(scenario)
 
 
+def test_join_group_after_the_group_was_deleted() -> None:
+    """The member that had left was back, and had partitions until its timeout."""
+
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        first = join("a", join_epoch=1)
+        await ask(first)
+        await ask(group_wire.CommandLeaveGroup(group=GROUP, member_id="a", call_token=1))
+        await ask(group_wire.CommandDeleteGroup(group=GROUP, call_token=2))
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert world.broker.groups.all() == [], "the copy would make the group anew"
+        await ask(join("b", join_epoch=1))
+        with pytest.raises(UnknownMember):
+            await Client(world).ask(first)
+        assert joined(world) == ["b"]
+        await ask(join("a", join_epoch=2))
+        assert joined(world) == ["a", "b"]
+
+    run(scenario)
+
+
 def test_group_heartbeat() -> None:
     """It names what was held when it was written: what came since was given away."""
 

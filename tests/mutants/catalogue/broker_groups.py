@@ -203,6 +203,13 @@ MUTANTS = (
         mistake="A late copy of a join brings a member back that has left.",
     ),
     Mutant(
+        name="deleted-group-forgets-who-left",
+        file=_GROUPS,
+        old="        return Group(name, past_members=self._deleted.past_members(name))",
+        new="        return Group(name)",
+        mistake="A late copy of a join makes a deleted group anew, or joins the one made since.",
+    ),
+    Mutant(
         name="join-epoch-not-stored",
         file=_GROUPS,
         old=(
