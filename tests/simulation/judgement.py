@@ -188,8 +188,8 @@ class Judgement:
             checks.check_placed(self._history, answers.placed, first_offsets)
         checks.check_databases(self._history, self._world.databases, outcomes)
         checks.check_jobs(self._history, self._world.jobs, outcomes)
-        copies = self._world.network.faults["duplicate"] > 0
-        checks.check_wholes(self._history, first_offsets, copies=copies)
+        again = checks.sent_values(self._world.network.arrived_again)
+        checks.check_wholes(self._history, first_offsets, arrived_again=again)
         self._check_processed(trimmed=any(first_offsets.values()))
 
     async def _check_stored(

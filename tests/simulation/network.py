@@ -305,7 +305,9 @@ class SimulatedLink:
             for one in commands:
                 one.request_id = COPY_REQUEST_ID + self._copy_count
                 self._copy_count += 1
-        self.to_server.write(pb.Frame(commands=commands).SerializeToString(deterministic=True))
+        again = pb.Frame(commands=commands)
+        self.network.arrived_again.append(again)
+        self.to_server.write(again.SerializeToString(deterministic=True))
         return True
 
     def _tell_client(self, when: float) -> None:
@@ -358,6 +360,8 @@ class Network:
         self.on_half_open: Callable[[SimulatedLink, float], None] = lambda link, seconds: None
         # Commands of which copies may turn up.
         self.copied = REPEATABLE
+        # The copies that did.
+        self.arrived_again: list[pb.Frame] = []
         self.server_names: frozenset[str] = frozenset()
         # Streams of chance by both ends of a link, where one link must not disturb another.
         self.delays_between: Callable[[str, str], Random] | None = None

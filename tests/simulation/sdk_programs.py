@@ -6,6 +6,7 @@ Each tells the history what it is about to do, and what it was then told.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -73,9 +74,17 @@ class Writer:
             self.producer.send_nowait(message.value, message.key, partition=partition)
             self._unflushed.append((message, asked_at))
             return
+        # It may have to wait for room, and then what others send meanwhile comes before it.
+        message.until = math.inf
         message_id = await self.producer.send(message.value, message.key, partition=partition)
+        message.until = history.next_position()
         assert isinstance(message_id, magnetar.MessageId)
         history.confirm(message, asked_at=asked_at, offset=message_id.offset)
+
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether messages were sent of which nobody has heard that they are stored."""
+        return bool(self._unflushed)
 
     async def flush(self) -> None:
         unflushed, self._unflushed = self._unflushed, []

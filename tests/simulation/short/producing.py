@@ -142,7 +142,7 @@ async def commit(
                 message.until = returned
         unit.check_status()
         history.told(record, unit.txn.status, asked_at=asked_at)
-        if not wait_finished:
+        if not wait_finished and not _may_be_parked(actor):
             _check_patience(actor, "commit", asked_at)
         return True
     return False
@@ -160,6 +160,14 @@ def _deafen(actor: Actor, unit: Unit, unheard: str) -> None:
             world.calm.trouble([actor.name], 1.5)
             world.loop.call_later(1.5, link.break_off, context=Context())
             world.active["unheard"] += 1
+
+
+def _may_be_parked(actor: Actor) -> bool:
+    """Whether plain messages may wait for a transaction of which nobody knows whether it has ended.
+
+    A commit comes after them.
+    """
+    return bool(actor.unknown) and any(one.has_unflushed for one in actor.writers.values())
 
 
 def _check_patience(actor: Actor, what: str, asked_at: float) -> None:
