@@ -57,6 +57,8 @@ class Directory(Protocol):
     async def join(self, lease: LeaseId, name: MemberName, member: Member) -> bool:
         """Become a member until the lease ends; return False if the name is taken.
 
+        Under the same lease the name is not taken: what the member says of itself is replaced.
+
         Raises:
             LeaseExpired: the lease has ended.
         """

@@ -39,11 +39,13 @@ class Member:
         address: where servers and clients reach it, "host:port".
         external_address: where clients outside of the servers' network reach it; may be empty.
         version: of its program.
+        leaving: it is about to stop, and gives up its shards.
     """
 
     address: str
     external_address: str = ""
     version: str = ""
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
