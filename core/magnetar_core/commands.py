@@ -18,6 +18,7 @@ from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, 
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.texts import check_texts
+from magnetar_core.transport import Session
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -101,6 +102,27 @@ Handler = Callable[[Any, Reply], None]
 AnswerSizes = Mapping[str, Callable[[Any], int]]
 
 
+class CommandServer(Protocol):
+    """Component that answers commands: `.server` of the broker and of the coordinator."""
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """The handlers. Keys are names of command fields in the envelope."""
+        ...
+
+    @property
+    def answer_sizes(self) -> AnswerSizes:
+        """The largest sizes of answers, for commands whose answers can be large."""
+        ...
+
+    def accept(self, write: Callable[[pb.Frame], None]) -> Session:
+        """Begin a conversation; `write` sends frames to its client."""
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send an error once all records that it depends on are durable."""
+        ...
+
+
 class SessionListener(Protocol):
     """Object that pushes to a conversation and must know when to pause or stop."""
 
@@ -136,6 +158,8 @@ class CommandSession:
         self.push_bytes_max = 1 << 62
         # A larger frame ends the conversation.
         self.frame_bytes_max = FRAME_BYTES_MAX
+        # Ends the conversation; set by the transport.
+        self.end: Callable[[], None] = _nothing
         # Whether there is room for pushes.
         self.writable = True
         self._listeners: dict[SessionListener, None] = {}
@@ -206,6 +230,10 @@ class CommandSession:
         reply = Reply(respond, self, self.origin, request_id)
         run_handler(self._handlers, name, request, reply, self._on_error)
         return True
+
+
+def _nothing() -> None:
+    return
 
 
 def run_handler(

@@ -2,17 +2,17 @@
 
 Both forms of a command end in the same handler. Until the component behind the server is ready
 (recovery takes time), the port answers with LogUnavailable, and the health service with
-NOT_SERVING.
+NOT_SERVING. With shards that come and go, each has a door: see the module `doors`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import grpc
@@ -29,9 +29,16 @@ from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
 from magnetar_core.answers import AnswerBudget
-from magnetar_core.commands import AnswerSizes, Handler, Reply, check_answer, run_handler
+from magnetar_core.commands import CommandServer, Reply, check_answer, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
-from magnetar_core.errors import ERROR_OF_CODE, LogUnavailable, MagnetarError, QuotaExceeded
+from magnetar_core.doors import Door, Doors
+from magnetar_core.errors import (
+    ERROR_OF_CODE,
+    InvalidArgument,
+    LogUnavailable,
+    MagnetarError,
+    QuotaExceeded,
+)
 from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS, received
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
@@ -41,7 +48,7 @@ from magnetar_core.grpc_transport import (
     RECEIVE_LIMIT,
 )
 from magnetar_core.outbox import Outbox
-from magnetar_core.transport import Session
+from magnetar_core.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.wire import common_pb2, service_pb2
 
 log = logging.getLogger(__name__)
@@ -60,27 +67,6 @@ STATUS_MESSAGE_BYTES_MAX = 500
 STATUS_DETAILS_BYTES_MAX = 2_000
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
-
-
-class CommandServer(Protocol):
-    """Component that answers commands: `.server` of the broker and of the coordinator."""
-
-    @property
-    def handlers(self) -> Mapping[str, Handler]:
-        """The handlers. Keys are names of command fields in the envelope."""
-        ...
-
-    @property
-    def answer_sizes(self) -> AnswerSizes:
-        """The largest sizes of answers, for commands whose answers can be large."""
-        ...
-
-    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session:
-        """Begin a conversation; `write` sends frames to its client."""
-
-    def refuse(self, error: MagnetarError, reply: Reply) -> None:
-        """Send an error once all records that it depends on are durable."""
-        ...
 
 
 def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
@@ -113,13 +99,14 @@ class GrpcServer:
     Args:
         service: "Broker" or "TransactionCoordinator".
         config: the address, TLS files and limits.
+        doors: of shards that come and go.
     """
 
-    def __init__(self, service: str, config: ListenConfig) -> None:
+    def __init__(self, service: str, config: ListenConfig, doors: Doors | None = None) -> None:
         self._name = f"{PACKAGE}.{service}"
         self._service = service_pb2.DESCRIPTOR.services_by_name[service]
         self._config = config
-        self._commands: CommandServer | None = None
+        self._doors = doors or Doors()
         self._stopping = False
         self._sessions: set[_ServerSession] = set()
         # Keys are the addresses of clients.
@@ -159,8 +146,12 @@ class GrpcServer:
         await self._server.start()
 
     async def serve(self, commands: CommandServer) -> None:
-        """Begin to answer: the component behind this port has recovered."""
-        self._commands = commands
+        """Begin to answer: the component behind this port has recovered.
+
+        Args:
+            commands: they answer whoever names no shard, while no shard is ready.
+        """
+        self._doors.open_own(commands)
         await self._set_health(serving=True)
 
     async def close(self) -> None:
@@ -168,10 +159,16 @@ class GrpcServer:
         if self._stopping:
             return
         self._stopping = True
+        self._doors.stop()
         await self._health.enter_graceful_shutdown()
         for session in list(self._sessions):
             session.finish()
         await self._server.stop(self._config.stop_grace_ms / 1_000)
+
+    def push(self, body: Any) -> None:
+        """Send all conversations a command that nobody asked for."""
+        for session in list(self._sessions):
+            session.push(body)
 
     def _bind(self, address: str) -> int:
         config = self._config
@@ -215,11 +212,8 @@ class GrpcServer:
                 return None
 
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            commands = self._commands
-            if commands is None or self._stopping:
-                await _abort(context, _not_ready().to_wire())
-                return None
-            size_of = commands.answer_sizes.get(name)
+            door = await self._enter(context)
+            size_of = door.answer_sizes.get(name)
             reserved = size_of(request) if size_of is not None and request is not None else 0
             budget = self._budget_of(context.peer())
             while reserved and not budget.take(reserved):
@@ -229,7 +223,12 @@ class GrpcServer:
                 # cancelled.
                 done: Any = partial(_give_back, budget, reserved)
                 context.add_done_callback(done)
-            body = await _answer(commands, name, request, _machine_of(context))
+            visit = _UnaryVisit()
+            door.come(visit)
+            try:
+                body = await _answer(door, name, request, _machine_of(context), visit.answer)
+            finally:
+                door.leave(visit)
             if isinstance(body, common_pb2.ServerError):
                 await _abort(context, body)
             return body
@@ -247,18 +246,44 @@ class GrpcServer:
         return budget
 
     async def _exchange(self, _requests: object, context: Context) -> None:
-        commands = self._commands
-        if commands is None or self._stopping:
-            await _abort(context, _not_ready().to_wire())
+        door = await self._enter(context)
+        try:
+            session = _ServerSession(context, door, self._config)
+        except MagnetarError as error:
+            await _abort(context, error.to_wire())
             return
-        session = _ServerSession(context, commands, self._config)
         self._sessions.add(session)
+        door.come(session)
         try:
             await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
             await session.run()
         finally:
             self._sessions.discard(session)
             session.close()
+            door.leave(session)
+
+    async def _enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> Door:
+        """Return the door of the shard that a call names; end the call if it may not enter."""
+        try:
+            return await self._doors.enter(_place_of(context))
+        except MagnetarError as error:
+            await _abort(context, error.to_wire())
+            raise
+
+
+class _UnaryVisit:
+    """Unary call, as the door of its shard sees it."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def finish(self) -> None:
+        """Wait for the answer."""
+
+    def end(self) -> None:
+        """Answer without the shard."""
+        if not self.answer.done():
+            self.answer.set_result(LogUnavailable().to_wire())
 
 
 class _ServerSession:
@@ -270,12 +295,14 @@ class _ServerSession:
         self._answers = AnswerBudget(config.session_answer_bytes_max)
         self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
         self._draining: asyncio.Task[None] | None = None
-        self._overflowed = asyncio.Event()
+        self._overflowed = False
+        self._ended = asyncio.Event()
         self._session = commands.accept(self.write)
         self._session.frame_bytes_max = config.frame_bytes_max
         self._session.push_bytes_max = config.session_push_bytes_max
         self._session.answers = self._answers
         self._session.origin = _machine_of(context)
+        self._session.end = self.end
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that leaves too much unread is disconnected."""
@@ -285,12 +312,21 @@ class _ServerSession:
             self._draining = asyncio.get_running_loop().create_task(self._drain())
         if queued_bytes > self._config.session_queue_bytes_max:
             log.warning("%s leaves too much unread; it is disconnected", self._context.peer())
-            self._outbox.close()
-            self._overflowed.set()
+            self._overflowed = True
+            self.end()
 
     def finish(self) -> None:
         """End the conversation after the queued frames."""
         self._outbox.finish()
+
+    def end(self) -> None:
+        """End the conversation at once; queued frames do not leave."""
+        self._outbox.close()
+        self._ended.set()
+
+    def push(self, body: Any) -> None:
+        """Send a command that the client did not ask for."""
+        self._session.push(body)
 
     def close(self) -> None:
         """Note that the conversation is over. Repeating it is harmless."""
@@ -300,11 +336,11 @@ class _ServerSession:
     async def run(self) -> None:
         """Carry frames both ways until either side ends the conversation."""
         loop = asyncio.get_running_loop()
-        # A sender that waits for the client cannot notice the overflow, so this task waits for it.
+        # A sender that waits for the client notices neither the overflow nor the end.
         parts = [
             loop.create_task(self._send()),
             loop.create_task(self._receive()),
-            loop.create_task(self._overflow()),
+            loop.create_task(self._end()),
         ]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -314,7 +350,7 @@ class _ServerSession:
             for part in parts:
                 part.cancel()
             self.close()
-        if self._overflowed.is_set():
+        if self._overflowed:
             await _abort(self._context, QuotaExceeded("the client left too much unread").to_wire())
 
     async def _drain(self) -> None:
@@ -326,8 +362,8 @@ class _ServerSession:
             self._draining = None
         self._session.on_writable(True)
 
-    async def _overflow(self) -> None:
-        await self._overflowed.wait()
+    async def _end(self) -> None:
+        await self._ended.wait()
 
     async def _hand_over(self, commands: Sequence[service_pb2.Command]) -> None:
         """Handle commands as long as the client takes the answers; the other commands wait here."""
@@ -360,9 +396,15 @@ class _ServerSession:
             log.exception("a frame from %s could not be handled", self._context.peer())
 
 
-async def _answer(commands: CommandServer, name: str, request: Any, origin: str) -> Any:
-    """Return the answer to a unary call. request: None for a request that cannot be parsed."""
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+async def _answer(
+    commands: CommandServer, name: str, request: Any, origin: str, answer: asyncio.Future[Any]
+) -> Any:
+    """Return the answer to a unary call.
+
+    Args:
+        request: None for a request that cannot be parsed.
+        answer: to be filled; whoever ends the call may have filled it before.
+    """
 
     def respond(body: Any) -> None:
         check_answer(body)
@@ -382,6 +424,23 @@ def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
     budget.give_back(byte_count)
 
 
+def _place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
+    """Return the shard that a call is meant for; None if it names none.
+
+    Raises:
+        InvalidArgument: what it names is no shard.
+    """
+    for key, value in context.invocation_metadata() or ():
+        if key == SHARD_KEY:
+            try:
+                return ShardPlace.parse(str(value))
+            except ValueError as error:
+                raise InvalidArgument(
+                    f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
+                ) from None
+    return None
+
+
 def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
     """Return the address of the client's machine, without the port: ipv4:127.0.0.1, unix:."""
     peer = context.peer()
@@ -393,10 +452,6 @@ async def _abort(
 ) -> None:
     status = rpc_status.to_status(to_status(error))
     await context.abort(status.code, status.details, status.trailing_metadata or ())
-
-
-def _not_ready() -> LogUnavailable:
-    return LogUnavailable("the server is starting or stopping; ask again")
 
 
 def _serialize(message: Any) -> bytes:

@@ -19,6 +19,7 @@ from google.protobuf.message import DecodeError
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.frames import Carried, in_turns
 from magnetar_core.outbox import Outbox
+from magnetar_core.shard_address import SHARD_KEY, ShardAddress
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import service_pb2 as pb
 
@@ -95,17 +96,18 @@ class GrpcTransport:
         """Open a conversation.
 
         Raises:
-            LinkClosed: no server answers there, or it has no such service.
+            LinkClosed: no server answers there, or it has no such service, or not the shard.
         """
         if self._closed:
             raise LinkClosed("the transport is closed")
-        channel = self._channel(address)
+        server, metadata = _destination(address)
+        channel = self._channel(server)
         call: ExchangeCall | None = None
         try:
             method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
                 exchange_method(service)
             )
-            call = method()
+            call = method(metadata=metadata)
             async with asyncio.timeout(self._connect_timeout_ms / 1_000):
                 await _accepted(call, address)
         except BaseException as error:
@@ -148,6 +150,19 @@ class GrpcTransport:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return the server's address, and the metadata that names a shard of it."""
+    try:
+        shard = ShardAddress.parse(address)
+    except ValueError as error:
+        raise LinkClosed(f"{address!r} is not an address: {error}") from None
+    if shard is None:
+        return address, ()
+    if not shard.server:
+        raise LinkClosed(f"nobody has shard {shard.place.shard} at the moment; look it up again")
+    return shard.server, ((SHARD_KEY, str(shard.place)),)
 
 
 async def _accepted(call: ExchangeCall, address: str) -> None:

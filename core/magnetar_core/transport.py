@@ -8,7 +8,7 @@ transport implements this interface for processes, the simulator for virtual pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.frames import Carried
@@ -48,12 +48,12 @@ class Transport(Protocol):
         """Open a conversation with the server at an address.
 
         Args:
-            address: "host:port".
+            address: "host:port"; "host:port#shard.epoch" names a shard of the server.
             service: "Broker" or "TransactionCoordinator".
             on_frame: called on the event loop with each frame, or its parts, in order.
             on_closed: called once, after the last frame.
         Raises:
-            LinkClosed: no server answers there.
+            LinkClosed: no server answers there, or it does not have the shard.
         """
         ...
 
@@ -69,12 +69,18 @@ class Session(Protocol):
         push_bytes_max: with more bytes to send, pushes pause until there is room again.
         answers: budget of the answers that the client may leave unread.
         origin: the client's machine.
+        end: ends the conversation at once; what is queued does not leave.
     """
 
     frame_bytes_max: int
     push_bytes_max: int
     answers: AnswerBudget
     origin: str
+    end: Callable[[], None]
+
+    def push(self, body: Any) -> None:
+        """Send a command that the client did not ask for. Does nothing after the end."""
+        ...
 
     def on_frame(self, frame: Carried) -> None:
         """Handle all commands of a frame, whatever size their answers have."""

@@ -327,8 +327,8 @@ def GrpcServerMethods(service: str) -> set[str]:
     return asyncio.run(names())
 
 
-async def health(world: World, service: str) -> int:
-    async with grpc.aio.insecure_channel(world.server.address) as channel:
+async def health(address: str, service: str) -> int:
+    async with grpc.aio.insecure_channel(address) as channel:
         call = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             health_pb2.HealthCheckRequest.SerializeToString,
@@ -339,7 +339,7 @@ async def health(world: World, service: str) -> int:
 
 def test_nothing_is_served_before_recovery_is_done() -> None:
     async def scenario(world: World) -> None:
-        assert await health(world, "") == health_pb2.HealthCheckResponse.NOT_SERVING
+        assert await health(world.server.address, "") == health_pb2.HealthCheckResponse.NOT_SERVING
         with pytest.raises(LinkClosed, match="starting"):
             await world.connect()
         async with grpc.aio.insecure_channel(world.server.address) as channel:
@@ -348,7 +348,10 @@ def test_nothing_is_served_before_recovery_is_done() -> None:
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         await world.server.serve(world.fake)
         for service in ("", "magnetar.v1.Broker"):
-            assert await health(world, service) == health_pb2.HealthCheckResponse.SERVING
+            assert (
+                await health(world.server.address, service)
+                == health_pb2.HealthCheckResponse.SERVING
+            )
         await world.connect()
 
     play(scenario, ready=False)

@@ -16,7 +16,7 @@ TESTS = (
     "tests/coordinator/test_init_producer.py",
 )
 # What servers say unasked.
-PUSHES = {"error", "deliver", "consumer_change", "group_change"}
+PUSHES = {"error", "deliver", "consumer_change", "group_change", "owners_changed"}
 # The first row: what changes nothing.
 HARMLESS = ("hello", "lookup", "get_cluster_info", "list_", "describe_", "read", "peek")
 COMMANDS = [

@@ -20,8 +20,9 @@ from prometheus_client import CollectorRegistry
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_core.clock import SystemClock
+from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
-from magnetar_core.grpc_server import CommandServer, GrpcServer
+from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
