@@ -7,7 +7,7 @@ Source: docs/design/0009-owners.md, The directory.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
@@ -87,10 +87,11 @@ class Directory(Protocol):
         """Wish a shard at a member; an empty name takes the wish back."""
         ...
 
-    def watch(self) -> AsyncIterator[View]:
+    def watch(self) -> AsyncGenerator[View, None]:
         """Return the present view, and then each later one; views in between may be left out.
 
-        Iterating raises DirectoryUnavailable when the watch breaks; a new one begins anew.
+        Iterating raises DirectoryUnavailable when the watch breaks; a new one begins anew. Whoever
+        stops reading closes it (contextlib.aclosing).
         """
         ...
 

@@ -6,7 +6,8 @@ Source: docs/design/0009-owners.md, The directory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Protocol, TypeVar
 
 from magnetar_cluster.directory import DirectoryUnavailable, LeaseId
@@ -40,7 +41,7 @@ class Service(Protocol):
         """
         ...
 
-    def watch(self) -> AsyncIterator[View]:
+    def watch(self) -> AsyncGenerator[View, None]:
         """As Directory.watch."""
         ...
 
@@ -66,7 +67,7 @@ class MemoryService:
         finally:
             self._show()
 
-    async def watch(self) -> AsyncIterator[View]:
+    async def watch(self) -> AsyncGenerator[View, None]:
         """As Directory.watch."""
         seen = -1
         while True:
@@ -145,11 +146,12 @@ class MemoryDirectory:
         """As Directory.pin."""
         await self._ask(Pin(shard, member))
 
-    async def watch(self) -> AsyncIterator[View]:
+    async def watch(self) -> AsyncGenerator[View, None]:
         """As Directory.watch."""
-        async for view in self._service.watch():
-            self._require_open()
-            yield view
+        async with aclosing(self._service.watch()) as views:
+            async for view in views:
+                self._require_open()
+                yield view
 
     async def close(self) -> None:
         """Ask nothing any more."""
