@@ -36,6 +36,7 @@ from magnetar_broker.tails import Tails
 from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
+from magnetar_core.address_book import AddressBook, FixedAddresses
 from magnetar_core.clock import Clock
 from magnetar_core.errors import DataLoss
 from magnetar_core.run_time import RunTime
@@ -66,6 +67,7 @@ class Broker:
 
     Args:
         on_fatal: called once when the store failed; the process must end at once (rule b).
+        addresses: where the cluster's servers are now; None: where the list of members has them.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Broker:
         random: Random,
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
+        addresses: AddressBook | None = None,
     ) -> None:
         self._on_fatal = on_fatal
         self._is_fatal = False
@@ -98,6 +101,7 @@ class Broker:
         )
         self.environment = Environment(
             config=config,
+            addresses=addresses or FixedAddresses(),
             store=store,
             commits=commits,
             disk_reserve=DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),

@@ -15,6 +15,7 @@ from magnetar_broker.orphan_candidates import OrphanCandidates, Participant
 from magnetar_broker.tails import Tails
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
+from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
@@ -28,12 +29,14 @@ class Environment:
     """Services of the process, handed to partitions and subscriptions.
 
     Attributes:
+        addresses: where the cluster's servers are now.
         disk_reserve: asked before anything that takes room is applied.
         spawn: runs a coroutine as a task of this broker; a failure in it ends the process.
         deferred_rows: objects that add rows when the open group is sealed; insertion order.
     """
 
     config: BrokerConfig
+    addresses: AddressBook
     store: Store
     commits: GroupCommit
     disk_reserve: DiskReserve

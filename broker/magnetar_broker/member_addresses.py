@@ -7,36 +7,44 @@ addresses of the same kind.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from magnetar_broker.config import BrokerConfig
-from magnetar_core.address_book import MemberAddress
+from magnetar_core.address_book import AddressBook, MemberAddress, found
 from magnetar_core.config import InvalidConfig, is_loopback, split_address
+from magnetar_core.shard_address import server_of
 
 
-def broker_address(config: BrokerConfig, reached_at: str) -> str:
-    """Return the address at which the client shall reach this broker from now on."""
-    if _is_outside(config, reached_at):
-        return config.external_address
-    return config.address
+class AddressesGiven:
+    """Addresses of the cluster's servers, as clients are given them.
 
+    Args:
+        book: knows where servers are now.
+    """
 
-def brokers_as_reached(config: BrokerConfig, reached_at: str) -> list[MemberAddress]:
-    """Return all brokers in the order of their shards; `address` is the one for the client."""
-    own = MemberAddress(name=config.name, address=broker_address(config, reached_at))
-    address_of = other_address(config, reached_at)
-    return [
-        own if one.name == config.name else replace(one, address=address_of(one))
-        for one in config.brokers or (own,)
-    ]
+    def __init__(self, config: BrokerConfig, book: AddressBook) -> None:
+        self._config = config
+        self._book = book
 
+    def brokers(self, reached_at: str) -> list[MemberAddress]:
+        """Return all brokers in the order of their shards; `address` is the one for the client."""
+        config = self._config
+        own = MemberAddress(
+            name=config.name, address=config.address, external_address=config.external_address
+        )
+        known = [own if one.name == config.name else one for one in config.brokers or (own,)]
+        return self._given(known, reached_at)
 
-def other_address(config: BrokerConfig, reached_at: str) -> Callable[[MemberAddress], str]:
-    """Return a function that chooses another server's address for the client."""
-    if not _is_outside(config, reached_at):
-        return lambda one: one.address
-    return lambda one: one.external_address or one.address
+    def coordinators(self, reached_at: str) -> list[MemberAddress]:
+        """Return all coordinators; `address` is the one for the client."""
+        return self._given(self._config.coordinators, reached_at)
+
+    def _given(self, known: Iterable[MemberAddress], reached_at: str) -> list[MemberAddress]:
+        members = found(self._book, known)
+        if not _is_outside(self._config, server_of(reached_at)):
+            return members
+        return [replace(one, address=one.external_address or one.address) for one in members]
 
 
 def _is_outside(config: BrokerConfig, reached_at: str) -> bool:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
 
+from magnetar_broker.cluster_answers import ClusterAnswers
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
 from magnetar_broker.group_commands import GroupCommands
 from magnetar_broker.groups import Groups
 from magnetar_broker.guard import Guard, guarded
-from magnetar_broker.member_addresses import brokers_as_reached, other_address
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.read_commands import ANSWER_SIZES, ReadCommands
 from magnetar_broker.replies import Replies
@@ -24,14 +24,10 @@ from magnetar_broker.subscription_commands import SubscriptionCommands
 from magnetar_broker.topics import Topics
 from magnetar_broker.transaction_commands import TransactionCommands
 from magnetar_broker.views import describe_topic
-from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
-from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import MagnetarError
 from magnetar_core.placement import shard_of
-from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
-from magnetar_core.version import VERSION
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
@@ -79,6 +75,7 @@ class BrokerServer:
         self._guard = guard
         self._environment = environment
         self._topics = topics
+        self._cluster = ClusterAnswers(environment.config, environment.addresses)
         self._replies = Replies(environment)
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
         handlers: dict[str, Handler] = {
@@ -118,44 +115,10 @@ class BrokerServer:
     # Conversations and the cluster
 
     def _hello(self, command: common.CommandHello, reply: Reply) -> None:
-        config = self._environment.config
-        check_client(command.protocol_version, command.client_name)
-        ClusterIdentity.of(config).check(ClusterIdentity.of(command))
-        frame_bytes_max = FRAME_BYTES_MAX
-        if reply.session is not None:
-            reply.session.client_name = command.client_name
-            frame_bytes_max = reply.session.frame_bytes_max
-        self._replies.answer(
-            reply,
-            common.CommandHelloResponse(
-                protocol_version=PROTOCOL_VERSION,
-                server_name=config.name,
-                cluster_id=config.cluster_id,
-                membership_version=config.membership_version,
-                cluster_hash=config.cluster_hash,
-                frame_bytes_max=frame_bytes_max,
-                batch_bytes_max=config.batch_bytes_max,
-            ),
-        )
+        self._replies.answer(reply, self._cluster.hello(command, reply))
 
     def _get_cluster_info(self, command: wire.CommandGetClusterInfo, reply: Reply) -> None:
-        config = self._environment.config
-        address_of = other_address(config, command.reached_at)
-        info = wire.CommandGetClusterInfoResponse(
-            cluster_id=config.cluster_id,
-            membership_version=config.membership_version,
-            cluster_hash=config.cluster_hash,
-            brokers=[
-                wire.Member(name=one.name, address=one.address)
-                for one in brokers_as_reached(config, command.reached_at)
-            ],
-            coordinators=[
-                wire.Member(name=one.name, address=address_of(one), tcid=one.tcid)
-                for one in config.coordinators
-            ],
-            server_version=VERSION,
-        )
-        self._replies.answer(reply, info)
+        self._replies.answer(reply, self._cluster.cluster_info(command))
 
     # Topics
 
@@ -174,7 +137,7 @@ class BrokerServer:
 
     def _lookup(self, command: wire.CommandLookup, reply: Reply) -> None:
         topic = self._topics.get(command.topic)
-        brokers = brokers_as_reached(self._environment.config, command.reached_at)
+        brokers = self._cluster.brokers(command.reached_at)
         self._replies.answer(
             reply,
             wire.CommandLookupResponse(

@@ -159,7 +159,7 @@ class Topics:
             raise TopicNotFound(
                 f"topic {name!r} has partitions 0 to {topic.record.partitions - 1}, not {number}"
             )
-        raise _moved(PartitionName(name, number, topic.topic_id))
+        raise self._moved(PartitionName(name, number, topic.topic_id))
 
     def _unknown(self, name: str) -> MagnetarError:
         denial = TopicNotFound(f"there is no topic {name!r}: create it, or correct the name")
@@ -190,7 +190,16 @@ class Topics:
 
     def _check_shard(self, name: PartitionName) -> None:
         if not self.hosts(name):
-            raise _moved(name)
+            raise self._moved(name)
+
+    def _moved(self, name: PartitionName) -> PartitionMoved:
+        """Return the error that says which broker keeps a partition."""
+        brokers = self._environment.config.brokers
+        shard = shard_of(name.topic_id, name.partition)
+        if shard >= len(brokers):
+            return PartitionMoved(f"another broker keeps {name}: look it up again")
+        broker = self._environment.addresses.find(brokers[shard])
+        return PartitionMoved(f"{broker.name} keeps {name}, at {broker.address}: look it up again")
 
     def of(self, name: PartitionName) -> Partition:
         """Return a partition that exists, and that this broker keeps."""
@@ -339,7 +348,3 @@ class Topics:
             keys.META, keys.META_NEXT_SUBSCRIPTION_ID, keys.u64(self.next_subscription_id)
         )
         return taken
-
-
-def _moved(name: PartitionName) -> PartitionMoved:
-    return PartitionMoved(f"another broker keeps {name}: look it up again")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.member_addresses import broker_address, brokers_as_reached, other_address
-from magnetar_core.address_book import MemberAddress
+from magnetar_broker.member_addresses import AddressesGiven
+from magnetar_core.address_book import FixedAddresses, MemberAddress
 from magnetar_core.config import InvalidConfig
 
 INSIDE = MemberAddress(name="coordinator-1", address="coordinator-1:6652", tcid=1)
@@ -26,8 +26,9 @@ CONFIG = BrokerConfig(
 
 
 def given(config: BrokerConfig, reached_at: str) -> tuple[str, list[str]]:
-    address_of = other_address(config, reached_at)
-    return broker_address(config, reached_at), [address_of(one) for one in config.coordinators]
+    addresses = AddressesGiven(config, FixedAddresses())
+    (broker,) = addresses.brokers(reached_at)
+    return broker.address, [one.address for one in addresses.coordinators(reached_at)]
 
 
 MEMBERS = ("broker:6650", ["coordinator-0:6651", "coordinator-1:6652"])
@@ -63,13 +64,13 @@ def test_without_an_external_address_there_is_one_answer() -> None:
 
 def test_names_elsewhere_match_as_they_are_written_only() -> None:
     config = replace(CONFIG, external_address="broker.example.org:443")
-    assert broker_address(config, "broker.example.org:443") == "broker.example.org:443"
-    assert broker_address(config, "127.0.0.1:443") == "broker:6650"
+    assert given(config, "broker.example.org:443")[0] == "broker.example.org:443"
+    assert given(config, "127.0.0.1:443")[0] == "broker:6650"
 
 
 def test_the_members_own_address_counts_before_the_external_one() -> None:
     config = replace(CONFIG, address="127.0.0.1:16650", external_address="localhost:16650")
-    assert broker_address(config, "127.0.0.1:16650") == "127.0.0.1:16650"
+    assert given(config, "127.0.0.1:16650")[0] == "127.0.0.1:16650"
 
 
 def test_all_brokers_are_told_in_the_order_of_their_shards() -> None:
@@ -85,12 +86,45 @@ def test_all_brokers_are_told_in_the_order_of_their_shards() -> None:
         brokers=brokers,
     )
     assert (config.shard, config.shard_count) == (1, 3)
-    inside = [one.address for one in brokers_as_reached(config, "")]
+    addresses = AddressesGiven(config, FixedAddresses())
+    inside = [one.address for one in addresses.brokers("")]
     # Its own address is the one that it was started with.
     assert inside == ["b-1:6650", "10.0.0.1:6650", "b-2:6650"]
-    outside = [one.address for one in brokers_as_reached(config, "localhost:16650")]
+    outside = [one.address for one in addresses.brokers("localhost:16650")]
     assert outside == ["127.0.0.1:26650", "127.0.0.1:16650", "b-2:6650"]
-    assert [one.name for one in brokers_as_reached(config, "")] == ["b-1", "b-0", "b-2"]
+    assert [one.name for one in addresses.brokers("")] == ["b-1", "b-0", "b-2"]
+
+
+class Owners:
+    """Every member has moved, except one that nobody has."""
+
+    def find(self, member: MemberAddress) -> MemberAddress:
+        if member.name == "b-2":
+            return replace(member, address="#2.0", external_address="#2.0")
+        return replace(
+            member, address=f"new:6650#{member.name[2:]}.17", external_address="out:1#0.17"
+        )
+
+
+def test_who_moved_is_told_where_it_is_now() -> None:
+    config = BrokerConfig(
+        name="b-0",
+        address="10.0.0.1:6650",
+        external_address="127.0.0.1:16650",
+        brokers=tuple(
+            MemberAddress(name=f"b-{number}", address=f"b-{number}:1") for number in range(3)
+        ),
+        coordinators=(MemberAddress(name="c-4", address="c-4:1", tcid=4),),
+    )
+    addresses = AddressesGiven(config, Owners())
+    told = [one.address for one in addresses.brokers("10.0.0.1:6650#0.17")]
+    assert told == ["new:6650#0.17", "new:6650#1.17", "#2.0"]
+    (coordinator,) = addresses.coordinators("")
+    assert (coordinator.address, coordinator.tcid) == ("new:6650#4.17", 4)
+    # A client says how it reached the server, and the shard that it reached there.
+    for reached_at in ("127.0.0.1:16650", "127.0.0.1:16650#0.17", "localhost:16650#0.9"):
+        told = [one.address for one in addresses.brokers(reached_at)]
+        assert told == ["out:1#0.17", "out:1#0.17", "#2.0"]
 
 
 def test_a_broker_is_among_the_brokers() -> None:

@@ -60,8 +60,9 @@ def test_a_partition_elsewhere_has_moved_and_is_never_gone() -> None:
         here, there = here_and_there(world)
         topic_id = topics.get("t").topic_id
         await ask(send(b"0", number=here))
+        where = TWO["brokers"][1 - world.broker.environment.config.shard]
         for named in (topic_id, 0):
-            with pytest.raises(PartitionMoved):
+            with pytest.raises(PartitionMoved, match=f"{where.name} keeps .*{where.address}"):
                 await ask(send(b"0", number=there, topic_id=named))
         with pytest.raises(PartitionMoved):
             await ask(subscribe(number=there))

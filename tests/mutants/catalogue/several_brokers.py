@@ -37,7 +37,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="gone-instead-of-moved",
         file=_TOPICS,
-        old="        raise _moved(PartitionName(name, number, topic.topic_id))",
+        old="        raise self._moved(PartitionName(name, number, topic.topic_id))",
         new='        raise Gone(f"{name} has no partition {number} here")',
         mistake="A broker says that a partition is gone, and it lies at another one.",
     ),

@@ -1,0 +1,44 @@
+"""What a member of a cluster answers while it has no shard: where everything is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from magnetar_broker.cluster_answers import ClusterAnswers
+from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
+from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.wire import common_pb2, service_pb2, topic_pb2
+
+
+class MemberCommands:
+    """Commands of a member without a shard."""
+
+    def __init__(self, cluster: ClusterAnswers) -> None:
+        self._cluster = cluster
+        self.answer_sizes: AnswerSizes = {}
+        self.handlers: Mapping[str, Handler] = {
+            **dict.fromkeys(FIELD_OF_BODY.values(), _elsewhere),
+            "hello": self._hello,
+            "get_cluster_info": self._get_cluster_info,
+        }
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+        """Begin a conversation."""
+        return CommandSession(self.handlers, write, self.refuse)
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        """Send an error. It depends on nothing that is stored."""
+        reply.fail(error)
+
+    def _hello(self, command: common_pb2.CommandHello, reply: Reply) -> None:
+        reply.send(self._cluster.hello(command, reply))
+
+    def _get_cluster_info(self, command: topic_pb2.CommandGetClusterInfo, reply: Reply) -> None:
+        reply.send(self._cluster.cluster_info(command))
+
+
+def _elsewhere(_command: object, _reply: Reply) -> None:
+    raise LogUnavailable(
+        "this server has no shard at the moment; ask another one: GetClusterInfo names them"
+    )
