@@ -143,3 +143,13 @@ def test_the_files_that_services_mount_are_there(services: dict[str, Any]) -> No
                 assert Path(volume["source"]).is_dir(), volume
     dashboards = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert (DEPLOY / "grafana" / "dashboards" / Path(dashboards).name).is_file()
+
+
+def test_the_server_of_the_image_can_use_an_object_store() -> None:
+    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+    extra = re.findall(r"install-into-environment dependencies (\S+)$", dockerfile, re.MULTILINE)[0]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"][extra]
+    assert any(one.startswith("slatedb") for one in wanted)
+    # As install.sh expands it.
+    assert "magnetar[server]" in wanted
