@@ -44,6 +44,7 @@ INTERNAL = {
         "doom",
         "doubt",
         "has_been_aborted",
+        "join_soon",
         "joined",
         "number",
         "prepare",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from magnetar_coordinator.config import CoordinatorConfig
@@ -36,6 +37,8 @@ class Announcements:
         self._commits = commits
         self._finisher = finisher
         self._telling_issued = False
+        # Answers with new TxnIDs, which leave behind the announcement of these.
+        self._answers: list[Callable[[], None]] = []
         # Brokers hear of no counter beyond this bound.
         self._durable_bound = 0
 
@@ -67,25 +70,38 @@ class Announcements:
         self._finisher.tell_watermark(command)
 
     def tell_issued_soon(self) -> None:
-        """Tell brokers of new TxnIDs before clients, who hear of them when they are durable.
+        """Tell brokers of new TxnIDs at the end of this turn, before any client hears of them.
 
-        If such TxnIDs are lost before they are durable, nobody gets them: a restart skips them.
+        If such TxnIDs are lost before they are durable, nobody gets them again: a restart skips
+        them.
         """
         if not self._telling_issued:
             self._telling_issued = True
             asyncio.get_running_loop().call_soon(self._tell_issued)
 
+    def when_told(self, answer: Callable[[], None]) -> None:
+        """Call back when brokers are told of all TxnIDs issued so far.
+
+        Then a bound ahead of these TxnIDs is durable, their records perhaps not. No store issues
+        them again, and one that has lost their records says that they are aborted.
+        """
+        self._answers.append(answer)
+        self.tell_issued_soon()
+
     def _tell_issued(self) -> None:
         self._telling_issued = False
         next_counter, counter_bound = self._shard.next_counter, self._metadata.counter_bound
+        answers, self._answers = self._answers, []
         if next_counter <= self._durable_bound:
-            self._announce(next_counter, self._durable_bound)
+            self._announce(next_counter, self._durable_bound, answers)
         else:
             # A bound that is lost before it is durable would be issued again.
-            announce = partial(self._announce, next_counter, counter_bound)
+            announce = partial(self._announce, next_counter, counter_bound, answers)
             self._commits.when_durable(self._commits.position(), announce)
 
-    def _announce(self, next_counter: int, counter_bound: int) -> None:
+    def _announce(
+        self, next_counter: int, counter_bound: int, answers: list[Callable[[], None]]
+    ) -> None:
         self._durable_bound = max(self._durable_bound, counter_bound)
         issued = pb.CommandTxnsIssued(
             tcid=self._config.tcid,
@@ -93,6 +109,8 @@ class Announcements:
             next_counter=next_counter,
         )
         self._finisher.tell_issued(issued, self._durable_bound)
+        for answer in answers:
+            answer()
 
     def judge_orphan(self, txn_id: TxnID, participant: Participant) -> OrphanVerdict:
         """Decide about a transaction that a broker holds open at a participant."""

@@ -8,10 +8,12 @@ Source: PIP-31, Transaction Coordinator, TransactionMetadataStore, and TC Startu
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from random import Random
 
+from magnetar_coordinator import lost_transactions
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.lost_transactions import LostRange
 from magnetar_coordinator.named_sequences import NamedSequenceState
 from magnetar_coordinator.records import (
     IDENTITIES,
@@ -19,6 +21,8 @@ from magnetar_coordinator.records import (
     META_COUNTER,
     META_INCARNATION,
     META_LOSSES,
+    META_LOST,
+    META_NEXT_UNOPENED,
     META_OUTCOME_COUNT,
     META_PRODUCER_ID,
     META_RUN_TIME,
@@ -83,6 +87,8 @@ class TransactionMetadataStore:
         incarnation: int,
         counter_bound: int,
         counters_ahead: int,
+        next_unopened: int,
+        lost: Sequence[LostRange],
         next_producer_number: int,
         run_time_ms: int,
         outcome_count: int,
@@ -97,6 +103,9 @@ class TransactionMetadataStore:
         self._store = store
         self._commits = commits
         self._stored_outcome_count = outcome_count
+        # No transaction with this counter or a higher counter is in the log.
+        self._next_unopened = self._stored_next_unopened = next_unopened
+        self._lost = lost
         commits.before_seal(self._put_counts)
 
     # Appending.
@@ -125,6 +134,7 @@ class TransactionMetadataStore:
         """Add a transaction, whose TxnID the shard has chosen. PIP-31, newTransaction."""
         if record.txn_id.counter >= self.counter_bound:
             self.reserve(record.txn_id.counter)
+        self._next_unopened = record.txn_id.counter + 1
         self._put(record, 0)
 
     def reserve(self, next_counter: int) -> None:
@@ -196,8 +206,10 @@ class TransactionMetadataStore:
         self._commits.batch.put(METADATA, key, encode_metadata(record))
 
     def _put_counts(self, batch: WriteBatch) -> None:
-        # The count changes only together with rows of the same group, so it needs no group of its
-        # own.
+        # Both change only together with rows of the same group, so they need no group of their own.
+        if self._next_unopened != self._stored_next_unopened:
+            self._stored_next_unopened = self._next_unopened
+            batch.put(META, META_NEXT_UNOPENED, u64(self._next_unopened))
         if self.outcome_count != self._stored_outcome_count:
             self._stored_outcome_count = self.outcome_count
             batch.put(META, META_OUTCOME_COUNT, u64(self.outcome_count))
@@ -237,7 +249,11 @@ class TransactionMetadataStore:
     async def outcome(self, txn_id: TxnID) -> TxnEnded | None:
         """Return how a transaction ended; None when its outcome is forgotten."""
         value = await self._store.get(OUTCOMES, txn_id.to_bytes())
-        return None if value is None else decode_outcome(txn_id, value)
+        if value is not None:
+            return decode_outcome(txn_id, value)
+        if txn_id.incarnation != self.incarnation:
+            return None
+        return lost_transactions.outcome_of(self._lost, txn_id)
 
     async def outcomes(self, start: bytes, *, rows_max: int) -> list[tuple[bytes, TxnEnded]]:
         """Return outcomes from a key on, with their keys, in the order of their TxnIDs."""
@@ -302,17 +318,37 @@ class TransactionMetadataStoreProvider:
         incarnation = await self._get_u64(META_INCARNATION)
         if incarnation is None:
             incarnation = await self._begin_incarnation(tcid)
+        counter_bound = await self._get_u64(META_COUNTER) or 0
+        next_unopened, lost = await self._lost_transactions(counter_bound)
         await self._commits.durable()
         return TransactionMetadataStore(
             self._store,
             self._commits,
             incarnation=incarnation,
-            counter_bound=await self._get_u64(META_COUNTER) or 0,
+            counter_bound=counter_bound,
             counters_ahead=self._config.txn_ids_ahead,
+            next_unopened=next_unopened,
+            lost=lost,
             next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,
             run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
         )
+
+    async def _lost_transactions(self, counter_bound: int) -> tuple[int, Sequence[LostRange]]:
+        """Return the first counter without a record, and the TxnIDs whose records were lost."""
+        batch = self._commits.batch
+        next_unopened = await self._get_u64(META_NEXT_UNOPENED)
+        if next_unopened is None:
+            # The store is new, or of a version that told a TxnID only when its record was durable.
+            next_unopened = counter_bound
+            batch.put(META, META_NEXT_UNOPENED, u64(next_unopened))
+        before = lost_transactions.decode_lost(await self._store.get(META, META_LOST))
+        lost = lost_transactions.after_start(
+            before, next_unopened=next_unopened, counter_bound=counter_bound
+        )
+        if lost != before:
+            batch.put(META, META_LOST, lost_transactions.encode_lost(lost))
+        return next_unopened, lost
 
     async def _check_tcid(self, tcid: int) -> None:
         stored = await self._get_u64(META_TCID)

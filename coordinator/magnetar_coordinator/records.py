@@ -47,6 +47,8 @@ META: Final = "meta"
 FAMILIES: Final = (METADATA, OUTCOMES, IDENTITIES, NAMES, META)
 
 META_COUNTER: Final = b"counter"
+META_NEXT_UNOPENED: Final = b"next_unopened"
+META_LOST: Final = b"lost"
 META_PRODUCER_ID: Final = b"producer_id"
 META_OUTCOME_COUNT: Final = b"outcome_count"
 META_RUN_TIME: Final = b"run_time"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -39,8 +40,8 @@ from magnetar_storage.store import RowsUnreadable, StoreFailed
 
 log = logging.getLogger(__name__)
 
-# How long an outcome waits for a group that is written anyway.
-_OUTCOME_DELAY_SECONDS = 0.005
+# An object store in another region takes a tenth of a second for a group.
+_SLOW_GROUP_SECONDS = 0.5
 
 
 class Recovered(NamedTuple):
@@ -101,10 +102,6 @@ class Runtime:
         # Replies that wait until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
         self._ending: dict[TxnID, list[Callable[[], None]]] = {}
-        # Transactions whose participants have all answered; their outcomes wait for a group to
-        # join.
-        self._finished: list[TxnID] = []
-        self._finished_timer: asyncio.TimerHandle | None = None
 
     def serve(self, recovered: Recovered) -> None:
         """Begin to take commands: the store is read."""
@@ -115,10 +112,8 @@ class Runtime:
         self.is_serving = True
 
     def stop(self) -> None:
-        """Take no more commands. Waiting outcomes are determined again after the next start."""
+        """Take no more commands."""
         self.is_serving = False
-        if self._finished_timer is not None:
-            self._finished_timer.cancel()
         for task in self._tasks:
             task.cancel()
 
@@ -182,9 +177,6 @@ class Runtime:
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
-        # Only now: the decision may be about one of these transactions.
-        if self._finished:
-            self._conclude()
 
     def open(
         self,
@@ -194,9 +186,12 @@ class Runtime:
         timeout_ms: int,
         owner: Owner | None = None,
         expires: bool = True,
+        hurried: bool = True,
     ) -> Transaction:
         """Open a transaction for a client. The caller sends the answer.
 
+        Args:
+            hurried: False: nobody waits for the record.
         Raises:
             DiskFull: the disk's reserve is reached.
             QuotaExceeded: the client has begun too many, or as Shard.new_txn.
@@ -212,7 +207,8 @@ class Runtime:
             owner=owner,
             expires=expires,
         )
-        self.carry_out(decision)
+        with nullcontext() if hurried else self._commits.unhurried():
+            self.carry_out(decision)
         self.session_quota.begun(reply, decision.txn_id)
         return self.shard.live[decision.txn_id]
 
@@ -242,6 +238,16 @@ class Runtime:
     def answer_opened(self, reply: Reply, body: Any) -> None:
         """Send a new TxnID when it is durable; its timeout and quota begin then."""
         self.when_durable(partial(self._tell, reply, body))
+
+    def answer_issued(self, reply: Reply, body: Any) -> None:
+        """Send a new TxnID when it can never be issued again, before its record is durable.
+
+        While the store does not get on, the answer waits: clients may prefer another coordinator.
+        """
+        if self._commits.seconds_under_way() > _SLOW_GROUP_SECONDS:
+            self.answer_opened(reply, body)
+        else:
+            self.announcements.when_told(partial(self._tell, reply, body))
 
     def _tell(self, reply: Reply, body: Any) -> None:
         self.metrics.opened.inc()
@@ -307,25 +313,14 @@ class Runtime:
     def on_finished(self, txn_id: TxnID) -> None:
         """Note that every participant of a transaction has answered.
 
-        The outcome waits for the next group, unless a client asked to wait for it: in a group of
-        its own it would cost a sync, and delay the next command's sync.
+        The outcome does not hurry, unless a client asked to wait for it: in a group of its own it
+        would cost a sync, and delay the next command's sync.
         """
-        hurried = txn_id in self._waiting or txn_id in self._ending
-        if hurried or self._commits.batch.operations:
+        if txn_id in self._waiting or txn_id in self._ending:
             self._on_participants_ended(txn_id)
-            return
-        self._finished.append(txn_id)
-        if self._finished_timer is None:
-            loop = asyncio.get_running_loop()
-            self._finished_timer = loop.call_later(_OUTCOME_DELAY_SECONDS, self._conclude)
-
-    def _conclude(self) -> None:
-        if self._finished_timer is not None:
-            self._finished_timer.cancel()
-            self._finished_timer = None
-        finished, self._finished = self._finished, []
-        for txn_id in finished:
-            self._on_participants_ended(txn_id)
+        else:
+            with self._commits.unhurried():
+                self._on_participants_ended(txn_id)
 
     def _on_participants_ended(self, txn_id: TxnID) -> None:
         if not self.is_serving:

@@ -47,8 +47,10 @@ class TransactionCommands:
             return
         runtime = self._runtime
         timeout_ms = request.txn_timeout_ms or runtime.config.txn_timeout_ms_default
-        transaction = runtime.open(participants, reply, timeout_ms=timeout_ms)
-        runtime.answer_opened(reply, answers.opened(transaction.txn_id, timeout_ms))
+        hurried = not request.answer_before_durable
+        transaction = runtime.open(participants, reply, timeout_ms=timeout_ms, hurried=hurried)
+        answer = runtime.answer_opened if hurried else runtime.answer_issued
+        answer(reply, answers.opened(transaction.txn_id, timeout_ms))
 
     def _add_partitions(self, request: pb.CommandAddPartitionToTxn, reply: Reply) -> None:
         """Handle CommandAddPartitionToTxn (PIP-31)."""

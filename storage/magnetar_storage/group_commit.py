@@ -5,6 +5,9 @@ parked here until the group is durable. A task seals the open group, writes it a
 next group fills. Groups are numbered from 1; the number of a group is the *position* of its
 content. Nothing of a group leaves the process before the group is durable.
 
+Rows for which nobody waits yet are *unhurried*: alone they begin no group, but join the next one.
+A sync, or a put to an object store, is then left for rows for which somebody waits.
+
 Time comes from the event loop only, and there is no thread here: under a loop with virtual time a
 run is repeated exactly.
 """
@@ -12,13 +15,19 @@ run is repeated exactly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
 # Takes the count of operations, the bytes, and the seconds of the group's write and sync.
 Observe = Callable[[int, int, float], None]
+
+# How long unhurried rows wait for a group. With an object store at the other end of a region, a
+# client's next command that needs a group comes within a few puts of 50 ms each.
+UNHURRIED_SECONDS: Final = 0.2
 
 
 class GroupCommit:
@@ -45,9 +54,13 @@ class GroupCommit:
         self._observe = observe
         self._hooks: list[Callable[[WriteBatch], None]] = []
         self._deferred = False
+        self._hurries = True
+        # When the write of the present group began, on the event loop's clock.
+        self._group_began: float | None = None
+        self._unhurried_timer: asyncio.TimerHandle | None = None
         self._sealed_position = 0
         self.durable_position = 0
-        self.batch = WriteBatch(self._before_first_operation)
+        self.batch = WriteBatch(self._before_operation)
         self._parked_open: list[Callable[[], None]] = []
         self._parked_sealed: list[Callable[[], None]] = []
         self._running: list[Callable[[], None]] | None = None
@@ -67,6 +80,12 @@ class GroupCommit:
         if self.batch.operations or self._deferred:
             return self._sealed_position + 1
         return self._sealed_position
+
+    def seconds_under_way(self) -> float:
+        """Return how long the present group is being written; 0 without one."""
+        if self._group_began is None:
+            return 0.0
+        return asyncio.get_running_loop().time() - self._group_began
 
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call back at once if position is durable, else when it is, in the order of these calls.
@@ -89,6 +108,21 @@ class GroupCommit:
             self._parked_sealed.append(callback)
         else:
             self._parked_open.append(callback)
+            if self._hurries:
+                self._wake.set()
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """Let rows and callbacks that are added in this block wait for another group.
+
+        They become durable with the next group that something else begins, or 0.2 s later. Whatever
+        is parked on them outside of such a block begins the group at once.
+        """
+        hurried, self._hurries = self._hurries, False
+        try:
+            yield
+        finally:
+            self._hurries = hurried
 
     async def durable(self, position: int | None = None) -> None:
         """Wait until position is durable; without a position, everything applied so far.
@@ -169,10 +203,11 @@ class GroupCommit:
 
     async def _commit(self) -> None:
         batch = self._seal()
-        started = asyncio.get_running_loop().time()
+        started = self._group_began = asyncio.get_running_loop().time()
         if batch.operations:  # Hooks may have added nothing to an empty group.
             await self._store.write(batch)
             await self._store.sync()
+        self._group_began = None
         seconds = asyncio.get_running_loop().time() - started
         self.durable_position = self._sealed_position
         self._running, self._parked_sealed = self._parked_sealed, []
@@ -189,9 +224,12 @@ class GroupCommit:
     def _seal(self) -> WriteBatch:
         """Close the open group, with its deferred rows, and open the next group."""
         self._deferred = False
+        if self._unhurried_timer is not None:
+            self._unhurried_timer.cancel()
+            self._unhurried_timer = None
         for hook in self._hooks:
             hook(self.batch)
-        sealed, self.batch = self.batch, WriteBatch(self._before_first_operation)
+        sealed, self.batch = self.batch, WriteBatch(self._before_operation)
         self._sealed_position += 1
         self._parked_sealed, self._parked_open = self._parked_open, []
         # Hooks may have woken the writer for this group; rows that they defer again belong to the
@@ -201,9 +239,16 @@ class GroupCommit:
             self._wake.set()
         return sealed
 
-    def _before_first_operation(self) -> None:
+    def _before_operation(self) -> bool:
+        """Begin a group for an operation; return whether the group is sure to be written soon."""
         self._check_open()
-        self._wake.set()
+        if self._hurries:
+            self._wake.set()
+            return True
+        if self._unhurried_timer is None:
+            loop = asyncio.get_running_loop()
+            self._unhurried_timer = loop.call_later(UNHURRIED_SECONDS, self._wake.set)
+        return False
 
     def _check_open(self) -> None:
         self._raise_failure()

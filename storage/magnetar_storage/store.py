@@ -84,31 +84,31 @@ class WriteBatch:
     each range makes its family's next point gets slower.
 
     Args:
-        on_first_operation: called before the first operation is added. If it raises, that operation
-            is not added.
+        on_operation: called before each operation is added, until it returns True. If it raises,
+            that operation is not added.
     """
 
-    __slots__ = ("_on_first_operation", "byte_count", "operations")
+    __slots__ = ("_on_operation", "byte_count", "operations")
 
-    def __init__(self, on_first_operation: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_operation: Callable[[], bool] | None = None) -> None:
         self.operations: list[Operation] = []
         self.byte_count = 0
-        self._on_first_operation = on_first_operation
+        self._on_operation = on_operation
 
     def __len__(self) -> int:
         return len(self.operations)
 
     def put(self, family: str, key: bytes, value: bytes) -> None:
         """Set a row."""
-        if not self.operations and self._on_first_operation is not None:
-            self._on_first_operation()
+        if self._on_operation is not None and self._on_operation():
+            self._on_operation = None
         self.operations.append((PUT, family, key, value))
         self.byte_count += len(key) + len(value)
 
     def delete(self, family: str, key: bytes) -> None:
         """Delete a row."""
-        if not self.operations and self._on_first_operation is not None:
-            self._on_first_operation()
+        if self._on_operation is not None and self._on_operation():
+            self._on_operation = None
         self.operations.append((DELETE, family, key, b""))
         self.byte_count += len(key)
 
@@ -122,8 +122,8 @@ class WriteBatch:
             raise BrokenInvariant(f"range of {family} ends before it starts")
         if start == end:
             return
-        if not self.operations and self._on_first_operation is not None:
-            self._on_first_operation()
+        if self._on_operation is not None and self._on_operation():
+            self._on_operation = None
         self.operations.append((DELETE_RANGE, family, start, end))
         self.byte_count += len(start) + len(end)
 

@@ -151,23 +151,42 @@ def test_an_outcome_does_not_wait_for_long() -> None:
         world = await World().start()
         txn_id = await world.client.new(P0)
         await world.client.end(txn_id)
-        await world.settle(0.01)
+        await world.settle(0.19)
+        assert await row_counts(world) == (2, 0), "nobody waits for it"
+        await world.settle(0.02)
         assert await row_counts(world) == (0, 1)
         # Nor for one who asks to be told.
         txn_id = await world.client.new(P0)
         await world.client.end(txn_id)
         await world.settle(0.001)
-        assert await world.client.status(txn_id) == common.COMMITTING
         began = asyncio.get_running_loop().time()
         assert await world.client.end(txn_id, wait_finished=True) == common.COMMITTED
         assert asyncio.get_running_loop().time() - began < 0.001
+        assert await row_counts(world) == (0, 2)
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_outcome_joins_the_next_group() -> None:
+    """In a group of its own it would delay the next transaction."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        first = await world.client.new(P0)
+        await world.client.end(first)
+        await world.settle(0.001)
+        before = world.disk.sync_count
+        await world.client.new(P1)
+        assert world.disk.sync_count == before + 1
+        assert await row_counts(world) == (1, 1)
         await world.close()
 
     run(scenario())
 
 
 def test_a_command_about_a_transaction_whose_outcome_waits() -> None:
-    """It is decided while the transaction is live, so it comes before the outcome."""
+    """Its answer takes the outcome to the disk."""
 
     async def scenario() -> None:
         world = await World().start()
@@ -175,7 +194,6 @@ def test_a_command_about_a_transaction_whose_outcome_waits() -> None:
         await world.client.end(txn_id)
         await world.settle(0.001)
         await world.client.ask(pb.CommandAcceptTxnLoss(txn_id=txn_id.to_wire()))
-        await world.settle(0.01)
         assert await row_counts(world) == (0, 1)
         assert not world.fatal_errors
         await world.close()

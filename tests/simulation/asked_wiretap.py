@@ -61,11 +61,13 @@ class _Transaction:
 
     Attributes:
         enrolled: participants that the coordinator has said it knows.
+        named: those that it took with the beginning, and has not confirmed.
         heard_at: the newest answer that a commit has to wait for.
         is_over: the client has heard that somebody has ended it: it waits for nothing more.
     """
 
     enrolled: set[Participant] = field(default_factory=set)
+    named: set[Participant] = field(default_factory=set)
     acked: dict[Participant, set[int]] = field(default_factory=dict)
     acks: dict[tuple[Participant, int], _Acks] = field(default_factory=dict)
     heard_at: float = 0.0
@@ -188,10 +190,12 @@ class AskedWiretap:
     def _enroll(self, txn: Txn, wire: Any) -> None:
         known = self.of(txn)
         known.heard_at = self._sending.time()
+        is_named_only = getattr(wire, "answer_before_durable", False)
+        taken = known.named if is_named_only else known.enrolled
         for one in getattr(wire, "partitions", ()):
-            known.enrolled.add((one.topic, one.partition, ""))
+            taken.add((one.topic, one.partition, ""))
         for one in getattr(wire, "subscriptions", ()):
-            known.enrolled.add(_cursor(one))
+            taken.add(_cursor(one))
 
     def _ack(self, asked: Asked) -> None:
         body = asked.body
@@ -299,7 +303,8 @@ class AskedWiretap:
                 self._violation("g", f"{text}, a commit counts {counted}")
 
     def _check_enrolled(self, txn: Txn, participant: Participant) -> None:
-        if participant not in self.of(txn).enrolled:
+        known = self.of(txn)
+        if participant not in known.enrolled and participant not in known.named:
             self._violation("1", f"{txn} is to commit, and nobody has enrolled {participant}")
 
     def _check_plain(self, lane: Lane, known: _Transaction, asked: Asked) -> None:

@@ -6,14 +6,15 @@ are less than a millisecond apart: what a crash would have to hit, this sees in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from tests.simulation.asked import Unanswered
 from tests.virtual_loop import Incarnation
 
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import common_pb2, record_pb2
+from magnetar_core.wire import common_pb2, record_pb2, transaction_pb2
 from magnetar_core.wire import service_pb2 as pb
 from magnetar_storage.memory import MemoryDisk
 
@@ -24,9 +25,10 @@ ACTION_OF: dict[int, int] = {
     common_pb2.ABORTED: common_pb2.ABORT,
 }
 ENDS_HERE = ("end_txn_on_partition", "end_txn_on_subscription")
-ASKED = ("new_txn", "end_txn", "init_producer")
+ADDS = ("add_partition_to_txn", "add_subscription_to_txn")
+ASKED = ("new_txn", "end_txn", "init_producer", *ADDS)
 # What a coordinator never takes back, whatever it goes through.
-RISING = (b"counter", b"producer_id", b"run_time")
+RISING = (b"counter", b"next_unopened", b"producer_id", b"run_time")
 
 
 class DurableWiretap:
@@ -50,6 +52,8 @@ class DurableWiretap:
         self._named: dict[TxnID, tuple[str, int]] = {}
         # What was seen of numbers that rise, by coordinator.
         self._risen: dict[tuple[str, bytes], int] = {}
+        # Transactions whose records were durable when somebody was told of it.
+        self._kept: set[TxnID] = set()
 
     def on_request(self, link: int, frame: pb.Frame) -> None:
         """A frame is about to be handled by a server."""
@@ -77,6 +81,8 @@ class DurableWiretap:
                 self._ended(disk, asked, one.end_txn_response)
             elif name == "init_producer_response":
                 self._taken_over(disk, asked, one.init_producer_response)
+            elif name in ("add_partition_to_txn_response", "add_subscription_to_txn_response"):
+                self._added(disk, asked)
 
     def on_closed(self, link: int) -> None:
         """A server was told that a link is gone."""
@@ -93,14 +99,22 @@ class DurableWiretap:
                     self._end_said(disk, TxnID.from_wire(body.txn_id), body.txn_action)
             elif name == "low_watermark":
                 self._watermark_said(disk, one.low_watermark)
+                self._check_kept(disk, one.low_watermark)
                 self._check_rising(disk, speaker.name)
 
     # Answers.
 
     def _begun(self, disk: MemoryDisk, asked: Any, txn_id: TxnID) -> None:
+        bound = int.from_bytes(disk.durable("meta", b"counter") or b"", "big")
+        if txn_id.counter >= bound:
+            self._violation("8", f"{txn_id} is told, and would be issued again from {bound}")
+        has_owner = asked.HasField("identity") or asked.HasField("named_sequence")
+        if asked.answer_before_durable and not has_owner:
+            return
         status = _status(disk, txn_id)
         if status is None:
             self._violation("a", f"{txn_id} is told, and no disk has it")
+        self._kept.add(txn_id)
         if asked.HasField("identity"):
             name = asked.identity.transactional_id
             row = _row(disk, "identities", name, record_pb2.IdentityRow)
@@ -113,6 +127,21 @@ class DurableWiretap:
             is_open = status == common_pb2.OPEN
             if is_open and (row is None or TxnID.from_wire(row.open_txn_id) != txn_id):
                 self._violation("a", f"{txn_id} is told, and no disk knows that {name!r} has it")
+
+    def _added(self, disk: MemoryDisk, asked: Any) -> None:
+        txn_id = TxnID.from_wire(asked.txn_id)
+        if disk.durable("outcomes", txn_id.to_bytes()) is not None:
+            return
+        known: list[Any] = []
+        for entry in _entries(disk, txn_id):
+            known += [*entry.partitions, *entry.subscriptions]
+        if isinstance(asked, transaction_pb2.CommandAddPartitionToTxn):
+            told: list[Any] = [*asked.partitions]
+        else:
+            told = [*asked.subscriptions]
+        if not known or any(one not in known for one in told):
+            self._violation("a", f"participants of {txn_id} are confirmed, and no disk has them")
+        self._kept.add(txn_id)
 
     def _ended(self, disk: MemoryDisk, asked: Any, answer: Any) -> None:
         by_identity = asked.HasField("identity")
@@ -158,9 +187,12 @@ class DurableWiretap:
 
     def _check_decided(self, disk: MemoryDisk, txn_id: TxnID, action: int) -> None:
         status = _status(disk, txn_id)
+        if status is None and action == common_pb2.ABORT and is_lost(disk, txn_id):
+            return
         if ACTION_OF.get(status or 0) != action:
             name = common_pb2.TxnAction.Name(action)
             self._violation("a", f"{name} of {txn_id} is told, and its disk says {status}")
+        self._kept.add(txn_id)
 
     def _watermark_said(self, disk: MemoryDisk, body: Any) -> None:
         issuer = body.tcid << 48 | body.incarnation
@@ -172,6 +204,12 @@ class DurableWiretap:
             if not any(one.first <= counter <= one.last for one in body.live):
                 self._violation("c", f"{txn_id} is covered, and on its disk it is live")
 
+    def _check_kept(self, disk: MemoryDisk, body: Any) -> None:
+        issuer = body.tcid << 48 | body.incarnation
+        for txn_id in self._kept:
+            if txn_id.most_bits == issuer and is_lost(disk, txn_id):
+                self._violation("2", f"{txn_id} was durable, and is said to be lost")
+
     def _check_rising(self, disk: MemoryDisk, name: str) -> None:
         for key in RISING:
             value = int.from_bytes(disk.durable("meta", key) or b"", "big")
@@ -182,18 +220,29 @@ class DurableWiretap:
 
 def _status(disk: MemoryDisk, txn_id: TxnID) -> int | None:
     """What a transaction's rows say of it; None: there are none."""
-    prefix = txn_id.to_bytes()
-    outcome = disk.durable("outcomes", prefix)
+    outcome = disk.durable("outcomes", txn_id.to_bytes())
     if outcome is not None:
         return record_pb2.TransactionOutcome.FromString(outcome).status
     status: int | None = None
-    sequence = 0
-    while (row := disk.durable("metadata", prefix + sequence.to_bytes(4, "big"))) is not None:
-        entry = record_pb2.TransactionMetadataEntry.FromString(row)
+    for entry in _entries(disk, txn_id):
         if entry.metadata_op in (record_pb2.NEW, record_pb2.UPDATE):
             status = entry.new_status
-        sequence += 1
     return status
+
+
+def _entries(disk: MemoryDisk, txn_id: TxnID) -> Iterator[record_pb2.TransactionMetadataEntry]:
+    """The records of a live transaction."""
+    prefix = txn_id.to_bytes()
+    sequence = 0
+    while (row := disk.durable("metadata", prefix + sequence.to_bytes(4, "big"))) is not None:
+        yield record_pb2.TransactionMetadataEntry.FromString(row)
+        sequence += 1
+
+
+def is_lost(disk: MemoryDisk, txn_id: TxnID) -> bool:
+    """Whether a start found that this transaction's record had been lost."""
+    ranges = struct.iter_unpack(">QQ", disk.durable("meta", b"lost") or b"")
+    return any(first <= txn_id.counter < end for first, end in ranges)
 
 
 def _row(disk: MemoryDisk, family: str, name: str, kind: Any) -> Any:

@@ -91,6 +91,8 @@ class EndingWiretap:
         self._violation = violation
         self._asked = Unanswered[_Asked]()
         self._participants: defaultdict[TxnKey, dict[Place, None]] = defaultdict(dict)
+        # Those that a beginning named whose answer came before they were durable.
+        self._unconfirmed: dict[TxnKey, list[Place]] = {}
         self._ended: set[Participant] = set()
         # Transactions with participants that no watermark has covered yet.
         self._uncovered: dict[TxnKey, None] = {}
@@ -163,10 +165,19 @@ class EndingWiretap:
         if asked.is_late:
             self._violation("9", f"{txn} takes participants, and its end was told before")
         self._takes_part(txn, asked.places)
+        self._confirmed(txn)
+
+    def _confirmed(self, txn: TxnKey) -> None:
+        """What a coordinator says of a transaction later comes behind the participants' records."""
+        self._takes_part(txn, self._unconfirmed.pop(txn, []))
 
     def _begun(self, asked: _Asked, answer: Any) -> None:
         txn = _txn(answer.txn_id)
-        self._takes_part(txn, asked.places)
+        has_owner = asked.body.HasField("identity") or asked.body.HasField("named_sequence")
+        if asked.body.answer_before_durable and not has_owner:
+            self._unconfirmed[txn] = asked.places
+        else:
+            self._takes_part(txn, asked.places)
         if asked.body.HasField("identity"):
             name = asked.body.identity.transactional_id
             if self._latest.get(name, txn) != txn:
@@ -208,6 +219,9 @@ class EndingWiretap:
 
     def _told(self, txn: TxnKey, status: int) -> None:
         self._decided(txn, ACTION_OF[status])
+        if status != common_pb2.ABORTED:
+            # Whose record was lost is aborted, and takes nobody with it.
+            self._confirmed(txn)
         if status in FINISHED:
             self._check_finished(txn, "somebody was told so")
 

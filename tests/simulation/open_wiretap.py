@@ -28,13 +28,18 @@ class OpenWiretap:
     """Args:
     time: virtual seconds.
     violation: ends the run; invariant and text.
+    is_lost: whether a crash took the record of a transaction that was told before it was durable.
     """
 
     def __init__(
-        self, time: Callable[[], float], violation: Callable[[str, str], NoReturn]
+        self,
+        time: Callable[[], float],
+        violation: Callable[[str, str], NoReturn],
+        is_lost: Callable[[TxnKey], bool] = lambda txn: False,
     ) -> None:
         self._time = time
         self._violation = violation
+        self._is_lost = is_lost
         # When the requests that begin transactions arrived.
         self._begun: dict[Request, float] = {}
         # Of those that are open: when their time is over.
@@ -105,7 +110,7 @@ class OpenWiretap:
         self._asked.add(txn)
 
     def _is_open(self, txn: TxnKey) -> bool:
-        return self._time() < self._deadlines.get(txn, 0.0)
+        return self._time() < self._deadlines.get(txn, 0.0) and not self._is_lost(txn)
 
 
 def _txn(wire: common_pb2.TxnId) -> TxnKey:

@@ -17,7 +17,7 @@ from tests.simulation.asked_wiretap import AskedWiretap
 from tests.simulation.chaos import Chaos
 from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.cluster_wiretap import ClusterWiretap
-from tests.simulation.durable_wiretap import DurableWiretap
+from tests.simulation.durable_wiretap import DurableWiretap, is_lost
 from tests.simulation.ending_wiretap import EndingWiretap
 from tests.simulation.follow_wiretap import FollowWiretap
 from tests.simulation.history import History, Place
@@ -50,6 +50,7 @@ from tests.virtual_loop import (
 import magnetar
 from magnetar_broker.subscription import Subscription
 from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
+from magnetar_core.ids import TxnID
 from magnetar_core.placement import shard_of
 from magnetar_core.wire import topic_pb2
 from magnetar_storage.memory import MemoryDisk, MemoryStore
@@ -123,7 +124,7 @@ class World:
         self.cluster_wiretap = ClusterWiretap(self.broker_names, self.history.violation)
         self.taps = self.network.wiretap = Wiretaps(
             self.listeners.taps,
-            OpenWiretap(self.loop.time, self.history.violation),
+            OpenWiretap(self.loop.time, self.history.violation, self._is_lost),
             IdentityWiretap(self.history.violation),
             EndingWiretap(self.loop.time, self.history.violation),
             self.cluster_wiretap,
@@ -219,6 +220,12 @@ class World:
 
     def node_of(self, name: str) -> ServerNode:
         return next(one for one in self.servers if one.name == name)
+
+    def _is_lost(self, txn: tuple[int, int]) -> bool:
+        """Whether its coordinator lost a transaction that no disk had when it was told."""
+        txn_id = TxnID(*txn)
+        names = coordinator_names(self.plan.coordinator_count)
+        return txn_id.tcid < len(names) and is_lost(self.node_of(names[txn_id.tcid]).disk, txn_id)
 
     def _disk_at(self, link_number: int) -> MemoryDisk | None:
         for one in self.network.links():

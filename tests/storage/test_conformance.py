@@ -415,19 +415,25 @@ def test_free_space_is_told(open_store: Open) -> None:
 
 
 def test_conformance_of_the_batch() -> None:
-    called = []
-    batch = WriteBatch(lambda: called.append(len(batch)))
+    called: list[int] = []
+
+    def note() -> bool:
+        called.append(len(batch))
+        return len(called) == 2
+
+    batch = WriteBatch(note)
     batch.delete_range("small", b"a", b"a")
     assert (len(batch), called) == (0, []), "an empty range adds nothing"
     batch.put("small", b"key", b"value")
     batch.delete("small", b"key")
-    assert (len(batch), batch.byte_count, called) == (2, 11, [0])
+    batch.delete("small", b"key")
+    assert (len(batch), batch.byte_count, called) == (3, 14, [0, 1]), "until it returns True"
     with pytest.raises(AssertionError):
         batch.delete_range("small", b"b", b"a")
 
 
 def test_conformance_of_a_refused_first_operation() -> None:
-    def refuse() -> None:
+    def refuse() -> bool:
         raise StoreFailed
 
     batch = WriteBatch(refuse)

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.virtual_time import run as run_in_virtual_time
+from tests.virtual_time import time_passes
 from tests.waiting import turns
 
 from magnetar_storage.group_commit import GroupCommit
@@ -423,3 +425,111 @@ def test_positions_of_the_future_are_a_bug() -> None:
             world.commits.when_durable(1, lambda: None)
 
     run(scenario)
+
+
+def test_unhurried_rows_wait_for_a_group_that_somebody_waits_for() -> None:
+    async def scenario(world: World) -> None:
+        await world.commits.start()
+        with world.commits.unhurried():
+            world.put(1)
+            world.note("nobody hurries")
+        await turns(TURNS)
+        assert (world.disk.write_count, world.seen) == (0, [])
+        world.put(2)
+        world.note("somebody waits")
+        await world.commits.durable()
+        assert world.seen == ["nobody hurries", "somebody waits"]
+        assert (world.disk.write_count, world.disk.sync_count) == (1, 1)
+        assert world.observed == [(2, 8)]
+
+    run(scenario)
+
+
+def test_whoever_waits_for_unhurried_rows_begins_the_group() -> None:
+    """A reply that depends on them, a refusal too, waits for them, and not longer than needed."""
+
+    async def scenario(world: World) -> None:
+        await world.commits.start()
+        with world.commits.unhurried():
+            position = world.put(1)
+        assert world.commits.position() == position == 1
+        await turns(TURNS)
+        assert world.disk.write_count == 0
+        world.note("depends on it")
+        assert world.seen == []
+        await turns(TURNS)
+        assert world.seen == ["depends on it"]
+        assert await world.stored() == [1]
+
+    run(scenario)
+
+
+def test_unhurried_rows_do_not_follow_the_group_under_way() -> None:
+    async def scenario(world: World) -> None:
+        await world.commits.start()
+        world.gate.clear()
+        first = world.put(1)
+        await turns(TURNS)
+        with world.commits.unhurried():
+            world.put(2)
+        world.gate.set()
+        await world.commits.durable(first)
+        await turns(TURNS)
+        assert world.disk.write_count == 1
+        world.put(3)
+        await world.commits.durable()
+        assert world.disk.write_count == 2
+        assert await world.stored() == [1, 2, 3]
+
+    run(scenario)
+
+
+def test_unhurried_rows_wait_for_a_fifth_of_a_second_at_most() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.disk.sync_seconds = 0.0
+        await world.commits.start()
+        with world.commits.unhurried():
+            world.put(1)
+            await time_passes(0.1)
+            world.put(2)
+        await time_passes(0.09)
+        assert world.disk.write_count == 0
+        await time_passes(0.02)
+        assert (world.disk.write_count, world.commits.durable_position) == (1, 1)
+        # The next ones have their own time.
+        with world.commits.unhurried():
+            world.put(3)
+        await time_passes(0.19)
+        assert world.disk.write_count == 1
+        await time_passes(0.02)
+        assert await world.stored() == [1, 2, 3]
+
+    run_in_virtual_time(scenario())
+
+
+def test_closing_writes_unhurried_rows() -> None:
+    async def scenario(world: World) -> None:
+        await world.commits.start()
+        with world.commits.unhurried():
+            world.put(1)
+        await world.commits.close()
+        assert await world.stored() == [1]
+
+    run(scenario)
+
+
+def test_how_long_a_group_is_under_way() -> None:
+    async def scenario() -> None:
+        world = World()
+        await world.commits.start()
+        assert world.commits.seconds_under_way() == 0.0
+        world.gate.clear()
+        world.put(1)
+        await time_passes(2.0)
+        assert world.commits.seconds_under_way() == pytest.approx(2.0)
+        world.gate.set()
+        await world.commits.durable()
+        assert world.commits.seconds_under_way() == 0.0
+
+    run_in_virtual_time(scenario())

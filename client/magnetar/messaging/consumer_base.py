@@ -211,7 +211,9 @@ class ConsumerBase:
             return
         held = IntervalSet(receiver.unacked.held_up_to(last))
         held.add(first, last)
-        await asyncio.shield(receiver.ack_in_transaction(list(held), txn, cumulative=True))
+        receipt = receiver.ack_in_transaction(list(held), txn, cumulative=True)
+        txn.join_soon()
+        await asyncio.shield(receipt)
         await txn.joined()
 
     async def flush_acks(self) -> None:
@@ -307,6 +309,7 @@ class ConsumerBase:
         self, by_receiver: list[tuple[PartitionReceiver, list[Range]]], txn: Transaction
     ) -> None:
         receipts = [receiver.ack_in_transaction(ranges, txn) for receiver, ranges in by_receiver]
+        txn.join_soon()
         for receipt in receipts:
             await asyncio.shield(receipt)
         await txn.joined()

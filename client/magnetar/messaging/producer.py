@@ -133,7 +133,7 @@ class Producer:
                 )
         index, receipt = sender.add_awaited(value, key, properties, event_time_ms)
         if txn is not None:
-            txn.begin_soon()
+            txn.join_soon()
         first = await asyncio.shield(receipt)
         if txn is not None:
             await txn.joined()

@@ -22,6 +22,8 @@ class Begun(NamedTuple):
     timeout_ms: int
     coordinator: Connection
     identity: ProducerIdentity | None = None
+    # Whether the coordinator has stored the transaction and the participants that it was given.
+    is_durable: bool = True
 
 
 # Asks for a transaction that already has these participants.
@@ -113,4 +115,5 @@ class Beginning:
             two_phase_commit=not begun.timeout_ms,
             partitions=partitions,
             subscriptions=subscriptions,
+            is_durable=begun.is_durable,
         )

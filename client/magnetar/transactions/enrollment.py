@@ -2,8 +2,10 @@
 
 Participants of the same turn of the event loop travel in the same command. Sends and acks do not
 wait for the answer, only the end does: the watermark finds and aborts a participant that the
-coordinator never hears of. Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and
-Consumer#acknowledge; docs/design/0001-protocol.md, One transaction.
+coordinator never hears of. The coordinator may answer NewTxn before the participants that it names
+are durable: whoever waits for a send or an ack has them confirmed.
+Source: PIP-31, Public APIs, the steps of TypedMessageBuilder#send and Consumer#acknowledge;
+docs/design/0001-protocol.md, One transaction.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class Enrollment:
         "_sealed",
         "_txn_id",
         "_unanswered",
+        "_unconfirmed_partitions",
+        "_unconfirmed_subscriptions",
         "_waiter",
         "partitions",
         "subscriptions",
@@ -47,6 +51,7 @@ class Enrollment:
         identity: ProducerIdentity | None = None,
         partitions: Iterable[PartitionName] = (),
         subscriptions: Iterable[SubscriptionName] = (),
+        is_durable: bool = True,
     ) -> None:
         """The enrollment of a transaction that has just begun.
 
@@ -54,6 +59,7 @@ class Enrollment:
             identity: the producer id and epoch, for the transaction of a transactional producer.
             partitions: those that the coordinator knew from the beginning.
             subscriptions: those that the coordinator knew from the beginning.
+            is_durable: whether it has confirmed that it knows them.
         """
         self._identity = identity
         # In the order in which they were added; the values say nothing.
@@ -64,6 +70,8 @@ class Enrollment:
         self._on_failed = on_failed
         self._new_partitions: list[PartitionName] = []
         self._new_subscriptions: list[SubscriptionName] = []
+        self._unconfirmed_partitions = [] if is_durable else list(self.partitions)
+        self._unconfirmed_subscriptions = [] if is_durable else list(self.subscriptions)
         self._scheduled: asyncio.Handle | None = None
         self._sealed = False
         # Commands that the coordinator has not answered.
@@ -82,6 +90,15 @@ class Enrollment:
         if name not in self.subscriptions:
             self.subscriptions[name] = None
             self._new_subscriptions.append(name)
+            self._flush_soon()
+
+    def confirm_soon(self) -> None:
+        """Have the coordinator confirm the participants that NewTxn named: adding repeats that."""
+        if self._unconfirmed_partitions or self._unconfirmed_subscriptions:
+            self._new_partitions += self._unconfirmed_partitions
+            self._new_subscriptions += self._unconfirmed_subscriptions
+            self._unconfirmed_partitions = []
+            self._unconfirmed_subscriptions = []
             self._flush_soon()
 
     async def answered(self) -> None:

@@ -149,8 +149,12 @@ class OpenTransactions:
                 txn_timeout_ms=txn_timeout_ms,
                 partitions=[one.to_wire() for one in partitions],
                 subscriptions=[one.to_wire() for one in subscriptions],
+                answer_before_durable=True,
             )
         )
         return Begun(
-            TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms or txn_timeout_ms, coordinator
+            TxnID.from_wire(reply.txn_id),
+            reply.txn_timeout_ms or txn_timeout_ms,
+            coordinator,
+            is_durable=False,
         )

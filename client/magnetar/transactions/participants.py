@@ -79,6 +79,7 @@ class Participants:
         self._identity: ProducerIdentity | None = None
         self._two_phase_commit = False
         self._enrollment: Enrollment | None = None
+        self._confirms = False
         # Whether plain sends were told to come after it.
         self._leads = False
 
@@ -123,6 +124,7 @@ class Participants:
         two_phase_commit: bool,
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
+        is_durable: bool,
     ) -> None:
         """Send commands from now on, since the transaction has its id.
 
@@ -132,6 +134,7 @@ class Participants:
             two_phase_commit: whether the transaction never expires.
             partitions: the partitions that the coordinator knows already.
             subscriptions: the subscriptions that the coordinator knows already.
+            is_durable: whether it has confirmed that it knows them.
         """
         self._txn_id = txn_id
         self._identity = identity
@@ -143,11 +146,20 @@ class Participants:
             identity=identity,
             partitions=partitions,
             subscriptions=subscriptions,
+            is_durable=is_durable,
         )
+        if self._confirms:
+            self._enrollment.confirm_soon()
         for sender in self.senders:
             self._begin_sender(sender)
         for acks in self.acks:
             self._begin_acks(acks)
+
+    def confirm_soon(self) -> None:
+        """Have the coordinator confirm all participants, since somebody waits for that."""
+        self._confirms = True
+        if self._enrollment is not None:
+            self._enrollment.confirm_soon()
 
     def _begin_sender(self, sender: Sender) -> None:
         assert self._enrollment is not None

@@ -162,6 +162,11 @@ class Transaction:
         """Begin a lazy transaction at the end of the event loop's turn, with its participants."""
         self._beginning.soon()
 
+    def join_soon(self) -> None:
+        """Begin it soon, and have the coordinator confirm all participants: `joined` will wait."""
+        self._participants.confirm_soon()
+        self.begin_soon()
+
     def _on_begun(self, begun: Begun) -> None:
         self._inquiry = OutcomeInquiry(
             self._runtime,
@@ -200,6 +205,7 @@ class Transaction:
         Raises:
             InvalidTxnState: the transaction has ended, or failed.
         """
+        self._participants.confirm_soon()
         await self._beginning.ensure()
         await self._participants.enrolled()
         if self._settled and self._phase not in DECIDED_COMMIT:

@@ -69,20 +69,22 @@ class NamedSequence(_message.Message):
     def __init__(self, name: _Optional[str] = ..., sequence: _Optional[int] = ..., run_token: _Optional[str] = ..., fingerprint: _Optional[str] = ...) -> None: ...
 
 class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
-    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token")
+    __slots__ = ("txn_timeout_ms", "partitions", "subscriptions", "identity", "named_sequence", "call_token", "answer_before_durable")
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CALL_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_BEFORE_DURABLE_FIELD_NUMBER: _ClassVar[int]
     txn_timeout_ms: int
     partitions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Partition]
     subscriptions: _containers.RepeatedCompositeFieldContainer[_common_pb2.Subscription]
     identity: _common_pb2.ProducerIdentity
     named_sequence: NamedSequence
     call_token: int
-    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ...) -> None: ...
+    answer_before_durable: bool
+    def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ...) -> None: ...
 
 class CommandNewTxnResponse(_message.Message):
     __slots__ = ("txn_id", "txn_timeout_ms")

@@ -60,6 +60,41 @@ def test_its_batch_keeps_its_place_among_the_plain_sends() -> None:
     run(test)
 
 
+def test_a_send_is_confirmed_when_its_partition_is_durable_at_the_coordinator() -> None:
+    """NewTxn named it, and may be answered before that."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.play.when("add_partition_to_txn").always(HOLD)
+        producer = await client.create_producer("flights", linger_ms=0)
+        async with client.transaction(lazy=True) as txn:
+            send = asyncio.ensure_future(producer.send(b"x", txn=txn))
+            # Both are under way together.
+            await cluster.play.came("add_partition_to_txn", 1)
+            await cluster.play.came("send", 1)
+            await time_passes(0.005)
+            assert not send.done()
+            cluster.play.release()
+            await send
+
+    run(test)
+
+
+def test_a_commit_does_not_have_confirmed_what_new_txn_named() -> None:
+    """Its own answer comes behind their records."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 2)
+        cluster.play.when("add_partition_to_txn").always(HOLD)
+        producer = await client.create_producer("flights", linger_ms=0)
+        async with client.transaction(lazy=True) as txn:
+            for partition in range(2):
+                producer.send_nowait(b"x", partition=partition, txn=txn)
+        assert not cluster.play.commands("add_partition_to_txn")
+
+    run(test)
+
+
 @pytest.mark.parametrize("reason", ["partition", "batch", "ack", "awaited send", "flush"])
 def test_it_begins_when_it_has_to(reason: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
@@ -91,7 +126,11 @@ def test_it_begins_when_it_has_to(reason: str) -> None:
             [0, 1] if reason == "partition" else [0]
         )
         assert len(begun.subscriptions) == (reason == "ack")
-        assert not cluster.play.commands("add_partition_to_txn")
+        assert begun.answer_before_durable
+        # Who waits has the participants confirmed, in a second command.
+        confirmed = cluster.play.commands("add_partition_to_txn")
+        assert len(confirmed) == (reason == "awaited send")
+        assert all(one.partitions == begun.partitions for one in confirmed)
         assert not cluster.play.commands("add_subscription_to_txn")
         values = [b"a"] if reason in ("ack", "flush", "partition") else [b"a", b"b"]
         assert first.messages == values

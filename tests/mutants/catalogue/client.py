@@ -344,4 +344,11 @@ MUTANTS = (
         new="",
         mistake="After a batch failed, its inputs do not come again.",
     ),
+    Mutant(
+        name="named-participants-unconfirmed",
+        file="client/magnetar/transactions/enrollment.py",
+        old="        self._unconfirmed_partitions = [] if is_durable else list(self.partitions)",
+        new="        self._unconfirmed_partitions = []",
+        mistake="A send is confirmed while a crash may still take its transaction.",
+    ),
 )

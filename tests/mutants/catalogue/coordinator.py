@@ -19,6 +19,9 @@ _WATERMARK = "coordinator/magnetar_coordinator/watermark.py"
 _STORE = "coordinator/magnetar_coordinator/metadata_store.py"
 _HELD = "coordinator/magnetar_coordinator/orphans.py"
 _DIRECTORY = "coordinator/magnetar_coordinator/directory.py"
+_ANNOUNCEMENTS = "coordinator/magnetar_coordinator/announcements.py"
+_COMMANDS = "coordinator/magnetar_coordinator/transaction_commands.py"
+_LOST = "coordinator/magnetar_coordinator/lost_transactions.py"
 _PAST_ENDS = "coordinator/magnetar_coordinator/past_ends.py"
 
 MUTANTS = (
@@ -356,5 +359,37 @@ MUTANTS = (
         old="        if len(self._addresses) == 1:",
         new="        if self._addresses:",
         mistake="Names without a topic id are taken, and nobody knows which broker is meant.",
+    ),
+    Mutant(
+        name="early-txn-id-beyond-the-bound",
+        file=_ANNOUNCEMENTS,
+        old="            announce = partial(self._announce, next_counter, counter_bound, answers)",
+        new=(
+            "            announce = partial(self._announce, next_counter, counter_bound, [])\n"
+            "            for answer in answers:\n"
+            "                answer()"
+        ),
+        mistake="A client hears of a TxnID that would be issued again after a crash (invariant 8).",
+    ),
+    Mutant(
+        name="early-answer-for-everybody",
+        file=_COMMANDS,
+        old="        hurried = not request.answer_before_durable",
+        new="        hurried = False",
+        mistake="Older clients take participants for durable that a crash may take.",
+    ),
+    Mutant(
+        name="lost-transactions-unnoticed",
+        file=_STORE,
+        old="        if lost != before:",
+        new="        if lost is before:",
+        mistake="After two starts, nobody knows any more that a lost transaction is aborted.",
+    ),
+    Mutant(
+        name="lost-transactions-from-the-front",
+        file=_LOST,
+        old="    return [*earlier, (next_unopened, counter_bound)][-RANGES_MAX:]",
+        new="    return [*earlier, (0, counter_bound)][-RANGES_MAX:]",
+        mistake="What was committed and forgotten is said to be aborted (invariant 7).",
     ),
 )

@@ -87,6 +87,24 @@ MUTANTS = (
         mistake="What callbacks append while the last group closes is not written.",
     ),
     Mutant(
+        name="unhurried-callback-never-hurried",
+        file=_COMMIT,
+        old=(
+            "            self._parked_open.append(callback)\n"
+            "            if self._hurries:\n"
+            "                self._wake.set()"
+        ),
+        new="            self._parked_open.append(callback)",
+        mistake="Whoever waits for unhurried rows waits until their time is up.",
+    ),
+    Mutant(
+        name="unhurried-for-ever",
+        file=_COMMIT,
+        old="loop.call_later(UNHURRIED_SECONDS, self._wake.set)",
+        new="loop.call_later(UNHURRIED_SECONDS, self._wake.is_set)",
+        mistake="Rows that nobody waits for are never written while nothing else happens.",
+    ),
+    Mutant(
         name="sync-covers-later-writes",
         file=_MEMORY,
         old="        target = disk.write_count  # Rows written during a stall are not covered.\n",
