@@ -88,6 +88,19 @@ def check_plain_messages(history: History, first_offsets: dict[Place, int]) -> N
             history.violation("2", f"{message} was confirmed and is lost")
 
 
+def check_denied(history: History, *, arrived_again: set[bytes]) -> None:
+    """Invariant 4: of what had no effect nothing is there. Whoever sends it again has it twice.
+
+    Args:
+        arrived_again: as for check_wholes.
+    """
+    for message in history.sent.values():
+        is_there = message.value in history.seen_at and message.value not in arrived_again
+        if message.denied and is_there:
+            text = f"{message} is visible, and its sender was told: {message.denied}"
+            history.violation("4", text)
+
+
 def check_placed(
     history: History,
     placed: dict[tuple[Place, int], bytes],
@@ -104,12 +117,12 @@ def check_placed(
 
 
 def sent_values(frames: Iterable[pb.Frame]) -> set[bytes]:
-    """The messages that frames bring to a broker."""
+    """The plain messages that frames bring to a broker."""
     return {
         value
         for frame in frames
         for one in frame.commands
-        if one.WhichOneof("body") == "send"
+        if one.WhichOneof("body") == "send" and not one.send.HasField("txn_id")
         for value in decode(one.send.batch).values()
     }
 

@@ -43,11 +43,13 @@ class Sent:
             for. None: it has that of its position.
         confirmed_offset: where the broker said it is; plain messages only.
         input: the message that this one was made from.
+        denied: what the SDK said of it, if that was that nothing had happened.
     """
 
     __slots__ = (
         "confirmed",
         "confirmed_offset",
+        "denied",
         "index",
         "input",
         "key",
@@ -75,6 +77,7 @@ class Sent:
         self.confirmed = False
         self.confirmed_offset: int | None = None
         self.input: tuple[Cursor, int] | None = None
+        self.denied = ""
 
     @property
     def order(self) -> tuple[int, int]:

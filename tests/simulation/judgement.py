@@ -190,6 +190,7 @@ class Judgement:
         checks.check_jobs(self._history, self._world.jobs, outcomes)
         again = checks.sent_values(self._world.network.arrived_again)
         checks.check_wholes(self._history, first_offsets, arrived_again=again)
+        checks.check_denied(self._history, arrived_again=again)
         self._check_processed(trimmed=any(first_offsets.values()))
 
     async def _check_stored(

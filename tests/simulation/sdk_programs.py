@@ -76,7 +76,12 @@ class Writer:
             return
         # It may have to wait for room, and then what others send meanwhile comes before it.
         message.until = math.inf
-        message_id = await self.producer.send(message.value, message.key, partition=partition)
+        try:
+            message_id = await self.producer.send(message.value, message.key, partition=partition)
+        except MagnetarError as error:
+            told = f"{error} {error.advice}"
+            message.denied = told if "No effect" in told else ""
+            raise
         message.until = history.next_position()
         assert isinstance(message_id, magnetar.MessageId)
         history.confirm(message, asked_at=asked_at, offset=message_id.offset)

@@ -40,6 +40,7 @@ class Item(Generic[ResponseT]):
         "attempts",
         "deadline_ms",
         "finished",
+        "in_doubt",
         "in_flight",
         "lane",
         "ordinal",
@@ -54,6 +55,8 @@ class Item(Generic[ResponseT]):
         # The server may park it for long.
         self.patient = False
         self.attempts = 0
+        # A link broke before the answer: this copy may still arrive, after others were answered.
+        self.in_doubt = False
         self.in_flight = False
         self.finished = False
         self.reply: ResponseT | None = None
@@ -163,6 +166,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         for item in items:
             item.renew()
             item.attempts = 0
+            item.in_doubt = False
             self._items.append(item)
 
     def open(self) -> None:
@@ -242,7 +246,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         connection = self._owner.connection()
         self._session = connection.live_session
         if self._session is not None:
-            self._forget_flight()
+            self._lose_flight()
             return self._session
         self._waits_on = connection
         # -1 while a callback that comes at once is under way.
@@ -260,7 +264,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
             self._refuse_from(0, _in_doubt(self._items[0], result))
             return
         self._session = result
-        self._forget_flight()
+        self._lose_flight()
         self._pump()
 
     def _on_reply(
@@ -276,7 +280,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         if isinstance(result, LinkClosed):
             if session is self._session:
                 self._session = None
-                self._forget_flight()
+                self._lose_flight()
                 if self._abandoned:
                     self._refuse_from(0, OutcomeUnknown("given up while the link broke"))
                 else:
@@ -308,6 +312,13 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
     def _resume(self) -> None:
         self._pause = None
         self._pump()
+
+    def _lose_flight(self) -> None:
+        """Note that the link is gone on which items were written that are not answered."""
+        for item in islice(self._items, self._written):
+            if item.in_flight and item.reply is None:
+                item.in_doubt = True
+        self._forget_flight()
 
     def _forget_flight(self) -> None:
         """Everything that is unconfirmed has to be written again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.link.in_flight import Item
+from magnetar_core.errors import MagnetarError, OutcomeUnknown
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
 
@@ -46,6 +47,15 @@ def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:
     # Whoever waits may have gone when it fails; flush() tells then.
     receipt.add_done_callback(_retrieve)
     return receipt
+
+
+def of_all_copies(batch: ClosedBatch, error: MagnetarError) -> MagnetarError:
+    """Return what a refusal says of a batch: it speaks of the copy that was sent last."""
+    if not batch.in_doubt or isinstance(error, OutcomeUnknown):
+        return error
+    doubt = OutcomeUnknown(f"it may be stored yet, by a copy on a link that broke: {error}")
+    doubt.__cause__ = error
+    return doubt
 
 
 def _retrieve(receipt: Receipt) -> None:

@@ -22,7 +22,7 @@ from magnetar.messaging.batching import (
     Properties,
     cut,
 )
-from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt
+from magnetar.messaging.closed_batch import ClosedBatch, Receipt, new_receipt, of_all_copies
 from magnetar.messaging.message_sizes import as_bytes, check_size
 from magnetar_core.batch import split
 from magnetar_core.errors import InvalidArgument, MagnetarError, MessageTooLarge
@@ -425,7 +425,8 @@ class PartitionSender:
         if self.plain is not None and self.failure is None:
             self.failure = error
         for batch in tail:
-            self._tell(batch, error)
+            # What fails in a transaction does not count, wherever its copies are.
+            self._tell(batch, error if self.plain is not None else of_all_copies(batch, error))
         if self.plain is not None:
             self.close_batch()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.transactions.writer_protocols import PlainSender, Sender, WholeBatch
-from magnetar_core.errors import MagnetarError, OutcomeUnknown
+from magnetar_core.errors import OutcomeUnknown
 
 
 class WholeBatchCommit:
@@ -39,17 +39,12 @@ class WholeBatchCommit:
             OutcomeUnknown: the batch may be stored. Sending again is harmless.
             MagnetarError: the broker refused the batch. Nothing is stored.
         """
+        if self._batch is None:
+            self._batch = plain.send_alone(sender.take_open_batch(), timeout_ms=timeout_ms)
+        elif self._batch.finished:
+            plain.send_again(self._batch, timeout_ms=timeout_ms)
+        assert self._batch.receipt is not None
         try:
-            if self._batch is None:
-                self._batch = plain.send_alone(sender.take_open_batch(), timeout_ms=timeout_ms)
-            elif self._batch.finished:
-                plain.send_again(self._batch, timeout_ms=timeout_ms)
-            assert self._batch.receipt is not None
             await asyncio.shield(self._batch.receipt)
-        except OutcomeUnknown:
-            raise
-        except MagnetarError as error:
-            if self._batch is not None and self._batch.attempts > 1:
-                # An earlier copy may still be under way on a link that broke.
-                raise OutcomeUnknown(f"{name} may be committed: {error}") from error
-            raise
+        except OutcomeUnknown as error:
+            raise OutcomeUnknown(f"{name} may be committed: {error}") from error

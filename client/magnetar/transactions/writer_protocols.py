@@ -17,7 +17,6 @@ class WholeBatch(Protocol):
     """All messages of a lazy transaction, as a plain batch."""
 
     finished: bool
-    attempts: int
 
     @property
     def receipt(self) -> asyncio.Future[Any] | None:

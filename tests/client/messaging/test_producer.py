@@ -76,6 +76,25 @@ def test_keys_choose_partitions_and_the_rest_sticks_to_one_per_batch() -> None:
     run(test)
 
 
+def test_a_refusal_does_not_speak_for_a_copy_on_a_link_that_broke() -> None:
+    """It was stored after its sender had been told that nothing had happened."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        cluster.play.when("send").in_turn(DROP, LOSE, *[DiskFull()] * 3)
+        sends = [asyncio.ensure_future(producer.send(b"%d" % number)) for number in range(2)]
+        for one in sends:
+            with pytest.raises(OutcomeUnknown, match="a copy on a link that broke") as raised:
+                await one
+            assert isinstance(raised.value.__cause__, DiskFull)
+        # One copy, one answer.
+        with pytest.raises(DiskFull):
+            await producer.send(b"2")
+
+    run(test)
+
+
 @pytest.mark.parametrize("fault", [LOSE, BREAK])
 def test_batches_in_flight_are_sent_again_in_order_after_a_break(fault: str) -> None:
     async def test(cluster: FakeCluster, client: Client) -> None:
@@ -173,8 +192,9 @@ def test_what_may_have_arrived_is_not_sent_again_as_another_producer() -> None:
             Expect("send", reaction=BREAK),
             Expect("send", reaction=lambda body: partition.sequences.clear()),
         )
-        with pytest.raises(SequenceGap):
+        with pytest.raises(OutcomeUnknown) as raised:
             await producer.send(b"b")
+        assert isinstance(raised.value.__cause__, SequenceGap)
         cluster.play.check()
         assert partition.messages == [b"a", b"b"]
 

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _PARTICIPANTS = "client/magnetar/transactions/participants.py"
 _TRANSACTION = "client/magnetar/transactions/transaction.py"
 _REQUESTS = "client/magnetar/transactions/end_requests.py"
+_CLOSED_BATCH = "client/magnetar/messaging/closed_batch.py"
 _WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
 _DELIVERY = "client/magnetar/messaging/batch_delivery.py"
@@ -276,22 +277,32 @@ MUTANTS = (
         name="whole-batch-again-as-another",
         file=_WHOLE_BATCH,
         old=(
-            "            elif self._batch.finished:\n"
-            "                plain.send_again(self._batch, timeout_ms=timeout_ms)"
+            "        elif self._batch.finished:\n"
+            "            plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         new=(
-            "            elif self._batch.finished:\n"
-            "                self._batch.sequence_id = plain._delivery._next_sequence\n"
-            "                plain.send_again(self._batch, timeout_ms=timeout_ms)"
+            "        elif self._batch.finished:\n"
+            "            self._batch.sequence_id = plain._delivery._next_sequence\n"
+            "            plain.send_again(self._batch, timeout_ms=timeout_ms)"
         ),
         mistake="A lazy transaction that is committed again sends its batch as a new one.",
     ),
     Mutant(
         name="whole-batch-refusal-is-final",
-        file=_WHOLE_BATCH,
-        old="            if self._batch is not None and self._batch.attempts > 1:",
-        new="            if self._batch is not None and self._batch.attempts > 10:",
-        mistake="A lazy commit whose earlier copy may still be under way is said to be aborted.",
+        file=_CLOSED_BATCH,
+        old="    if not batch.in_doubt or isinstance(error, OutcomeUnknown):",
+        new="    if True:",
+        mistake=(
+            "A lazy commit, or a plain send, whose earlier copy may still be under way is said to"
+            " have had no effect."
+        ),
+    ),
+    Mutant(
+        name="doubt-of-the-first-only",
+        file=_PIPELINE,
+        old="            if item.in_flight and item.reply is None:",
+        new="            if item is self._items[0]:",
+        mistake="Of several sends on a link that broke, only the first one may yet arrive.",
     ),
     Mutant(
         name="abort-without-drain",
