@@ -16,7 +16,9 @@ from tests.mutants.overlay import environment
 
 # What takes minutes and asks another question than these runs do.
 LEFT_OUT = ("test_fuzz.py", "test_kill.py")
-_MARKS = "not soak and not compose and not chaos"
+_MARKS = "not soak and not compose"
+# Real processes, with which most tests of these components have to do.
+_REAL = ("pipeline",)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?: - (.*))?$", re.MULTILINE)
 
 
@@ -53,13 +55,14 @@ def run_tests(mutant: Mutant, folder: Path, seconds_max: float) -> Tested:
     Others fail by chance, as for want of time on a busy machine.
     """
     started_at = time.monotonic()
+    marks = _MARKS if mutant.component in _REAL else f"{_MARKS} and not chaos"
     files = [str(one.relative_to(ROOT)) for one in nearest_first(mutant)]
     passed_over: list[str] = []
     while True:
         left = seconds_max - (time.monotonic() - started_at)
         if left <= 0:
             return Tested(seconds=time.monotonic() - started_at, complete=False)
-        output = _pytest(files, passed_over, folder, left)
+        output = _pytest(files, passed_over, folder, left, marks)
         seconds = time.monotonic() - started_at
         if output is None:
             return Tested(seconds=seconds, complete=False)
@@ -68,18 +71,18 @@ def run_tests(mutant: Mutant, folder: Path, seconds_max: float) -> Tested:
             return Tested(seconds=seconds)
         name, failure = failed.group(1), failed.group(2) or ""
         limit = max(left, 60.0)
-        if _fails(name, folder, limit) and not _fails(name, None, limit):
+        if _fails(name, folder, limit, marks) and not _fails(name, None, limit, marks):
             return Tested(seconds=seconds, found=name, failure=failure[:300])
         passed_over.append(name)
 
 
-def _fails(name: str, folder: Path | None, seconds_max: float) -> bool:
-    output = _pytest([name], [], folder, seconds_max)
+def _fails(name: str, folder: Path | None, seconds_max: float, marks: str) -> bool:
+    output = _pytest([name], [], folder, seconds_max, marks)
     return output is not None and _FAILED.search(output) is not None
 
 
 def _pytest(
-    what: list[str], passed_over: list[str], folder: Path | None, seconds_max: float
+    what: list[str], passed_over: list[str], folder: Path | None, seconds_max: float, marks: str
 ) -> str | None:
     """Its output; None when it did not end in time."""
     command = [
@@ -93,7 +96,7 @@ def _pytest(
         "-p",
         "no:cacheprovider",
     ]
-    command += ["-p", "no:xdist", "-o", "faulthandler_timeout=0", "-m", _MARKS]
+    command += ["-p", "no:xdist", "-o", "faulthandler_timeout=0", "-m", marks]
     command += [f"--deselect={one}" for one in passed_over]
     with subprocess.Popen(
         [*command, *what],

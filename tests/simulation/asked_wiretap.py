@@ -121,6 +121,12 @@ class AskedWiretap:
         if not self.of((txn_id.most_bits, txn_id.least_bits)).is_committed:
             self._violation("7", f"{txn_id} is said to be committed, and nobody has said so")
 
+    def check_ended(self, txn_id: TxnID) -> None:
+        """What was open is said to be given up: somebody has been asked to end it."""
+        known = self.of((txn_id.most_bits, txn_id.least_bits))
+        if not known.ends_asked and not known.is_over:
+            self._violation("10", f"{txn_id} is given up, and left open until its timeout")
+
     def check_acked(
         self, cursor: Participant, offsets: Iterable[int], txn_id: TxnID | None = None
     ) -> None:

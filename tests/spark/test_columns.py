@@ -253,7 +253,9 @@ def test_rows_that_cannot_be_sent(columns: dict[str, Any], complaint: str) -> No
         list(Rows(batch, include_headers=True).batches("t", 2))
 
 
-def test_a_row_without_a_topic() -> None:
-    batch = pa.RecordBatch.from_pydict({"value": [b"v"], "topic": pa.array([None], pa.string())})
+@pytest.mark.parametrize("topics", [[None], ["a", None], [None, "a", "b"]])
+def test_a_row_without_a_topic(topics: list[str | None]) -> None:
+    columns = {"value": [b"v"] * len(topics), "topic": pa.array(topics, pa.string())}
+    batch = pa.RecordBatch.from_pydict(columns)
     with pytest.raises(SinkError, match="'topic' is null"):
         list(Router(None, include_headers=True).rows(batch))

@@ -105,6 +105,21 @@ def test_some_tasks_hear_that_it_is_committed(sink: Sink) -> None:
     assert sink.found() == Counter(["out/a", "out-too/b"])
 
 
+def test_an_attempt_that_failed_takes_nothing_from_the_others(sink: Sink) -> None:
+    """Its process ends in order and closes its client before the others' rows are committed."""
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"topic": "out", "value": "void"}])
+        raise RuntimeError("the source failed")
+
+    first = sink.task(WORK, "out/a")
+    with pytest.raises(RuntimeError, match="the source failed"):
+        write_task(sink.options, Work(sink.name, 0, WORK), rows())
+    close_all()
+    sink.commit(first, sink.task(WORK, "out-too/b"))
+    assert sink.found() == Counter(["out/a", "out-too/b"])
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -108,7 +108,7 @@ MUTANTS = (
         file=_SINK,
         old="    except BaseException:\n        txn.withdraw()\n        raise",
         new="    except BaseException:\n        raise",
-        mistake="What a failed attempt has not sent yet may still leave.",
+        mistake="The process of a failed attempt aborts what the other tasks have written.",
     ),
     Mutant(
         name="keys-misplaced",

@@ -170,9 +170,24 @@ async def _send_offsets(
             await producer.send_offsets_to_transaction(magnetar.offsets(messages))
             await _commit(producer)
         except MagnetarError:
-            await producer.init_transactions(consumer)
+            await _start_over(actor, producer, consumer)
         else:
             actor.world.active["processed by offsets"] += len(messages)
+
+
+async def _start_over(
+    actor: Actor, producer: magnetar.TransactionalProducer, consumer: magnetar.GroupConsumer
+) -> None:
+    """What was open is ended at once: until its timeout, nobody else would get its inputs."""
+    world = actor.world
+    left, since = producer.transaction, world.loop.time()
+    was_open = left is not None and left.status is magnetar.TransactionStatus.OPEN
+    await producer.init_transactions(consumer)
+    nodes = [actor.name, *(server.name for server in world.servers)]
+    is_calm = world.calm.seconds(nodes, since) == world.loop.time() - since
+    if left is not None and was_open and left.has_begun and is_calm:
+        world.active["started over"] += 1
+        world.asked_wiretap.check_ended(left.txn_id)
 
 
 async def _commit(producer: magnetar.TransactionalProducer) -> None:
