@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from magnetar.groups import holding, member_phase
 from magnetar.transactions import producer_state, transaction_state
+from magnetar_cluster import shard_phase
 from magnetar_coordinator import end_state, transaction
 
 HEAD = """\
@@ -53,6 +54,7 @@ _Producer = producer_state.ProducerState
 _End = end_state.EndState
 _Member = member_phase.Phase
 _Holding = holding.Holding
+_Shard = shard_phase.Phase
 
 MACHINES = (
     Machine(
@@ -120,6 +122,17 @@ MACHINES = (
         holding.TRANSITIONS,
         (_Holding.HELD,),
         (_Holding.GONE,),
+    ),
+    Machine(
+        "A shard that a member of the cluster has or asks for",
+        shard_phase,
+        "HeldShard",
+        "phase",
+        shard_phase.Phase,
+        shard_phase.PhaseEvent,
+        shard_phase.TRANSITIONS,
+        (_Shard.CLAIMING, _Shard.RELEASING),
+        (_Shard.GONE,),
     ),
 )
 

@@ -76,7 +76,11 @@ class Directory(Protocol):
         ...
 
     async def release(self, shard: ShardName, epoch: int) -> None:
-        """Give up an ownership. Another epoch than the present one has no effect."""
+        """Give up an ownership. Another epoch than the present one has no effect.
+
+        For the owner alone, when nothing of the shard is open: whoever else calls it makes a second
+        owner of a shard whose first one has yet to hear of it.
+        """
         ...
 
     async def drain(self, name: MemberName, *, draining: bool) -> None:
@@ -90,8 +94,9 @@ class Directory(Protocol):
     def watch(self) -> AsyncGenerator[View, None]:
         """Return the present view, and then each later one; views in between may be left out.
 
-        Iterating raises DirectoryUnavailable when the watch breaks; a new one begins anew. Whoever
-        stops reading closes it (contextlib.aclosing).
+        Iterating raises DirectoryUnavailable when the watch breaks, also when the directory cannot
+        be heard any more while nothing changes; a new one begins anew. Whoever stops reading closes
+        it (contextlib.aclosing).
         """
         ...
 

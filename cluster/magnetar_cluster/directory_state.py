@@ -58,6 +58,10 @@ class DirectoryState:
         """Return when the next lease ends if nobody renews it; None: there are no leases."""
         return min((one.ends_at_ms for one in self._leases.values()), default=None)
 
+    def leases(self) -> frozenset[LeaseId]:
+        """Return the leases that have not ended."""
+        return frozenset(self._leases)
+
     # What requests are made of.
 
     def grant(self, duration_ms: int, now_ms: float) -> LeaseId:

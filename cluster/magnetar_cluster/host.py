@@ -1,27 +1,58 @@
 """A member's part in the ownership of shards: its lease, what it saw, and the shards it has.
 
-Source: docs/design/0009-owners.md, Who shall have what; Zombies.
+HostState decides, ShardAttempts does, MemberLease keeps the member in the directory; here they are
+put together. Source: docs/design/0009-owners.md, Who shall have what; Zombies.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from random import Random
 
+from magnetar_cluster.background import Background
 from magnetar_cluster.directory import Directory
 from magnetar_cluster.host_settings import HostSettings
+from magnetar_cluster.host_state import HostState
+from magnetar_cluster.lease import Lease
+from magnetar_cluster.member_lease import MemberLease
+from magnetar_cluster.shard_attempts import HostCounts, ShardAttempts
 from magnetar_cluster.shard_opener import ShardOpener
+from magnetar_cluster.shard_phase import Phase
 from magnetar_cluster.view import Format, Member, MemberName, ShardName, View
+from magnetar_core.backoff import Backoff
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardStatus:
+    """A shard that a member has, asks for, or could not have.
+
+    Attributes:
+        phase: GONE: the member has nothing of it at the moment, since it failed.
+        epoch: of the ownership; 0: there is none, or it is not known yet.
+        failures: openings and runs in a row that failed.
+        reason: of the last failure; empty: the shard was opened since.
+    """
+
+    phase: Phase
+    epoch: int
+    failures: int
+    reason: str
 
 
 class Host:
     """Takes, opens, keeps and hands over shards of one kind, on behalf of one member.
 
     Attributes:
-        view: the latest one; none yet has revision 0.
         on_view: called with each later view.
         on_speech: called with False when the member has to be silent: all conversations of its
             shards are to be ended at once, and none taken. Called with True when it may speak.
+        on_change: called when a shard's phase, or the lease, may have changed.
 
     Args:
         cluster_format: how many shards there are.
@@ -42,13 +73,94 @@ class Host:
         now_ms: Callable[[], float],
         random: Random,
     ) -> None:
-        self.view = View()
         self.on_view: list[Callable[[View], None]] = []
         self.on_speech: list[Callable[[bool], None]] = []
+        self.on_change: list[Callable[[], None]] = []
+        self._directory = directory
+        self._settings = settings
+        self._name = name
+        self._member = member
+        self._now_ms = now_ms
+        self._random = random
+        self._state = HostState(name, cluster_format.shards(name.kind), settings, random)
+        self._keeper = MemberLease(
+            directory, settings, name, member, self, now_ms=now_ms, random=random
+        )
+        self._attempts = ShardAttempts(
+            directory,
+            opener,
+            self._state,
+            settings,
+            name.name,
+            now_ms=now_ms,
+            expired=self._keeper.expired,
+            step=self._step,
+        )
+        self._background = Background()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._watch_broken_at_ms: float | None = now_ms()
+
+    # For servers.
+
+    @property
+    def view(self) -> View:
+        """The latest view; none yet has revision 0."""
+        return self._state.view
+
+    @property
+    def lease(self) -> Lease | None:
+        """The member's lease; None: it has none."""
+        return self._keeper.lease
+
+    @property
+    def joined(self) -> bool:
+        """Whether the member's row is written under its present lease."""
+        return self._state.joined
+
+    @property
+    def shards(self) -> Mapping[ShardName, ShardStatus]:
+        """The shards that this member has, asks for, or could not have."""
+        return {
+            shard: ShardStatus(
+                phase=slot.held.phase if slot.held is not None else Phase.GONE,
+                epoch=slot.held.epoch if slot.held is not None else 0,
+                failures=slot.failures,
+                reason=slot.reason,
+            )
+            for shard, slot in self._state.slots.items()
+            if slot.held is not None or slot.reason
+        }
+
+    @property
+    def counts(self) -> HostCounts:
+        """What has happened to the member's shards."""
+        return self._attempts.counts
+
+    @property
+    def renewals_failed(self) -> int:
+        """How many renewals of leases were not answered, or refused."""
+        return self._keeper.renewals_failed
+
+    @property
+    def leases_lost(self) -> int:
+        """How many leases ended against the member's will."""
+        return self._keeper.leases_lost
+
+    def view_age_ms(self) -> float:
+        """Return for how long the view may have been out of date: since its watch broke."""
+        broken_at_ms = self._watch_broken_at_ms
+        return 0.0 if broken_at_ms is None else self._now_ms() - broken_at_ms
+
+    def may_speak(self) -> bool:
+        """Return whether the member's lease lets it speak at this moment."""
+        return self._keeper.may_speak()
 
     async def start(self) -> None:
         """Begin. Returns at once: the directory need not answer yet."""
-        raise NotImplementedError
+        self._keeper.start()
+        self._background.start(self._watch())
 
     async def drain(self) -> None:
         """Hand over all shards, and leave.
@@ -56,17 +168,101 @@ class Host:
         Returns when each shard has another owner, or nobody else is there to have it. It may be
         cancelled when that takes too long; close() then ends what is left.
         """
-        raise NotImplementedError
+        self._state.leave()
+        self._keeper.write_row(replace(self._member, leaving=True))
+        self._step()
+        while not self._state.is_empty():
+            self._changed.clear()
+            await self._changed.wait()
+        await self._keeper.end()
 
     async def close(self) -> None:
-        """End at once: abandon what is open, and give up the lease."""
-        raise NotImplementedError
+        """End at once: abandon what is open, and give up the lease. Repeating it is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._state.leave()
+        self._attempts.cancel_openings()
+        self._keeper.give_up()
+        self._step()
+        # What is left after that hangs, and may not hold up the end.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.handover_ms_max / 1000):
+                while self._state.has_shards():
+                    self._changed.clear()
+                    await self._changed.wait()
+        # Not before: another member may have the shards at once.
+        await self._keeper.end()
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._attempts.end()
+        await self._background.end()
 
-    def may_speak(self) -> bool:
-        """Return whether the member's lease lets it speak at this moment."""
-        raise NotImplementedError
+    # For the lease's keeper.
 
-    @property
-    def shards(self) -> Mapping[ShardName, object]:
-        """The shards that this member has or is about to have, with their states."""
-        raise NotImplementedError
+    def lease_begun(self, lease: Lease) -> None:
+        """The member has a new lease."""
+        self._state.lease_begun(lease)
+        self._step()
+
+    def row_written(self) -> None:
+        """The member's row is written."""
+        self._state.row_written()
+        self._step()
+
+    def lease_ended(self) -> None:
+        """The lease is over: all shards end."""
+        self._state.lease_ended(self._now_ms())
+        self._step()
+
+    def speech_changed(self, may_speak: bool) -> None:
+        """The member has to be silent, or may speak again."""
+        for tell in self.on_speech:
+            tell(may_speak)
+        self._step()
+
+    # The watch.
+
+    async def _watch(self) -> None:
+        backoff = Backoff(
+            self._settings.directory_pause_ms_min,
+            self._settings.directory_pause_ms_max,
+            self._random,
+        )
+        while True:
+            try:
+                async with contextlib.aclosing(self._directory.watch()) as views:
+                    async for view in views:
+                        backoff.reset()
+                        self._watch_broken_at_ms = None
+                        self._saw(view)
+            except Exception as error:
+                _LOG.info("the watch of %s broke: %s", self._name.name, error)
+            if self._watch_broken_at_ms is None:
+                self._watch_broken_at_ms = self._now_ms()
+            await asyncio.sleep(backoff.next_ms() / 1000)
+
+    def _saw(self, view: View) -> None:
+        if not self._state.saw(view, self._now_ms()):
+            return
+        if self._state.lease is not None and not self._state.joined:
+            self._keeper.write_row()
+        self._step()
+        for tell in self.on_view:
+            tell(view)
+
+    def _step(self) -> None:
+        """Do what is decided now, and set the timer for what comes later."""
+        now_ms = self._now_ms()
+        self._attempts.begin(self._state.decide(now_ms))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        wakes_at_ms = self._state.wakes_at_ms
+        if wakes_at_ms is not None:
+            # At least a millisecond: the loop's clock and this one need not agree.
+            wait_s = max(wakes_at_ms - now_ms, 1.0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._step)
+        self._changed.set()
+        for tell in self.on_change:
+            tell()

@@ -31,3 +31,16 @@ class SystemClock:
     def monotonic_ms(self) -> float:
         """Return the operating system's monotonic clock, in milliseconds."""
         return time.monotonic_ns() / 1_000_000
+
+
+def since_boot_ms() -> float:
+    """Return milliseconds since the machine was started. Never jumps, and counts its sleep.
+
+    For leases: others count on while this machine is suspended. The monotonic clock of Linux and of
+    macOS stands still then.
+    """
+    # Linux has CLOCK_BOOTTIME; CLOCK_MONOTONIC counts sleep elsewhere, other than time.monotonic.
+    number = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+    if number is None:
+        return time.monotonic_ns() / 1_000_000
+    return time.clock_gettime_ns(number) / 1_000_000

@@ -13,6 +13,7 @@ import states_page
 from states_page import MACHINES, Machine
 
 import magnetar
+import magnetar_cluster
 import magnetar_coordinator
 from magnetar.enums import TransactionStatus
 from magnetar.groups import holding, member_phase
@@ -25,6 +26,7 @@ from magnetar.transactions.transaction_state import (
     Event,
     Phase,
 )
+from magnetar_cluster import shard_phase
 from magnetar_coordinator import end_state, shard, transaction
 from magnetar_core.errors import InvalidTxnState
 
@@ -34,6 +36,7 @@ NEXT: dict[Any, Callable[[Any, Any], Any]] = {
     transaction_state: lambda state, event: transaction_state.next_phase(state, event, "it"),
     member_phase: member_phase.next_phase,
     holding: holding.next_holding,
+    shard_phase: shard_phase.next_phase,
     producer_state: lambda state, event: producer_state.next_state(state, event, "it"),
 }
 PAIRS = [
@@ -90,7 +93,7 @@ def test_one_method_stores_the_state(machine: Machine) -> None:
     """Beside its beginning. A state that is assigned in many places has no owner."""
     functions = {
         name
-        for package in (magnetar, magnetar_coordinator)
+        for package in (magnetar, magnetar_cluster, magnetar_coordinator)
         for name in _assigning(Path(package.__file__ or "").parent, machine)
     }
     functions.discard("__init__")

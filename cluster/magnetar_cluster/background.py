@@ -1,0 +1,46 @@
+"""Tasks that nobody awaits, with failures that nobody overlooks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class Background:
+    """Starts tasks, and ends those that are left.
+
+    A task that fails is a bug: the event loop's exception handler hears of it.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a coroutine as a task."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks, except the one that calls."""
+        current = asyncio.current_task()
+        for task in self._tasks:
+            if task is not current:
+                task.cancel()
+
+    async def end(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        self.cancel()
+        current = asyncio.current_task()
+        await asyncio.gather(
+            *(one for one in self._tasks if one is not current), return_exceptions=True
+        )
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            task.get_loop().call_exception_handler(
+                {"message": "a task of the cluster failed", "exception": error, "task": task}
+            )

@@ -1,0 +1,386 @@
+"""What a member does about its shards: decisions over its lease and what it saw. Pure.
+
+Whoever runs it reports what has happened, and then asks for decisions. For each shard at most one
+attempt is under way; its outcome is awaited before the next one.
+Source: docs/design/0009-owners.md, Who shall have what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.host_settings import HostSettings
+from magnetar_cluster.lease import Lease
+from magnetar_cluster.shard_phase import OWNED, SPEAKING, HeldShard, Phase, PhaseEvent
+from magnetar_cluster.view import MemberName, Owner, ShardName, View
+from magnetar_cluster.wish import wish
+from magnetar_core.backoff import Randomness, delay_ms
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a member knows of one shard, whoever has it.
+
+    Attributes:
+        held: what the member has of it; None: nothing.
+        action: the attempt that is under way; None: none is.
+        unanswered: claims or releases in a row whose answers were lost.
+        again_at_ms: when the next of them may begin.
+        failures: openings and runs in a row that failed.
+        reason: of the last failure; empty: it was opened since, and has not failed.
+        claim_after_ms: when the shard may be claimed again.
+        gone_epoch: no ownership of this member up to this epoch exists any more.
+        elsewhere: the other member that shall have it, and since when; None: no other.
+        taken_by_ms: until when the next owner of a shard that was handed over is waited for.
+    """
+
+    held: HeldShard | None = None
+    action: Action | None = None
+    unanswered: int = 0
+    again_at_ms: float = 0.0
+    failures: int = 0
+    reason: str = ""
+    claim_after_ms: float = 0.0
+    gone_epoch: int = 0
+    elsewhere: tuple[str, float] | None = None
+    taken_by_ms: float | None = None
+
+
+class HostState:
+    """One member's decisions about all shards of its kind.
+
+    Attributes:
+        view: the latest one that was seen.
+        lease: the member's lease; None: it has none.
+        joined: whether the member's row was written under this lease, and was not seen to be gone.
+        leaving: whether the member is about to stop: it claims nothing any more.
+        slots: of all shards.
+        wakes_at_ms: when to ask for decisions again though nothing has happened; None: never.
+    """
+
+    def __init__(
+        self,
+        name: MemberName,
+        shards: Iterable[ShardName],
+        settings: HostSettings,
+        random: Randomness,
+    ) -> None:
+        self.view = View()
+        self.lease: Lease | None = None
+        self.joined = False
+        self.leaving = False
+        self.slots = {one: Slot() for one in shards}
+        self.wakes_at_ms: float | None = None
+        self._name = name
+        self._settings = settings
+        self._random = random
+        self._wish: dict[ShardName, str] = {}
+
+    def speaks(self, shard: ShardName, epoch: int) -> bool:
+        """Return whether frames may leave in the name of an ownership at this moment."""
+        held = self.slots[shard].held
+        return (
+            held is not None
+            and held.epoch == epoch
+            and held.phase in SPEAKING
+            and self.lease is not None
+            and self.lease.may_speak()
+        )
+
+    def is_empty(self) -> bool:
+        """Return whether the member has nothing, and nobody has yet to take what it had."""
+        return all(one.held is None and one.taken_by_ms is None for one in self.slots.values())
+
+    def has_shards(self) -> bool:
+        """Return whether anything is left of any shard."""
+        return any(one.held is not None for one in self.slots.values())
+
+    # The member as a whole.
+
+    def lease_begun(self, lease: Lease) -> None:
+        """The member has a lease, and no row under it yet."""
+        self.lease = lease
+        self.joined = False
+
+    def row_written(self) -> None:
+        """The member's row is written under its lease."""
+        self.joined = self.lease is not None
+
+    def lease_ended(self, now_ms: float) -> None:
+        """The lease is over, and with it everything that the member had."""
+        if self.lease is not None:
+            self.lease.end()
+        self.lease = None
+        self.joined = False
+        for slot in self.slots.values():
+            self._take_away(slot, now_ms)
+
+    def saw(self, view: View, now_ms: float) -> bool:
+        """Take a view; return False for one that is not later than the last one."""
+        if view.revision <= self.view.revision:
+            return False
+        self.view = view
+        self._wish = wish(view, self.slots)
+        if self._name not in view.members:
+            # Also a view from before the member joined; joining again is harmless.
+            self.joined = False
+        for shard, slot in self.slots.items():
+            held = slot.held
+            # A view that is older than the claim does not know of it.
+            if held is None or held.phase not in OWNED or held.epoch > view.revision:
+                continue
+            if view.owners.get(shard) != Owner(self._name.name, held.epoch):
+                self._take_away(slot, now_ms)
+        return True
+
+    def leave(self) -> None:
+        """The member is about to stop. What it has it gives up when its row says so, too."""
+        self.leaving = True
+
+    # Outcomes of attempts.
+
+    def claimed(self, action: Claim, epoch: int | None, now_ms: float) -> None:
+        """A claim was answered.
+
+        Args:
+            epoch: None: another member has the shard.
+        """
+        slot = self._answered(action)
+        if slot is None or slot.held is None:
+            return
+        if epoch is None:
+            # The view lags behind; until it has caught up, the claim would be refused again.
+            slot.claim_after_ms = now_ms + self._settings.directory_pause_ms_max
+            self._move(slot, PhaseEvent.REFUSED, now_ms)
+            return
+        slot.held.epoch = epoch
+        wanted = self._wish.get(action.shard) == self._name.name and not self.leaving
+        self._move(slot, PhaseEvent.GRANTED if wanted else PhaseEvent.UNWANTED, now_ms)
+
+    def opened(self, action: Open, now_ms: float) -> None:
+        """A shard is open."""
+        slot = self._answered(action)
+        if slot is None or slot.held is None:
+            return
+        failed = slot.held.failed_early
+        self._move(slot, PhaseEvent.OPENED, now_ms)
+        if slot.held.phase is not Phase.SERVING:
+            return
+        if failed:
+            self._fail(slot, slot.reason, now_ms)
+            self._move(slot, PhaseEvent.FAILED, now_ms)
+        else:
+            slot.reason = ""
+
+    def not_opened(self, action: Open, reason: str, now_ms: float) -> None:
+        """A shard could not be opened, and nothing is left of it."""
+        slot = self._answered(action)
+        if slot is None or slot.held is None:
+            return
+        if slot.held.phase is Phase.OPENING:
+            self._fail(slot, reason, now_ms)
+        self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
+
+    def failed(self, shard: ShardName, epoch: int, reason: str, now_ms: float) -> None:
+        """An open shard has ended by itself. Repeating it is harmless."""
+        slot = self.slots[shard]
+        held = slot.held
+        if held is None or held.epoch != epoch:
+            return
+        if held.phase is Phase.OPENING:
+            held.failed_early = True
+            slot.reason = reason
+        elif held.can(PhaseEvent.FAILED):
+            self._fail(slot, reason, now_ms)
+            self._move(slot, PhaseEvent.FAILED, now_ms)
+
+    def closed(self, action: Close, now_ms: float) -> None:
+        """A shard's store is closed, and everything in it durable."""
+        slot = self._answered(action)
+        if slot is not None:
+            self._move(slot, PhaseEvent.CLOSED, now_ms)
+
+    def not_closed(self, action: Close, now_ms: float) -> None:
+        """A shard could not be closed in order, or not in time."""
+        slot = self._answered(action)
+        if slot is not None:
+            self._move(slot, PhaseEvent.NOT_CLOSED, now_ms)
+
+    def abandoned(self, action: Abandon, now_ms: float) -> None:
+        """Nothing of a shard is open any more."""
+        slot = self._answered(action)
+        if slot is not None:
+            self._move(slot, PhaseEvent.ABANDONED, now_ms)
+
+    def released(self, action: Release, now_ms: float) -> None:
+        """The directory has deleted a claim."""
+        slot = self._answered(action)
+        if slot is not None:
+            self._move(slot, PhaseEvent.RELEASED, now_ms)
+
+    def unanswered(self, action: Claim | Release, now_ms: float) -> None:
+        """A claim's or release's answer was lost; it may have had its effect."""
+        slot = self._answered(action)
+        if slot is not None:
+            slot.again_at_ms = now_ms + delay_ms(
+                slot.unanswered,
+                self._settings.directory_pause_ms_min,
+                self._settings.directory_pause_ms_max,
+                self._random,
+            )
+            slot.unanswered += 1
+
+    # Decisions.
+
+    def decide(self, now_ms: float) -> list[Action]:
+        """Return the attempts that have to begin now."""
+        self.wakes_at_ms = None
+        for shard, slot in self.slots.items():
+            self._look_for_owner(shard, slot, now_ms)
+        handovers = sum(
+            one.taken_by_ms is not None or (one.held is not None and one.held.handed_over)
+            for one in self.slots.values()
+        )
+        limit = self._settings.leaving_handovers_max if self.leaving else 1
+        actions: list[Action] = []
+        for shard, slot in self.slots.items():
+            if slot.held is None:
+                self._look_at_free(shard, slot, now_ms)
+            elif (
+                slot.held.phase is Phase.SERVING
+                and self._shall_go(shard, slot, now_ms)
+                and handovers < limit
+            ):
+                handovers += 1
+                slot.held.handed_over = True
+                self._move(slot, PhaseEvent.HAND_OVER, now_ms)
+            if slot.held is not None and slot.action is None:
+                slot.action = self._attempt(shard, slot, slot.held, now_ms)
+                if slot.action is not None:
+                    actions.append(slot.action)
+        return actions
+
+    def _look_at_free(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
+        """Begin with a shard that the member has nothing of, if it shall have it."""
+        if self.lease is None or not self.joined:
+            return
+        owner = self.view.owners.get(shard)
+        if owner is not None:
+            # Of a claim whose answer was lost. Nobody else gives it back while the lease lives.
+            if owner.member == self._name.name and owner.epoch > slot.gone_epoch:
+                slot.held = HeldShard(Phase.RELEASING, now_ms, epoch=owner.epoch)
+        elif (
+            self._wish.get(shard) == self._name.name
+            and not self.leaving
+            and self._is_due(slot.claim_after_ms, now_ms)
+        ):
+            slot.held = HeldShard(Phase.CLAIMING, now_ms)
+            slot.taken_by_ms = None
+
+    def _shall_go(self, shard: ShardName, slot: Slot, now_ms: float) -> bool:
+        """Return whether a shard that the member serves is to be handed over now."""
+        me = self.view.members.get(self._name)
+        if self.leaving and me is not None and me.leaving:
+            return True
+        wished = self._wish.get(shard)
+        if wished is None or wished == self._name.name:
+            slot.elsewhere = None
+            return False
+        if slot.elsewhere is None or slot.elsewhere[0] != wished:
+            slot.elsewhere = wished, now_ms
+        if self._name in self.view.draining or self.view.pins.get(shard) == wished:
+            return True
+        return self._is_due(slot.elsewhere[1] + self._settings.settling_ms, now_ms)
+
+    def _look_for_owner(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
+        """End the wait for the next owner of a shard that was handed over."""
+        if slot.taken_by_ms is None:
+            return
+        owner = self.view.owners.get(shard)
+        taken = owner is not None and owner.epoch > slot.gone_epoch
+        nobody_else = self._wish.get(shard) in (None, self._name.name)
+        if taken or nobody_else or self._is_due(slot.taken_by_ms, now_ms):
+            slot.taken_by_ms = None
+
+    def _attempt(
+        self, shard: ShardName, slot: Slot, held: HeldShard, now_ms: float
+    ) -> Action | None:
+        """Return what a phase asks for; None: nothing, or not yet."""
+        match held.phase:
+            case Phase.CLAIMING:
+                lease = self.lease.id if self.lease is not None else None
+                if lease is not None and self._is_due(slot.again_at_ms, now_ms):
+                    return Claim(shard, lease)
+            case Phase.OPENING:
+                # Opening fences whoever has the shard: by now that may be the next owner.
+                if self.lease is not None and self.lease.may_speak():
+                    return Open(shard, held.epoch)
+            case Phase.CLOSING:
+                return Close(shard, held.epoch)
+            case Phase.ENDING | Phase.LOST:
+                return Abandon(shard, held.epoch, held.phase is Phase.LOST)
+            case Phase.RELEASING:
+                if self._is_due(slot.again_at_ms, now_ms):
+                    return Release(shard, held.epoch)
+        return None
+
+    # Changes.
+
+    def _answered(self, action: Action) -> Slot | None:
+        """Note that an attempt is over; None: it was superseded, and its outcome means nothing."""
+        slot = self.slots[action.shard]
+        if slot.action is not action:
+            return None
+        slot.action = None
+        return slot
+
+    def _take_away(self, slot: Slot, now_ms: float) -> None:
+        held = slot.held
+        if held is None or not held.can(PhaseEvent.TAKEN):
+            return
+        never_opened = held.phase is Phase.OPENING and slot.action is None
+        self._move(slot, PhaseEvent.TAKEN, now_ms)
+        if never_opened:
+            self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
+
+    def _move(self, slot: Slot, event: PhaseEvent, now_ms: float) -> None:
+        held = slot.held
+        assert held is not None
+        held.move(event, now_ms)
+        # An opening cannot be called back. Everything else is superseded.
+        if held.phase is not Phase.LOST_OPENING:
+            slot.action = None
+        slot.unanswered = 0
+        slot.again_at_ms = 0.0
+        if held.phase is Phase.GONE:
+            slot.gone_epoch = max(slot.gone_epoch, held.epoch)
+            slot.held = None
+            slot.elsewhere = None
+            if held.handed_over and self.lease is not None:
+                slot.taken_by_ms = now_ms + self._settings.handover_ms_max
+
+    def _fail(self, slot: Slot, reason: str, now_ms: float) -> None:
+        """Note a failed opening or run, before the phase changes."""
+        held = slot.held
+        assert held is not None
+        served_ms = now_ms - held.since_ms if held.phase is Phase.SERVING else 0.0
+        if served_ms >= self._settings.opening_pause_ms_max:
+            slot.failures = 0
+        slot.reason = reason
+        slot.claim_after_ms = now_ms + delay_ms(
+            slot.failures,
+            self._settings.opening_pause_ms_min,
+            self._settings.opening_pause_ms_max,
+            self._random,
+        )
+        slot.failures += 1
+
+    def _is_due(self, at_ms: float, now_ms: float) -> bool:
+        """Return whether a moment has come; if not, note to be asked again then."""
+        if now_ms >= at_ms:
+            return True
+        if self.wakes_at_ms is None or at_ms < self.wakes_at_ms:
+            self.wakes_at_ms = at_ms
+        return False

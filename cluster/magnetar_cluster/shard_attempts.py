@@ -1,0 +1,195 @@
+"""Attempts that a member's decisions ask for: claims, openings, handovers and their ends.
+
+Each runs by itself, and reports its outcome. Source: docs/design/0009-owners.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from magnetar_cluster.background import Background
+from magnetar_cluster.directory import Directory, LeaseExpired, LeaseId
+from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
+from magnetar_cluster.host_settings import HostSettings
+from magnetar_cluster.host_state import HostState
+from magnetar_cluster.shard_opener import Ownership, RunningShard, ShardOpener
+from magnetar_cluster.view import ShardName
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HostCounts:
+    """What has happened to the shards of a member since its start.
+
+    Attributes:
+        openings: shards that were opened.
+        openings_failed: attempts to open a shard that failed.
+        handovers: shards that were closed in order for another member.
+        failed: open shards that ended by themselves.
+        lost: open shards that had to end at once, since somebody else may have had them.
+    """
+
+    openings: int = 0
+    openings_failed: int = 0
+    handovers: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+class ShardAttempts:
+    """Runs attempts.
+
+    Args:
+        expired: called when the directory says that a lease has ended.
+        step: called when an outcome was reported: there may be new decisions.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        opener: ShardOpener,
+        state: HostState,
+        settings: HostSettings,
+        member: str,
+        *,
+        now_ms: Callable[[], float],
+        expired: Callable[[LeaseId], None],
+        step: Callable[[], None],
+    ) -> None:
+        self.counts = HostCounts()
+        self._directory = directory
+        self._opener = opener
+        self._state = state
+        self._settings = settings
+        self._member = member
+        self._now_ms = now_ms
+        self._expired = expired
+        self._step = step
+        self._running: dict[int, RunningShard] = {}
+        self._opening: set[asyncio.Task[None]] = set()
+        self._closing: dict[int, asyncio.Task[None]] = {}
+        self._background = Background()
+
+    def begin(self, actions: Iterable[Action]) -> None:
+        """Begin attempts."""
+        for action in actions:
+            match action:
+                case Claim():
+                    self._background.start(self._claim(action))
+                case Open():
+                    opening = self._background.start(self._open(action))
+                    self._opening.add(opening)
+                    opening.add_done_callback(self._opening.discard)
+                case Close():
+                    self._closing[action.epoch] = self._background.start(self._close(action))
+                case Abandon():
+                    closing = self._closing.pop(action.epoch, None)
+                    self._background.start(self._abandon(action, closing))
+                case Release():
+                    self._background.start(self._release(action))
+
+    def cancel_openings(self) -> None:
+        """End all openings, as if they had failed."""
+        for task in self._opening:
+            task.cancel()
+
+    async def end(self) -> None:
+        """End all attempts."""
+        await self._background.end()
+
+    async def _claim(self, action: Claim) -> None:
+        try:
+            epoch = await self._directory.claim(action.lease, action.shard, self._member)
+        except LeaseExpired:
+            self._expired(action.lease)
+        except Exception as error:
+            _LOG.info("a claim of %s was not answered: %s", action.shard, error)
+            self._state.unanswered(action, self._now_ms())
+        else:
+            self._state.claimed(action, epoch, self._now_ms())
+        self._step()
+
+    async def _open(self, action: Open) -> None:
+        shard, epoch = action.shard, action.epoch
+        ownership = Ownership(
+            shard=shard,
+            epoch=epoch,
+            may_speak=lambda: self._state.speaks(shard, epoch),
+            on_end=lambda error: self._failed(shard, epoch, error),
+        )
+        _LOG.info("%s opens %s in epoch %d", self._member, shard, epoch)
+        try:
+            running = await self._opener.open(ownership)
+        except asyncio.CancelledError:
+            self._state.not_opened(action, "the server ends", self._now_ms())
+            self._step()
+            raise
+        except Exception as error:
+            self.counts.openings_failed += 1
+            _LOG.warning("%s cannot open %s: %s", self._member, shard, _text(error))
+            self._state.not_opened(action, _text(error), self._now_ms())
+        else:
+            self.counts.openings += 1
+            self._running[epoch] = running
+            self._state.opened(action, self._now_ms())
+        self._step()
+
+    def _failed(self, shard: ShardName, epoch: int, error: BaseException) -> None:
+        """An open shard has ended by itself."""
+        self.counts.failed += 1
+        _LOG.warning("%s in epoch %d has ended at %s: %s", shard, epoch, self._member, _text(error))
+        self._state.failed(shard, epoch, _text(error), self._now_ms())
+        # The shard may be in the middle of something; what follows begins after that.
+        asyncio.get_running_loop().call_soon(self._step)
+
+    async def _close(self, action: Close) -> None:
+        _LOG.info("%s hands over %s", self._member, action.shard)
+        try:
+            async with asyncio.timeout(self._settings.handover_ms_max / 1000):
+                await self._running[action.epoch].close()
+        except Exception as error:
+            _LOG.warning("%s could not be closed in order: %s", action.shard, _text(error))
+            self._state.not_closed(action, self._now_ms())
+        else:
+            self.counts.handovers += 1
+            del self._running[action.epoch]
+            self._state.closed(action, self._now_ms())
+        finally:
+            self._closing.pop(action.epoch, None)
+        self._step()
+
+    async def _abandon(self, action: Abandon, closing: asyncio.Task[None] | None) -> None:
+        if action.lost:
+            self.counts.lost += 1
+            _LOG.warning("%s is lost to %s: it ends here", action.shard, self._member)
+        try:
+            async with asyncio.timeout(self._settings.handover_ms_max / 1000):
+                if closing is not None:
+                    closing.cancel()
+                    await asyncio.wait([closing])
+                running = self._running.pop(action.epoch, None)
+                if running is not None:
+                    await running.abandon()
+        except Exception as error:
+            # It says nothing and its store is fenced by whoever comes next: nothing depends on it.
+            _LOG.error("%s did not end as it should: %s", action.shard, _text(error))
+        self._state.abandoned(action, self._now_ms())
+        self._step()
+
+    async def _release(self, action: Release) -> None:
+        try:
+            await self._directory.release(action.shard, action.epoch)
+        except Exception as error:
+            _LOG.info("a claim of %s was not given back: %s", action.shard, error)
+            self._state.unanswered(action, self._now_ms())
+        else:
+            self._state.released(action, self._now_ms())
+        self._step()
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

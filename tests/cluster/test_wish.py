@@ -1,0 +1,138 @@
+"""docs/design/0009-owners.md, Who shall have what: the wish."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
+from magnetar_cluster.wish import spread, wish
+
+NAMES = [f"member-{letter}" for letter in "abcdef"]
+SHARDS = st.integers(0, 24).map(
+    lambda count: Format(broker_shards=count, coordinator_shards=1).shards(BROKER)
+)
+
+
+def view_of(
+    members: list[str],
+    *,
+    draining: frozenset[str] = frozenset(),
+    leaving: frozenset[str] = frozenset(),
+    pins: dict[ShardName, str] | None = None,
+) -> View:
+    return View(
+        revision=1,
+        members={
+            MemberName(BROKER, one): Member(address=f"{one}:6650", leaving=one in leaving)
+            for one in members
+        },
+        draining=frozenset(MemberName(BROKER, one) for one in draining),
+        pins=pins or {},
+    )
+
+
+@st.composite
+def views(draw: st.DrawFn) -> tuple[View, tuple[ShardName, ...]]:
+    shards = draw(SHARDS)
+    some = st.lists(st.sampled_from(NAMES), unique=True)
+    pinned = (
+        draw(st.dictionaries(st.sampled_from(shards), st.sampled_from(NAMES))) if shards else {}
+    )
+    view = view_of(
+        draw(some),
+        draining=frozenset(draw(some)),
+        leaving=frozenset(draw(some)),
+        pins=pinned,
+    )
+    return view, shards
+
+
+def able(view: View) -> set[str]:
+    return {
+        name.name
+        for name, member in view.members.items()
+        if name not in view.draining and not member.leaving
+    }
+
+
+@given(views())
+def test_every_shard_has_a_live_member_that_stays_if_there_is_one(
+    given_view: tuple[View, tuple[ShardName, ...]],
+) -> None:
+    view, shards = given_view
+    found = wish(view, shards)
+    assert set(found.values()) <= able(view)
+    assert set(found) == (set(shards) if able(view) else set())
+
+
+@given(views())
+def test_a_pin_comes_before_the_rest_if_its_member_is_there(
+    given_view: tuple[View, tuple[ShardName, ...]],
+) -> None:
+    view, shards = given_view
+    found = wish(view, shards)
+    for shard, member in view.pins.items():
+        assert found.get(shard) == member or member not in able(view)
+
+
+@given(views())
+def test_no_move_of_a_shard_without_a_pin_makes_it_more_even(
+    given_view: tuple[View, tuple[ShardName, ...]],
+) -> None:
+    view, shards = given_view
+    found = wish(view, shards)
+    loads = Counter({one: 0 for one in able(view)})
+    loads.update(found.values())
+    for shard, member in found.items():
+        if view.pins.get(shard) != member:
+            assert loads[member] - min(loads.values()) <= 1
+
+
+@given(views(), st.randoms())
+def test_order_means_nothing(
+    given_view: tuple[View, tuple[ShardName, ...]], random: Random
+) -> None:
+    view, shards = given_view
+    members = list(view.members.items())
+    random.shuffle(members)
+    shuffled = list(shards)
+    random.shuffle(shuffled)
+    again = View(
+        revision=7, members=dict(members), draining=view.draining, pins=view.pins, owners={}
+    )
+    assert wish(again, shuffled) == wish(view, shards)
+
+
+def test_members_of_another_kind_have_no_part() -> None:
+    view = View(
+        members={
+            MemberName(BROKER, "a"): Member(address="a:1"),
+            MemberName(COORDINATOR, "b"): Member(address="b:1"),
+        }
+    )
+    shards = Format(broker_shards=3, coordinator_shards=2)
+    assert set(wish(view, shards.shards(BROKER)).values()) == {"a"}
+    assert set(wish(view, shards.shards(COORDINATOR)).values()) == {"b"}
+
+
+def moves(shard_count: int, member_count: int) -> float:
+    """How many shards move when a member comes, on average over names. As many when it goes."""
+    shards = Format(broker_shards=shard_count, coordinator_shards=1).shards(BROKER)
+    total = 0
+    for sample in range(40):
+        members = [f"{sample}-{number}" for number in range(member_count + 1)]
+        before = spread(shards, members[1:], {})
+        after = spread(shards, members, {})
+        total += sum(before[one] != after[one] for one in shards)
+    return total / 40
+
+
+def test_few_shards_move_when_a_member_comes_or_goes() -> None:
+    """The page has these numbers. Moves that have to be: 2 of 8, 3 of 16, 12 of 64."""
+    assert moves(8, 3) <= 3
+    assert moves(16, 4) <= 4.3
+    assert moves(64, 4) <= 15.8
