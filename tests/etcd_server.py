@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -34,13 +35,22 @@ def program(name: str = "etcd") -> str | None:
 class EtcdMember:
     """A member's process. It keeps its ports and data when it is killed and started again."""
 
-    def __init__(self, directory: Path, name: str, peers: Sequence[str], ports: tuple[int, int]):
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        peers: Sequence[str],
+        ports: tuple[int, int],
+        more: Sequence[str] = (),
+    ) -> None:
         self._directory = directory
+        self._scheme = "https" if "--auto-tls" in more else "http"
         self._arguments = (
             *("--name", name, "--data-dir", str(directory / "data")),
             *("--initial-cluster", ",".join(peers), "--initial-cluster-state", "new"),
             *("--heartbeat-interval", str(HEARTBEAT_MS), "--election-timeout", str(ELECTION_MS)),
             *("--log-level", "warn", "--unsafe-no-fsync"),
+            *more,
         )
         self.port, self._peer_port = ports
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +64,7 @@ class EtcdMember:
         """Start the member, without waiting until it answers."""
         found = program()
         assert found is not None
-        client, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._peer_port}"
+        client, peer = f"{self._scheme}://{self.endpoint}", f"http://127.0.0.1:{self._peer_port}"
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -80,21 +90,38 @@ class EtcdMember:
     def thaw(self) -> None:
         self._signal(signal.SIGCONT)
 
+    def mend(self) -> None:
+        """Have it run, whatever was done to it."""
+        if self._process is None:
+            self.start()
+        else:
+            self.thaw()
+
+    def certificate(self) -> bytes:
+        """What a client has to trust, if it talks TLS."""
+        return (self._directory / "data/fixtures/client/cert.pem").read_bytes()
+
     def answers(self) -> bool:
-        """Whether it reads what a majority agrees on."""
+        """Whether it reads what a majority agrees on; with TLS, whether it takes connections."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError((self._directory / "log").read_text()[-2_000:])
-        with grpc.insecure_channel(self.endpoint) as channel:
+        if self._scheme == "https":
+            with socket.socket() as connection:
+                return connection.connect_ex(("127.0.0.1", self.port)) == 0
+        # A connection that was refused delays those that follow it in the pool of the process.
+        alone = (("grpc.use_local_subchannel_pool", 1),)
+        with grpc.insecure_channel(self.endpoint, options=alone) as channel:
             read = channel.unary_unary(
                 "/etcdserverpb.KV/Range",
                 pb.RangeRequest.SerializeToString,
                 pb.RangeResponse.FromString,
             )
             try:
-                read(pb.RangeRequest(key=b"ready"), timeout=1)
-            except grpc.RpcError:
-                return False
+                read(pb.RangeRequest(key=b"ready"), timeout=0.5)
+            except grpc.RpcError as error:
+                # Who may not read has been answered, too.
+                return "user name is empty" in str(error)
         return True
 
     def _signal(self, number: signal.Signals) -> None:
@@ -105,7 +132,7 @@ class EtcdMember:
 class EtcdServer:
     """The cluster, as its clients see it."""
 
-    def __init__(self, directory: Path, count: int = 3) -> None:
+    def __init__(self, directory: Path, count: int = 3, more: Sequence[str] = ()) -> None:
         ports = free_ports(2 * count)
         peers = [f"m{number}=http://127.0.0.1:{ports[2 * number + 1]}" for number in range(count)]
         self.members = [
@@ -114,6 +141,7 @@ class EtcdServer:
                 f"m{number}",
                 peers,
                 (ports[2 * number], ports[2 * number + 1]),
+                more,
             )
             for number in range(count)
         ]
@@ -132,6 +160,13 @@ class EtcdServer:
     def kill(self) -> None:
         for member in self.members:
             member.kill()
+
+    def mend(self) -> None:
+        """Have all members run and answer, whatever was done to them."""
+        for member in self.members:
+            member.mend()
+        for member in self.members:
+            wait_until(member.answers)
 
     def control(self, *arguments: str) -> str:
         """What an administrator does with etcdctl."""

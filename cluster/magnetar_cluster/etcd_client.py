@@ -97,9 +97,13 @@ class EtcdClient:
         request = pb.LeaseRevokeRequest(ID=lease)
         await self._somewhere(lambda one: self._ask(one, one.revoke, request))
 
-    async def keep_alive(self, lease: int) -> bool:
-        """Begin the duration of a lease anew; return False if the lease has ended."""
-        return await self._somewhere(lambda one: self._keep_alive(one, lease))
+    async def keep_alive(self, lease: int, readable: bytes) -> bool:
+        """Begin the duration of a lease anew; return False if the lease has ended.
+
+        Args:
+            readable: a key that the user may read; no row needs to be there.
+        """
+        return await self._somewhere(lambda one: self._keep_alive(one, lease, readable))
 
     async def watch(self, key: bytes, end: bytes, revision: int) -> EtcdWatch:
         """Watch the keys from the first to the end, which is not included.
@@ -181,7 +185,7 @@ class EtcdClient:
         self._check(endpoint, answer)
         return answer
 
-    async def _keep_alive(self, endpoint: EtcdEndpoint, lease: int) -> bool:
+    async def _keep_alive(self, endpoint: EtcdEndpoint, lease: int, readable: bytes) -> bool:
         """Renew a lease at the leader of the present term.
 
         Renewals do not go through etcd's log. A leader that slept, or was cut off, renews a lease
@@ -191,7 +195,7 @@ class EtcdClient:
         """
         for _ in range(2):
             term, ttl_s = await self._keep_alive_once(endpoint, lease)
-            probe = pb.RangeRequest(key=b"\0", count_only=True)
+            probe = pb.RangeRequest(key=readable, count_only=True)
             read = await self._ask(endpoint, endpoint.range, probe)
             if read.header.raft_term != term:
                 raise _Elsewhere("its leader changed")

@@ -87,7 +87,7 @@ class EtcdDirectory:
 
     async def renew(self, lease: LeaseId) -> None:
         """Begin the lease's duration anew."""
-        if not await self._client.keep_alive(lease):
+        if not await self._client.keep_alive(lease, self._keys.format):
             raise LeaseExpired(f"lease {lease:x} has ended")
 
     async def revoke(self, lease: LeaseId) -> None:

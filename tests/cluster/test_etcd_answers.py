@@ -1,0 +1,261 @@
+"""Answers of etcd that are stale, late, damaged, or from a stranger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from tests.cluster.directories import LONG_MS, S0, S1
+from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
+
+from magnetar_cluster.directory import DirectoryUnavailable, LeaseExpired
+from magnetar_cluster.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd_wire import kv_pb2 as kv
+from magnetar_cluster.etcd_wire import rpc_pb2 as pb
+
+LEASE = 5
+Test = Callable[[EtcdDirectory, FakeEtcd], Awaitable[None]]
+
+
+def run(test: Test, *, patient: bool, silence_ms_max: int = 20_000) -> None:
+    """Run a test with a client that waits for an answer, or for a refusal."""
+
+    async def running() -> None:
+        etcd = FakeEtcd()
+        await etcd.start()
+        directory = EtcdDirectory(
+            EtcdSettings(
+                endpoints=(etcd.endpoint,),
+                endpoint_timeout_ms=5_000 if patient else 300,
+                call_timeout_ms=20_000 if patient else 1_000,
+                silence_ms_max=silence_ms_max,
+            ),
+            "c",
+        )
+        try:
+            await test(directory, etcd)
+        finally:
+            await directory.close()
+            await etcd.stop()
+
+    asyncio.run(running())
+
+
+def answered(ttl_s: int, term: int = 1, lease: int = LEASE) -> pb.LeaseKeepAliveResponse:
+    return pb.LeaseKeepAliveResponse(header=header(term), ID=lease, TTL=ttl_s)
+
+
+def in_turn(*answers: pb.LeaseKeepAliveResponse) -> Callable[[object], pb.LeaseKeepAliveResponse]:
+    """The last one again and again."""
+
+    def following() -> Iterator[pb.LeaseKeepAliveResponse]:
+        yield from answers
+        while True:
+            yield answers[-1]
+
+    rest = following()
+    return lambda request: next(rest)
+
+
+def test_a_renewal_by_a_leader_of_the_past_is_none() -> None:
+    """It slept, and its successor may have ended the lease."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_keep_alive = lambda request: answered(3, term=1)
+        etcd.on_range = lambda request: range_of_term(2)
+        with pytest.raises(DirectoryUnavailable, match="its leader changed"):
+            await directory.renew(LEASE)
+
+    run(test, patient=False)
+
+
+def test_a_renewal_is_repeated_when_the_leader_changed() -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_keep_alive = in_turn(answered(3, term=1), answered(3, term=2))
+        etcd.on_range = lambda request: range_of_term(2)
+        await directory.renew(LEASE)
+
+    run(test, patient=True)
+
+
+def test_a_lease_that_a_new_leader_does_not_know_yet_has_not_ended() -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: range_of_term(2)
+        etcd.on_keep_alive = in_turn(answered(0, term=1), answered(0, term=2), answered(3, term=2))
+        await directory.renew(LEASE)
+
+    run(test, patient=True)
+
+
+def test_a_lease_that_the_leader_does_not_know_has_ended() -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: range_of_term(1)
+        etcd.on_keep_alive = in_turn(answered(0))
+        with pytest.raises(LeaseExpired):
+            await directory.renew(LEASE)
+
+    run(test, patient=True)
+
+
+def test_an_answer_about_another_lease_is_none() -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: range_of_term(1)
+        etcd.on_keep_alive = in_turn(answered(3, lease=LEASE + 1))
+        with pytest.raises(DirectoryUnavailable):
+            await directory.renew(LEASE)
+
+    run(test, patient=False)
+
+
+def test_a_renewal_without_a_majority_is_none() -> None:
+    """A leader that was cut off renews leases; only a read shows that nobody follows it."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_keep_alive = in_turn(answered(3))
+        with pytest.raises(DirectoryUnavailable, match="no answer in time"):
+            await directory.renew(LEASE)
+
+    run(test, patient=False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pb.LeaseGrantResponse(header=header(), ID=LEASE, TTL=2),
+        pb.LeaseGrantResponse(header=header(), ID=0, TTL=3),
+        pb.LeaseGrantResponse(header=header(), ID=LEASE, TTL=3, error="too many"),
+    ],
+)
+def test_a_lease_shorter_than_was_asked_for_is_none(answer: pb.LeaseGrantResponse) -> None:
+    """Its owner would speak when it has ended."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        asked: list[int] = []
+
+        def grant(request: pb.LeaseGrantRequest) -> pb.LeaseGrantResponse:
+            asked.append(request.TTL)
+            return answer
+
+        etcd.on_grant = grant
+        with pytest.raises(DirectoryUnavailable, match="granted no lease of 3 s"):
+            await directory.grant(2_001)
+        assert set(asked) == {3}
+
+    run(test, patient=True)
+
+
+def test_a_transaction_that_neither_wrote_nor_read_gives_no_ownership() -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_txn = lambda request: pb.TxnResponse(header=header())
+        assert await directory.claim(LEASE, S0, "a") is None
+
+    run(test, patient=True)
+
+
+def pinned(revision: int, member: str = "a") -> kv.Event:
+    row = kv.KeyValue(
+        key=b"/magnetar/c/pins/broker/0",
+        value=member.encode(),
+        create_revision=revision,
+        mod_revision=revision,
+        version=1,
+    )
+    return kv.Event(type=kv.Event.PUT, kv=row)
+
+
+CREATED = pb.WatchResponse(header=header(), created=True)
+
+
+@pytest.mark.parametrize(
+    ("responses", "reason"),
+    [
+        ([CREATED], "silent"),
+        ([CREATED, pb.WatchResponse(header=header(), compact_revision=20)], "forgotten"),
+        (
+            [CREATED, pb.WatchResponse(header=header(), canceled=True, cancel_reason="tired")],
+            "tire",
+        ),
+        ([CREATED, pb.WatchResponse(header=header(), events=[pinned(10)])], "twice"),
+        ([CREATED, pb.WatchResponse(header=header(), events=[pinned(12), pinned(11)])], "no order"),
+    ],
+)
+def test_a_watch_that_is_not_what_it_should_be_breaks(
+    responses: list[pb.WatchResponse], reason: str
+) -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=10))
+        etcd.watch_responses = responses
+        views = directory.watch()
+        assert (await anext(views)).revision == 10
+        with pytest.raises(DirectoryUnavailable, match=reason):
+            await anext(views)
+
+    run(test, patient=True, silence_ms_max=300 if reason == "silent" else 20_000)
+
+
+@pytest.mark.parametrize("responses", [[], [pb.WatchResponse(header=header())]])
+def test_a_watch_that_does_not_begin(responses: list[pb.WatchResponse]) -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=10))
+        etcd.watch_responses = responses
+        with pytest.raises(DirectoryUnavailable, match="does not answer within"):
+            await anext(directory.watch())
+
+    run(test, patient=False)
+
+
+def test_the_revision_of_a_view_is_that_of_the_last_change_in_it() -> None:
+    """The header's revision may be ahead of what the watch has told."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=10))
+        etcd.watch_responses = [
+            CREATED,
+            pb.WatchResponse(header=header(revision=50)),
+            pb.WatchResponse(header=header(revision=50), events=[pinned(12)]),
+        ]
+        views = directory.watch()
+        await anext(views)
+        view = await anext(views)
+        assert (view.revision, view.pins) == (12, {S0: "a"})
+
+    run(test, patient=True)
+
+
+def test_etcd_went_back_to_an_earlier_state() -> None:
+    """As when it was restored from a backup: epochs would be given twice."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=10))
+        etcd.watch_responses = [CREATED, pb.WatchResponse(header=header(), events=[pinned(12)])]
+        views = directory.watch()
+        await anext(views)
+        await anext(views)
+        await views.aclose()
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=11))
+        with pytest.raises(DirectoryUnavailable, match="went back from revision 12 to 11"):
+            await anext(directory.watch())
+
+    run(test, patient=True)
+
+
+def test_an_endpoint_of_another_etcd_cluster_is_not_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_grant = lambda request: pb.LeaseGrantResponse(
+            header=header(), ID=LEASE, TTL=request.TTL
+        )
+        assert await directory.grant(LONG_MS) == LEASE
+        etcd.on_txn = lambda request: pb.TxnResponse(
+            header=pb.ResponseHeader(cluster_id=78), succeeded=True
+        )
+        with pytest.raises(DirectoryUnavailable, match="another etcd cluster"):
+            await directory.claim(LEASE, S1, "a")
+
+    with caplog.at_level(logging.ERROR):
+        run(test, patient=False)
+    assert "Name endpoints of one etcd cluster only" in caplog.text

@@ -1,0 +1,194 @@
+"""Rows of etcd: what is damaged or foreign is left out, and spoils nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cluster.directories import MEMBER, S0, A
+
+from magnetar_cluster.etcd_rows import (
+    DamagedRow,
+    Keys,
+    Rows,
+    read_format,
+    read_member,
+    write_format,
+    write_member,
+)
+from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.etcd_wire import kv_pb2 as kv
+from magnetar_cluster.view import Format, Member, MemberName, Owner, ShardName, View
+
+KEYS = Keys("c")
+
+
+def row(key: str, value: bytes = b"a", *, lease: int = 5, version: int = 1) -> kv.KeyValue:
+    return kv.KeyValue(
+        key=b"/magnetar/c/" + key.encode(),
+        value=value,
+        create_revision=7,
+        mod_revision=6 + version,
+        version=version,
+        lease=lease,
+    )
+
+
+def sound() -> Rows:
+    rows = Rows(KEYS)
+    rows.put(row("members/broker/a", write_member(MEMBER)))
+    rows.put(row("owners/broker/0"))
+    rows.put(row("draining/broker/a", b"draining", lease=0))
+    rows.put(row("pins/broker/0", lease=0))
+    return rows
+
+
+SOUND = View(
+    revision=9,
+    members={A: MEMBER},
+    owners={S0: Owner("a", 7)},
+    draining=frozenset({A}),
+    pins={S0: "a"},
+)
+
+
+def test_rows_make_a_view() -> None:
+    rows = sound()
+    rows.put(row("format", write_format(Format(broker_shards=1, coordinator_shards=1))))
+    rows.put(row("wishes", b""))
+    assert rows.view(9) == SOUND
+    for key in ("members/broker/a", "owners/broker/0", "draining/broker/a", "pins/broker/0"):
+        rows.delete(row(key).key)
+    assert rows.view(9) == View(revision=9)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        row("other"),
+        row("others/broker/0"),
+        row("owners/broker"),
+        row("owners/broker/"),
+        row("owners/broker/x"),
+        row("owners/broker/-1"),
+        row("owners/broker/01"),
+        row("owners/broker/10000"),
+        row("owners/broker/\u0661"),
+        row("owners/broker/1/2"),
+        row("owners/prophet/0"),
+        row("owners//0"),
+        row("owners/broker/1", b""),
+        row("owners/broker/1", b"\xff"),
+        row("owners/broker/1", lease=0),
+        row("owners/broker/1", version=2),
+        row("members/broker/", write_member(MEMBER)),
+        row("members/broker/b", b""),
+        row("members/broker/b", b"{"),
+        row("members/broker/b", b"[" * 100_000),
+        row("members/broker/b", b"[]"),
+        row("members/broker/b", b"{}"),
+        row("members/broker/b", b'{"address":""}'),
+        row("members/broker/b", b'{"address":1}'),
+        row("members/broker/b", b'{"address":"a:1","version":1}'),
+        row("members/broker/b", b'{"address":"a:1","external_address":null}'),
+        row("members/broker/b", write_member(MEMBER), lease=0),
+        row("pins/broker/1", b""),
+        row("draining/prophet/a"),
+    ],
+    ids=lambda one: f"{one.key.decode()}={one.value[:20]!r}",
+)
+def test_a_damaged_row_is_left_out(damaged: kv.KeyValue) -> None:
+    rows = sound()
+    with pytest.raises(DamagedRow):
+        rows.put(damaged)
+    rows.delete(damaged.key)
+    assert rows.view(9) == SOUND
+
+
+def test_a_row_that_becomes_damaged_says_nothing_any_more() -> None:
+    """An ownership that somebody wrote over is nobody's, and no member's who believes in it."""
+    rows = sound()
+    for damaged in (
+        row("owners/broker/0", b"b", version=2),
+        row("members/broker/a", b"x"),
+        row("pins/broker/0", b""),
+    ):
+        with pytest.raises(DamagedRow):
+            rows.put(damaged)
+    assert rows.view(9) == View(revision=9, draining=frozenset({A}))
+
+
+def test_later_versions_may_say_more() -> None:
+    assert read_member(b'{"address":"a:1","rack":"7"}') == Member(address="a:1")
+    assert read_member(write_member(MEMBER)) == MEMBER
+    form = Format(broker_shards=8, coordinator_shards=2)
+    assert read_format(write_format(form)) == form
+    assert read_format(b'{"broker_shards":1,"coordinator_shards":1,"x":{}}')
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b'{"broker_shards":8}',
+        b'{"broker_shards":0,"coordinator_shards":1}',
+        b'{"broker_shards":true,"coordinator_shards":1}',
+        b'{"broker_shards":"8","coordinator_shards":1}',
+    ],
+)
+def test_a_damaged_format_is_none(content: bytes) -> None:
+    with pytest.raises(DamagedRow):
+        read_format(content)
+
+
+def test_rows_of_a_cluster_lie_between_its_prefix_and_its_end() -> None:
+    for key in (KEYS.format, KEYS.wishes, KEYS.member(MemberName("broker", "\U0010ffff"))):
+        assert KEYS.prefix <= key < KEYS.end
+    for other in ("c0", "c-", "b", "d", "cc"):
+        assert not KEYS.prefix <= Keys(other).format < KEYS.end
+
+
+@pytest.mark.parametrize("cluster", ["", "a/b", "/"])
+def test_an_id_of_a_cluster_is_one_part_of_a_key(cluster: str) -> None:
+    with pytest.raises(ValueError, match="no id of a cluster"):
+        Keys(cluster)
+
+
+def test_keys_of_what_nobody_reads_are_refused() -> None:
+    with pytest.raises(ValueError, match="no kind of server"):
+        KEYS.owner(ShardName("prophet", 0))
+    with pytest.raises(ValueError, match="needs a name"):
+        KEYS.member(MemberName("broker", ""))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"endpoints": ()}, "at least one"),
+        ({"endpoints": ("etcd",)}, "HOST:PORT"),
+        ({"endpoints": ("http://etcd:2379",)}, "HOST:PORT"),
+        ({"endpoints": (":2379",)}, "HOST:PORT"),
+        ({"endpoint_timeout_ms": 0}, "endpoint_timeout_ms"),
+        ({"endpoint_timeout_ms": 3_000}, "call_timeout_ms"),
+        ({"silence_ms_max": 0}, "silence_ms_max"),
+        ({"password": "secret"}, "needs a user"),
+        ({"ca_certificates": b"x"}, "without TLS"),
+        ({"tls": True, "certificate": b"x"}, "private key"),
+    ],
+)
+def test_settings_fit_together(wrong: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        EtcdSettings(**{"endpoints": ("etcd:2379", "[::1]:2379"), **wrong})  # type: ignore[arg-type]
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(
+        EtcdSettings(
+            endpoints=("etcd:1",),
+            user="u",
+            password="hush",
+            tls=True,
+            certificate=b"c",
+            private_key=b"hush",
+        )
+    )
+    assert "hush" not in shown
