@@ -35,13 +35,15 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(_of_magnetar(error, text), error.kind)
     if isinstance(error, InvalidConfig):
         return _failure(text, ErrorKind.FIX)
+    if type(error).__name__ == "DirectoryUnavailable":
+        return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
     if isinstance(error, OSError):
         return _failure(f"{text}; check the path and its permissions", ErrorKind.FIX)
     if isinstance(error, ModuleNotFoundError):
         return _failure(
             f"{text}; servers need more packages: pip install 'magnetar[server]'", ErrorKind.FIX
         )
-    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreFenced"):
+    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreFenced", "NoCluster"):
         return _failure(text, ErrorKind.FIX)
     if type(error).__name__ == "StoreDamaged":
         return _failure(text, ErrorKind.DATA_LOST)

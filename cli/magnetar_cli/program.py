@@ -16,6 +16,7 @@ _COMMANDS = {
     "standalone": "servers.standalone:standalone",
     "broker": "servers.broker:broker",
     "coordinator": "servers.coordinator:coordinator",
+    "cluster": "cluster:cluster",
     "health": "commands.health:health",
     "topics": "commands.topics:topics",
     "subscriptions": "commands.subscriptions:subscriptions",

@@ -29,6 +29,12 @@ COMMANDS = [
     ["coordinator"],
     ["health"],
     ["demo"],
+    ["cluster"],
+    ["cluster", "members"],
+    ["cluster", "shards"],
+    ["cluster", "drain"],
+    ["cluster", "move"],
+    ["cluster", "rebalance"],
     ["topics"],
     ["topics", "create"],
     ["topics", "list"],
@@ -76,6 +82,8 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["transactions", "abort", "xyz"], "transactions list"),
         (["standalone", "--port", "65535"], "choose a lower port"),
         (["--broker", "a:1,b:2", "coordinator"], "--cluster-file"),
+        (["cluster", "drain", "a"], "with --etcd HOST:PORT"),
+        (["cluster", "move", "broker-0"], "Missing argument"),
     ],
 )
 def test_wrong_usage_is_told_with_status_2(arguments: list[str], advice: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from magnetar_cli.output import print_facts, print_json, print_table
-from magnetar_cli.pipeline.progress import JobProgress
 from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.progress import JobProgress
 from magnetar_cli.types import json_option
 
 
@@ -66,7 +66,7 @@ def offload(
         servers, topic, directory, rows_per_file, compression, min_partitions, accept_loss
     )
     spark = job_session("offload", master, servers)
-    with failures_told(), JobProgress("offloaded") as progress:
+    with failures_told(), JobProgress("offloaded", "offsets") as progress:
 
         def show(now: Any) -> None:
             progress.show(now.done, now.total, f"{now.files:,} files, {now.byte_count:,} bytes")

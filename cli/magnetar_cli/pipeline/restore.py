@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from magnetar_cli.output import print_facts, print_json
-from magnetar_cli.pipeline.progress import JobProgress
 from magnetar_cli.pipeline.running import failures_told, job_options, job_session, spark_needed
+from magnetar_cli.progress import JobProgress
 from magnetar_cli.types import Duration, json_option
 
 
@@ -61,7 +61,7 @@ def restore(
         *(append, include_unfinished),
     )
     spark = job_session("restore", master, servers)
-    with failures_told(), JobProgress("restored") as progress:
+    with failures_told(), JobProgress("restored", "offsets") as progress:
 
         def show(now: Any) -> None:
             progress.show(now.done, now.total, f"{now.transactions:,} transactions")

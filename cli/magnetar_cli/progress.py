@@ -1,4 +1,4 @@
-"""Shows the progress of a long job: a bar on a terminal, elsewhere a line for each portion."""
+"""Shows how far something long is: a bar on a terminal, elsewhere a line for each portion."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ from typing import Any
 
 
 class JobProgress:
-    """Shows progress on standard error, so that the output of the job stays clean."""
+    """Shows progress on standard error, so that the output of the job stays clean.
 
-    def __init__(self, what: str) -> None:
+    Args:
+        what: what is done with them, as "restored".
+        things: what is counted, as "offsets".
+    """
+
+    def __init__(self, what: str, things: str) -> None:
         self._what = what
+        self._things = things
+        self._last_line = ""
         self._bar: Any = None
         self._task: Any = None
 
@@ -49,22 +56,22 @@ class JobProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, done: int, total: int, more: str) -> None:
-        """Show the progress.
+    def show(self, done: int, total: int, more: str = "") -> None:
+        """Show the progress. What was shown last is not repeated.
 
         Args:
-            done: how many offsets are done.
-            total: how many offsets there are.
+            done: how many things are done.
+            total: how many there are.
             more: further text.
         """
+        more = f", {more}" if more else ""
         if self._bar is not None:
             self._bar.update(
-                self._task, completed=done, total=total, description=f"{self._what}, {more}"
+                self._task, completed=done, total=total, description=f"{self._what}{more}"
             )
-        else:
-            share = 100 * done // total if total else 100
-            print(
-                f"{self._what} {done:,} of {total:,} offsets ({share} %), {more}",
-                file=sys.stderr,
-                flush=True,
-            )
+            return
+        share = 100 * done // total if total else 100
+        line = f"{self._what} {done:,} of {total:,} {self._things} ({share} %){more}"
+        if line != self._last_line:
+            self._last_line = line
+            print(line, file=sys.stderr, flush=True)

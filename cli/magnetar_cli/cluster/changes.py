@@ -1,0 +1,228 @@
+"""Changes that an administrator makes to a cluster: drains and pins, and how to wait for them.
+
+All of it goes through the directory. Members see what changed there and act; a change outlives the
+command that made it.
+Source: docs/design/0009-owners.md, Who shall have what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from magnetar_cli.cluster.picture import shards_of, wishes
+from magnetar_cluster.directory import Directory, DirectoryUnavailable
+from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
+
+# Between two attempts while the directory does not answer.
+RETRY_S = 0.5
+
+# Called with how many shards are where they shall be, and of how many.
+OnProgress = Callable[[int, int], None]
+
+
+class WrongName(Exception):
+    """A name that the cluster does not have; nothing was changed."""
+
+
+class NobodyTakesShards(Exception):
+    """No member could take the shards; nothing was changed."""
+
+
+class NoCluster(Exception):
+    """The directory does not know the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster as the directory has it.
+
+    Attributes:
+        fixed: what was fixed when the cluster was made.
+    """
+
+    view: View
+    fixed: Format
+
+
+async def known(directory: Directory) -> Known:
+    """Read the directory.
+
+    Raises:
+        NoCluster: no server has made this cluster yet.
+    """
+    fixed = await directory.format(None)
+    if fixed is None:
+        raise NoCluster("the directory has no such cluster; the first server that starts makes it")
+    return Known(await present_view(directory), fixed)
+
+
+async def present_view(directory: Directory) -> View:
+    """Return the view of now."""
+    async with aclosing(directory.watch()) as views:
+        async for view in views:
+            return view
+    raise DirectoryUnavailable("the watch ended without a view")
+
+
+def member_named(
+    view: View, text: str, kind: str | None, *, also: Collection[MemberName] = ()
+) -> MemberName:
+    """Return the member that is called so.
+
+    Args:
+        kind: of the member; None: whichever has the name.
+        also: members that need not be alive.
+    Raises:
+        WrongName: there is no such member, or one of each kind.
+    """
+    kinds = KINDS if kind is None else (kind,)
+    every = {*view.members, *also}
+    found = [one for one in (MemberName(each, text) for each in kinds) if one in every]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise WrongName(f"a broker and a coordinator are called {text}; add --kind")
+    names = ", ".join(sorted(one.name for one in every if one.kind in kinds))
+    raise WrongName(
+        f"no {kind or 'member'} of the cluster is called {text}; it has {names or 'none'}"
+    )
+
+
+def shard_named(fixed: Format, text: str) -> ShardName:
+    """Return the shard that is called so, as broker-3.
+
+    Raises:
+        WrongName: there is no such shard.
+    """
+    for kind in KINDS:
+        shards = fixed.shards(kind)
+        for shard in shards:
+            if str(shard) == text:
+                return shard
+    spans = (f"{each[0]} to {each[-1]}" for each in map(fixed.shards, KINDS) if each)
+    raise WrongName(f"the cluster has no shard {text}; it has {' and '.join(spans)}")
+
+
+async def begin_drain(directory: Directory, name: MemberName, *, may_wait: bool) -> None:
+    """Ask a member to give up its shards.
+
+    Args:
+        may_wait: whether it is right that the shards stay until another member comes.
+    Raises:
+        NobodyTakesShards: all others of its kind are draining, or there are none.
+    """
+    view = await present_view(directory)
+    others = [
+        one
+        for one, member in view.members.items()
+        if one.kind == name.kind and one != name
+        if not member.leaving and one not in view.draining
+    ]
+    if not others and not may_wait and shards_of(view, name):
+        raise NobodyTakesShards(
+            f"no other {name.kind} could take the shards of {name.name}: start one first, or add"
+            " --no-wait to drain it when one comes"
+        )
+    await directory.drain(name, draining=True)
+
+
+async def end_drain(directory: Directory, name: MemberName) -> bool:
+    """Let a member have shards again; returns whether it was draining."""
+    view = await present_view(directory)
+    if name not in view.draining:
+        return False
+    await directory.drain(name, draining=False)
+    return True
+
+
+async def until_drained(directory: Directory, name: MemberName, on_progress: OnProgress) -> None:
+    """Wait until a member has no shard."""
+    total = 0
+
+    def is_done(view: View) -> bool:
+        nonlocal total
+        left = len(shards_of(view, name))
+        total = max(total, left)
+        on_progress(total - left, total)
+        return left == 0
+
+    await until(directory, is_done)
+
+
+async def pin(directory: Directory, shard: ShardName, name: MemberName) -> None:
+    """Wish a shard at a member.
+
+    Raises:
+        WrongName: the member takes no shards of this kind, or none at the moment.
+    """
+    view = await present_view(directory)
+    if name.kind != shard.kind:
+        raise WrongName(f"{name.name} is a {name.kind}, and {shard} is of a {shard.kind}")
+    member = view.members.get(name)
+    if member is None or member.leaving:
+        raise WrongName(f"{name.name} is not alive, or about to stop; start it first")
+    if name in view.draining:
+        raise WrongName(
+            f"{name.name} is draining; `magnetar cluster drain {name.name} --undo` lets it have"
+            " shards again"
+        )
+    await directory.pin(shard, name.name)
+
+
+async def until_moved(
+    directory: Directory, shard: ShardName, name: MemberName, on_progress: OnProgress
+) -> None:
+    """Wait until a member has a shard."""
+
+    def is_done(view: View) -> bool:
+        owner = view.owners.get(shard)
+        has = owner is not None and owner.member == name.name
+        on_progress(int(has), 1)
+        return has
+
+    await until(directory, is_done)
+
+
+async def take_pins_back(directory: Directory) -> list[ShardName]:
+    """Take all pins back; returns the shards that had one."""
+    view = await present_view(directory)
+    pinned = sorted(view.pins)
+    for shard in pinned:
+        await directory.pin(shard, "")
+    return pinned
+
+
+async def until_balanced(directory: Directory, fixed: Format, on_progress: OnProgress) -> None:
+    """Wait until every shard that somebody may have is where it is wished."""
+
+    def is_done(view: View) -> bool:
+        wished = wishes(view, fixed)
+        away = list(elsewhere(view, wished))
+        on_progress(len(wished) - len(away), len(wished))
+        return not away
+
+    await until(directory, is_done)
+
+
+def elsewhere(view: View, wished: Mapping[ShardName, str]) -> Iterable[ShardName]:
+    """Return the shards that are not where they are wished."""
+    for shard, member in wished.items():
+        owner = view.owners.get(shard)
+        if owner is None or owner.member != member:
+            yield shard
+
+
+async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
+    """Look at each view until one is as it shall be, also after pauses of the directory."""
+    while True:
+        try:
+            async with aclosing(directory.watch()) as views:
+                async for view in views:
+                    if is_done(view):
+                        return
+        except DirectoryUnavailable:
+            pass  # what was changed stays changed, and is seen when the directory is back
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,185 @@
+"""What `magnetar cluster` shows of members and shards, whoever told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from magnetar.link.cluster import ClusterInfo
+from magnetar.link.cluster import Member as ListedMember
+from magnetar_cluster.view import (
+    BROKER,
+    COORDINATOR,
+    KINDS,
+    Format,
+    Member,
+    MemberName,
+    Owner,
+    ShardName,
+    View,
+)
+from magnetar_cluster.wish import wish
+from magnetar_core.shard_address import ShardAddress, server_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberPicture:
+    """A server.
+
+    Attributes:
+        address: empty: the server is not alive.
+        version: empty: not known.
+        shards: their names, in order.
+        draining: whether it is asked to give up its shards.
+        leaving: whether it is about to stop, and gives up its shards.
+    """
+
+    kind: str
+    name: str
+    address: str
+    external_address: str = ""
+    version: str = ""
+    shards: tuple[str, ...] = ()
+    draining: bool = False
+    leaving: bool = False
+
+    @property
+    def state(self) -> str:
+        """What it does, in a word or two."""
+        if not self.address:
+            return "away, draining"
+        if self.leaving:
+            return "leaving"
+        return "draining" if self.draining else "alive"
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of its shards, for tables that name the kind already."""
+        return " ".join(one.rpartition("-")[2] for one in self.shards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPicture:
+    """A shard.
+
+    Attributes:
+        owner: the name of the member that has it; empty: nobody has it.
+        address: of the owner.
+        epoch: of the ownership; None: without owner, or without epochs.
+        wished: the member that it moves to; empty: it stays, or nobody may take it.
+        pinned: the member at which an administrator wants it.
+        lag: how many messages its subscriptions have not acknowledged; None: not known.
+    """
+
+    kind: str
+    number: int
+    name: str
+    owner: str
+    address: str
+    epoch: int | None = None
+    wished: str = ""
+    pinned: str = ""
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """Members and shards at one moment."""
+
+    members: tuple[MemberPicture, ...]
+    shards: tuple[ShardPicture, ...]
+
+
+def wishes(view: View, fixed: Format) -> Mapping[ShardName, str]:
+    """Return the member that shall have each shard; those that nobody may have are left out."""
+    return {
+        shard: member for kind in KINDS for shard, member in wish(view, fixed.shards(kind)).items()
+    }
+
+
+def of_view(view: View, fixed: Format) -> Picture:
+    """Return what the directory says."""
+    wished = wishes(view, fixed)
+    members = []
+    for name in sorted({*view.members, *view.draining}):
+        alive = view.members.get(name)
+        has = shards_of(view, name)
+        members.append(
+            MemberPicture(
+                kind=name.kind,
+                name=name.name,
+                address=alive.address if alive else "",
+                external_address=alive.external_address if alive else "",
+                version=alive.version if alive else "",
+                shards=tuple(map(str, has)),
+                draining=name in view.draining,
+                leaving=alive.leaving if alive else False,
+            )
+        )
+    shards = [
+        _shard(view, shard, wished.get(shard, "")) for kind in KINDS for shard in fixed.shards(kind)
+    ]
+    return Picture(members=tuple(members), shards=tuple(shards))
+
+
+def shards_of(view: View, name: MemberName) -> list[ShardName]:
+    """Return the shards that a member has, in order."""
+    return sorted(
+        shard
+        for shard, owner in view.owners.items()
+        if (shard.kind, owner.member) == (name.kind, name.name)
+    )
+
+
+def _shard(view: View, shard: ShardName, wished: str) -> ShardPicture:
+    owner: Owner | None = view.owners.get(shard)
+    has = owner.member if owner else ""
+    member: Member | None = view.members.get(MemberName(shard.kind, has))
+    return ShardPicture(
+        kind=shard.kind,
+        number=shard.number,
+        name=str(shard),
+        owner=has,
+        address=member.address if member else "",
+        epoch=owner.epoch if owner else None,
+        wished=wished if wished != has else "",
+        pinned=view.pins.get(shard, ""),
+    )
+
+
+def of_info(info: ClusterInfo) -> Picture:
+    """Return what a broker says: without drains, pins and wishes.
+
+    With a list of members, each has a shard of its own for good. Where owners change, a broker
+    tells where each shard is, and not what the members are called.
+    """
+    listed = [
+        *((BROKER, number, one) for number, one in enumerate(info.brokers)),
+        *((COORDINATOR, one.tcid or 0, one) for one in info.coordinators),
+    ]
+    shards = [_listed_shard(*one) for one in listed]
+    return Picture(members=tuple(_members_of(shards)), shards=tuple(shards))
+
+
+def _listed_shard(kind: str, number: int, member: ListedMember) -> ShardPicture:
+    server = server_of(member.address)
+    found = ShardAddress.parse(member.address)
+    return ShardPicture(
+        kind=kind,
+        number=number,
+        name=str(ShardName(kind, number)),
+        owner=member.name if found is None else server,
+        address=server,
+        epoch=found.place.epoch if found is not None and server else None,
+    )
+
+
+def _members_of(shards: Iterable[ShardPicture]) -> list[MemberPicture]:
+    by_member: dict[tuple[str, str, str], list[str]] = {}
+    for one in shards:
+        if one.owner:
+            by_member.setdefault((one.kind, one.owner, one.address), []).append(one.name)
+    return [
+        MemberPicture(kind=kind, name=name, address=address, shards=tuple(has))
+        for (kind, name, address), has in by_member.items()
+    ]
