@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster.directories import LONG_MS, MEMBER, S0, S1, A, Watcher, present
+from tests.cluster.directories import LONG_MS, MEMBER, S0, S1, SHORT_MS, A, Watcher, present
 from tests.etcd_server import EtcdServer, program
 from tests.waiting import turns, until, wait_until
 
@@ -136,6 +136,30 @@ def test_a_watch_leaves_a_member_that_stands_still(etcd: EtcdServer) -> None:
             await other.pin(S0, "3")
             await again.until(lambda view: view.pins == {S0: "3"})
             await again.stop()
+
+    asyncio.run(test())
+
+
+def test_a_watch_with_nothing_to_say_goes_on(etcd: EtcdServer) -> None:
+    """Longer than it may be silent: etcd is asked for signs of life."""
+
+    async def test() -> None:
+        async with (
+            opened(settings(etcd), "idle") as one,
+            opened(settings(etcd), "busy") as other,
+        ):
+            watcher = Watcher(one)
+            await watcher.until(lambda view: True)
+            # Two seconds, by etcd's clock.
+            for _ in range(2):
+                elsewhere = Watcher(other)
+                assert await other.join(await other.grant(SHORT_MS), A, MEMBER)
+                await elsewhere.until(lambda view: A in view.members)
+                await elsewhere.until(lambda view: not view.members)
+                await elsewhere.stop()
+            await one.pin(S0, "1")
+            await watcher.until(lambda view: view.pins == {S0: "1"})
+            await watcher.stop()
 
     asyncio.run(test())
 

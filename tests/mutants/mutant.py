@@ -11,14 +11,15 @@ ROOT = Path(__file__).parents[2]
 TESTS_OF = {
     "core": "core",
     "storage": "storage",
+    "cluster": "cluster",
     "broker": "broker",
     "coordinator": "coordinator",
     "client": "client",
     "pipeline": "spark",
     "cli": "cli",
 }
-# What the simulation never runs: stores on real disks and in object stores, real links, Spark, the
-# command line.
+# What the simulation never runs: stores on real disks and in object stores, etcd, real links,
+# Spark, the command line.
 NOT_SIMULATED = (
     "cli/",
     "pipeline/",
@@ -26,6 +27,7 @@ NOT_SIMULATED = (
     "storage/magnetar_storage/slate",
     "storage/magnetar_storage/object_store",
     "core/magnetar_core/grpc_",
+    "cluster/magnetar_cluster/etcd_",
 )
 
 
