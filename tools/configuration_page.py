@@ -7,6 +7,8 @@ import re
 import textwrap
 
 from magnetar_broker.config import BrokerConfig
+from magnetar_cli.servers.member_config import MemberConfig
+from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.settings import names_of
@@ -40,6 +42,8 @@ def page() -> str:
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
         ("Where rows are kept: in both sections", StoreConfig),
+        ("Shards that change their owner: in both sections", MemberConfig),
+        ("How a server takes and keeps shards: in both sections", HostSettings),
     ):
         parts.append(f"\n## {title}\n\n| setting | default | meaning |\n|---|---|---|\n")
         meanings = comments_of(kind) | attributes_of(kind)

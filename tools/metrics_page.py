@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from magnetar_broker.metrics import BrokerMetrics
+from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 
@@ -16,6 +17,15 @@ Each server has a Prometheus endpoint: `--metrics-port`, or the address that `ma
 broker are set every `retention_check_interval_ms`, those of the coordinator every `run_time_persist_interval_ms`.
 Metrics with `object_store` in their names are there with `--store` only.
 This page is generated: `make docs`.
+"""
+
+MEMBERS = """
+## Servers whose shards change their owner
+
+With `--etcd`, all metrics above have the label `shard`, and these come on top.
+
+| metric | kind | meaning |
+|---|---|---|
 """
 
 ALERTS = """
@@ -33,6 +43,9 @@ ALERTS = """
 | `magnetar_broker_directory_current` 0 for long | nobody creates or deletes topics at this broker; it serves those that it knows, unless its log says that its store was refused |
 | `magnetar_broker_disk_free_bytes` near the reserve | sends will soon be refused with DiskFull |
 | `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |
+| `magnetar_member_may_speak` 0 | etcd does not answer, or the server is too slow to renew its lease: its shards answer nobody |
+| `magnetar_member_shards_failing` > 0 | a shard cannot be opened; the log says why |
+| `sum(magnetar_member_shards)` below the number of shards | nobody has some of them |
 | `rate(magnetar_broker_refusals_total[5m])` by `error` | what clients do wrong |
 """
 
@@ -42,6 +55,11 @@ def page() -> str:
     for title, registry in registries():
         parts.append(f"\n## {title}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n")
         parts += [row(metric) for metric in metrics_of(registry)]
+    parts.append(MEMBERS)
+    parts += [
+        f"| `{one.name}{'_total' if one.kind == 'counter' else ''}` | {one.kind} | {one.meaning} |\n"
+        for one in sorted(HOST_METRICS)
+    ]
     return "".join([*parts, ALERTS])
 
 

@@ -66,7 +66,8 @@ class Broker:
     """A broker on a store.
 
     Args:
-        on_fatal: called once when the store failed; the process must end at once (rule b).
+        on_fatal: called once when the store failed: nothing may be answered any more (rule b). The
+            process ends, or the broker is abandoned.
         addresses: where the cluster's servers are now; None: where the list of members has them.
     """
 
@@ -216,6 +217,17 @@ class Broker:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self.environment.commits.close()
+
+    def abandon(self) -> None:
+        """Drop everything at once, as a crash would; the store must not be used any more."""
+        self._closing = self._is_fatal = True
+        self.groups.stop()
+        self.directory.stop()
+        if self._retention_timer is not None:
+            self._retention_timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        self.environment.commits.abandon()
 
     def check(self) -> None:
         """Check the invariants of every part; for tests."""

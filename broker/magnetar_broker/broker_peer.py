@@ -62,6 +62,11 @@ class BrokerPeer:
         """Begin to connect."""
         self._link.start()
 
+    def stop(self) -> None:
+        """Break the link at once. Nothing is called afterwards."""
+        self._questions.forget_all()
+        self._link.stop()
+
     async def close(self) -> None:
         """Break the link. No question is answered afterwards."""
         self._questions.forget_all()

@@ -106,6 +106,11 @@ class DirectoryFollower:
         """Begin to follow, once the store's token is durable."""
         self._environment.when_durable(self._peer.start)
 
+    def stop(self) -> None:
+        """Break the link at once."""
+        self._stop_timer()
+        self._peer.stop()
+
     async def close(self) -> None:
         """Stop following."""
         self._stop_timer()

@@ -143,6 +143,11 @@ class DirectoryKeeper:
         for one in self._peers.values():
             one.start()
 
+    def stop(self) -> None:
+        """Break all links at once."""
+        for one in self._peers.values():
+            one.stop()
+
     async def close(self) -> None:
         """Let nobody wait any longer."""
         for wait in list(self._waits):

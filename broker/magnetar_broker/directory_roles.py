@@ -47,6 +47,9 @@ class DirectoryRole(Protocol):
     def start(self) -> None:
         """Begin to speak with other brokers."""
 
+    def stop(self) -> None:
+        """Speak with nobody any more, and let nobody know."""
+
     async def close(self) -> None:
         """Speak with nobody any more."""
 
@@ -87,6 +90,10 @@ class FirstBroker:
         """Begin to connect to the other brokers."""
         self.commands.start()
 
+    def stop(self) -> None:
+        """Break the links to the other brokers."""
+        self.commands.stop()
+
     async def close(self) -> None:
         """Let nobody wait any longer."""
         await self.commands.close()
@@ -122,6 +129,10 @@ class Follower:
     def start(self) -> None:
         """Begin to follow."""
         self._follower.start()
+
+    def stop(self) -> None:
+        """Break the link to the first broker."""
+        self._follower.stop()
 
     async def close(self) -> None:
         """Stop following."""

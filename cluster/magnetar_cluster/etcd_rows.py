@@ -138,6 +138,7 @@ def write_member(member: Member) -> bytes:
             "address": member.address,
             "external_address": member.external_address,
             "version": member.version,
+            "leaving": member.leaving,
         }
     )
 
@@ -154,9 +155,14 @@ def read_member(content: bytes) -> Member:
     version = found.get("version", "")
     if not isinstance(address, str) or not address:
         raise DamagedRow("a member has no address")
+    leaving = found.get("leaving", False)
+    if not isinstance(leaving, bool):
+        raise DamagedRow("a member neither leaves nor stays")
     if not isinstance(external_address, str) or not isinstance(version, str):
         raise DamagedRow("a member's external address or version is no text")
-    return Member(address=address, external_address=external_address, version=version)
+    return Member(
+        address=address, external_address=external_address, version=version, leaving=leaving
+    )
 
 
 def write_format(form: Format) -> bytes:

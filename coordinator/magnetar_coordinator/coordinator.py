@@ -226,6 +226,7 @@ class Coordinator:
     def abandon(self) -> None:
         """Drop everything at once, as a crash would; the store must not be used any more."""
         self._stop()
+        self._commits.abandon()
 
     def fail(self, error: BaseException) -> None:
         """End the process, since only a restart can help. Repeating it is harmless."""

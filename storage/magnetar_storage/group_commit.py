@@ -181,6 +181,12 @@ class GroupCommit:
         if self.position() > self.durable_position:
             raise StoreFailed("never started: appended rows are not durable")
 
+    def abandon(self) -> None:
+        """Write no more groups, and drop everything parked: somebody else may have the store."""
+        if self._task is not None:
+            self._task.cancel()
+        self._fail(StoreFailed("the store was abandoned"))
+
     async def _run(self) -> None:
         try:
             while True:

@@ -101,6 +101,7 @@ class SlateStore:
         config: StoreConfig | None = None,
         metrics: ObjectStoreMetrics | None = None,
         on_end: Callable[[StoreFailed], object] | None = None,
+        owner_is_silent: bool = False,
     ) -> SlateStore:
         """Open or create a store, and become its owner. Waits while the object store is away.
 
@@ -110,6 +111,7 @@ class SlateStore:
             payload_families: those of them that have large values.
             metrics: counts the store's requests.
             on_end: called when the store has ended by itself, as when another process opened it.
+            owner_is_silent: whether it is sure that the owner before answers nobody any more.
         Raises:
             InvalidConfig: nothing can be stored there, or not by this engine.
             StoreDamaged: objects are missing or damaged.
@@ -127,13 +129,18 @@ class SlateStore:
             try:
                 recorder = uniffi.DefaultMetricsRecorder()
                 database = await builder_of(url, config, recorder).build()
-                places, was_closed = await take_over(database, families, payload_families)
+                try:
+                    places, was_closed = await take_over(database, families, payload_families)
+                except BaseException:
+                    with suppress(uniffi.Error):
+                        await database.shutdown_with_options(_NOTHING)
+                    raise
             except uniffi.Error as error:
                 raise cannot_open(url, error) from error
         if metrics is not None:
             metrics.observe(recorder)
         store = cls(url, database, places, config, metrics, on_end)
-        if not was_closed:
+        if not was_closed and not owner_is_silent:
             try:
                 await until_owner_knows(url)
             except asyncio.CancelledError:
@@ -228,6 +235,11 @@ class SlateStore:
                     await self._database.shutdown_with_options(_NOTHING)
             except TimeoutError:
                 log.warning("%s is left without an orderly end: nothing durable is lost", self._url)
+
+    async def abandon(self) -> None:
+        """Release the store without another write: somebody else may have it."""
+        self._failure = self._failure or StoreFailed("the store was abandoned")
+        await self.close()
 
     async def _raw(self, changes: Sequence[_Change]) -> Any:
         """Return a batch of SlateDB with these changes. Others run while a large one is made."""

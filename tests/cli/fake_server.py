@@ -34,6 +34,9 @@ class FakeComponent:
     async def close(self) -> None:
         print("closed", flush=True)
 
+    def abandon(self) -> None:
+        raise NotImplementedError
+
 
 if __name__ == "__main__":
     directory, mode = Path(sys.argv[1]), sys.argv[2]

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Protocol
 
 from tests.etcd_server import EtcdServer
@@ -19,6 +20,7 @@ from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
 A, B = MemberName(BROKER, "a"), MemberName(BROKER, "b")
 S0, S1 = ShardName(BROKER, 0), ShardName(BROKER, 1)
 MEMBER = Member(address="10.0.0.1:6650", external_address="x.example:1", version="1.2")
+LEAVING = replace(MEMBER, leaving=True)
 # The shortest that etcd has; for leases that shall end.
 SHORT_MS = 1_000
 # For leases that shall not.

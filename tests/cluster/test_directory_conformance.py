@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.cluster.directories import (
+    LEAVING,
     LONG_MS,
     MEMBER,
     S0,
@@ -234,6 +235,17 @@ def test_what_is_released_is_the_ownership_that_was_meant(cluster: MakeCluster) 
         again = await one.claim(first, S0, "a")
         assert again
         assert again > epoch
+
+    run(cluster, test)
+
+
+def test_a_member_says_that_it_leaves(cluster: MakeCluster) -> None:
+    async def test(cluster: Cluster) -> None:
+        one = cluster.member()
+        lease = await one.grant(LONG_MS)
+        assert await one.join(lease, A, MEMBER)
+        assert await one.join(lease, A, LEAVING)
+        assert (await present(cluster.member())).members == {A: LEAVING}
 
     run(cluster, test)
 

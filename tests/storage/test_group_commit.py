@@ -64,6 +64,33 @@ def fail(*_: object) -> None:
     raise ZeroDivisionError
 
 
+def test_what_is_abandoned_writes_nothing_and_calls_nobody() -> None:
+    """Somebody else may have the store: 0009-owners.md."""
+
+    async def scenario(world: World) -> None:
+        await world.commits.start()
+        world.gate.clear()
+        world.put(1)
+        world.note("being written")
+        await turns(TURNS)
+        world.put(2)
+        world.note("not written")
+        waiting = asyncio.ensure_future(world.commits.durable())
+        await turns(TURNS)
+        world.commits.abandon()
+        world.gate.set()
+        with pytest.raises(StoreFailed):
+            await waiting
+        await turns(TURNS)
+        assert world.seen == []
+        assert world.failures == []
+        assert 2 not in await world.stored()
+        with pytest.raises(StoreFailed):
+            await world.commits.close()
+
+    run(scenario)
+
+
 def test_with_nothing_pending_nobody_waits_and_nothing_is_written() -> None:
     """Rule a: with nothing pending it does not wait and forces no sync."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,12 +18,33 @@ from magnetar_cli.servers.options import (
     shared_settings,
     store_config,
 )
+from magnetar_cli.servers.owner_options import (
+    DEFAULT_CLUSTER_ID,
+    Owning,
+    owner_options,
+    owning,
+    refuse_list,
+    servers_of,
+    settings_of_cluster,
+)
+
+if TYPE_CHECKING:
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.member_process import Place
+    from magnetar_cli.servers.open_store import Rows
+    from magnetar_cli.servers.server_process import Component, World
+    from magnetar_cli.servers.shard_servers import ShardKind
+    from magnetar_core.address_book import AddressBook
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.membership import Membership
+    from magnetar_core.settings import Sources
 
 BROKER_PORT = 6650
+SERVICE = "Broker"
 
 
 @click.command()
-@click.option("--name", default="broker-0", show_default=True, help="The name in the cluster file.")
+@click.option("--name", help="The name in the cluster file, or of a member.  [default: broker-0]")
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -31,25 +52,39 @@ BROKER_PORT = 6650
     show_default=True,
     help="The data directory of RocksDB; not used with --store.",
 )
+@owner_options
 @member_options
 @server_options
 def broker(**options: Any) -> None:
     """Run a broker.
 
+    With --etcd it takes shards of the cluster while it runs, and others take them when it ends.
+    Limits of memory are for each shard then.
+
     Settings also come from variables MAGNETAR_... and from a file: see `magnetar config show`.
     """
-    from magnetar_broker.broker import Broker
-    from magnetar_broker.config import BrokerConfig
-    from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
-    from magnetar_cli.servers.open_store import Rows
-    from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
-    from magnetar_core.address_book import MemberAddress
-    from magnetar_core.config import InvalidConfig
-    from magnetar_core.settings import Sources, resolve
+    from magnetar_core.settings import Sources
 
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
-    name = options["name"]
+    listen = listen_config(options, "broker", sources, None, BROKER_PORT)
+    owner = owning(options, "broker", sources, listen)
+    if owner is not None:
+        if membership is not None:
+            refuse_list(options["cluster_file"])
+        _run_member(options, sources, listen, owner)
+    else:
+        _run_one(options, membership, sources)
+
+
+def _run_one(options: dict[str, Any], membership: Membership | None, sources: Sources) -> None:
+    """Run a broker that keeps its shard."""
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.server_process import ServerProcess, run
+    from magnetar_core.address_book import MemberAddress
+    from magnetar_core.settings import resolve
+
+    name = options["name"] or "broker-0"
     member = membership.broker(name) if membership else None
     listen = listen_config(
         options, "broker", sources, member.address if member else None, BROKER_PORT
@@ -74,41 +109,116 @@ def broker(**options: Any) -> None:
         )
         given.update(membership.settings())
     resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)
-    if resolved.settings.batch_bytes_max > listen.frame_bytes_max // 2:
-        raise InvalidConfig(
-            f"batch_bytes_max is {resolved.settings.batch_bytes_max}, but must be at most half of"
-            f" frame_bytes_max, {listen.frame_bytes_max}: raise that, or lower this"
-        )
+    _check_frames(resolved.settings, listen)
 
     def build(world: World) -> Component:
         config = resolved.settings
         if resolved.origins["address"] == "default":
             config = replace(config, address=world.address)
-        component: Component = Broker(
-            config,
-            world.store,
-            world.transport,
-            world.clock,
-            world.random,
-            world.on_fatal,
-            world.registry,
-        )
-        return component
+        return _build(config, world)
 
     run(
         ServerProcess(
-            service="Broker",
-            rows=Rows(
-                kind="broker",
-                name=name,
-                data_dir=options["data_dir"],
-                families=FAMILIES,
-                payload_families=PAYLOAD_FAMILIES,
-                config=store_config(options, "broker", sources),
-            ),
+            service=SERVICE,
+            rows=_rows(options, sources, name),
             listen=listen,
             build=build,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
     )
+
+
+def _run_member(
+    options: dict[str, Any], sources: Sources, listen: ListenConfig, owner: Owning
+) -> None:
+    """Run a server that takes the shards of brokers which etcd has for it."""
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.member_process import MemberProcess, run
+    from magnetar_cli.servers.shard_servers import ShardKind
+    from magnetar_core.settings import resolve
+
+    resolved = resolve(
+        BrokerConfig,
+        "broker",
+        sources,
+        beside=shared_settings(),
+        cluster_id=options["cluster_id"],
+        external_address=options["external_address"],
+    ).settings
+    _check_frames(resolved, listen)
+    cluster_id = resolved.cluster_id or DEFAULT_CLUSTER_ID
+
+    def config_of(place: Place, name: str = "broker-0") -> BrokerConfig:
+        brokers, coordinators = servers_of(place.cluster_format)
+        return replace(
+            resolved,
+            name=name,
+            address=place.member.address,
+            brokers=brokers,
+            coordinators=coordinators,
+            **settings_of_cluster(cluster_id, place.cluster_format),
+        )
+
+    def kind_of(place: Place) -> ShardKind:
+        return ShardKind(
+            rows=lambda shard: _rows(options, sources, str(shard)),
+            build=lambda shard, world: _build(config_of(place, str(shard)), world, place.book),
+        )
+
+    run(
+        MemberProcess(
+            kind="broker",
+            service=SERVICE,
+            name=options["name"] or "",
+            cluster_id=cluster_id,
+            listen=listen,
+            config=owner.config,
+            host=owner.host,
+            external_address=resolved.external_address,
+            kind_of=kind_of,
+            cluster=config_of,
+            supervised=options["supervised"],
+            ready_file=options["ready_file"],
+        )
+    )
+
+
+def _build(config: BrokerConfig, world: World, book: AddressBook | None = None) -> Component:
+    from magnetar_broker.broker import Broker
+
+    component: Component = Broker(
+        config,
+        world.store,
+        world.transport,
+        world.clock,
+        world.random,
+        world.on_fatal,
+        world.registry,
+        book,
+    )
+    return component
+
+
+def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
+    from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
+    from magnetar_cli.servers.open_store import Rows
+
+    return Rows(
+        kind="broker",
+        name=name,
+        data_dir=options["data_dir"],
+        families=FAMILIES,
+        payload_families=PAYLOAD_FAMILIES,
+        config=store_config(options, "broker", sources),
+    )
+
+
+def _check_frames(config: BrokerConfig, listen: ListenConfig) -> None:
+    from magnetar_core.config import InvalidConfig
+
+    if config.batch_bytes_max > listen.frame_bytes_max // 2:
+        raise InvalidConfig(
+            f"batch_bytes_max is {config.batch_bytes_max}, but must be at most half of"
+            f" frame_bytes_max, {listen.frame_bytes_max}: raise that, or lower this"
+        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +18,35 @@ from magnetar_cli.servers.options import (
     shared_settings,
     store_config,
 )
+from magnetar_cli.servers.owner_options import (
+    DEFAULT_CLUSTER_ID,
+    Owning,
+    owner_options,
+    owning,
+    refuse_list,
+    servers_of,
+    settings_of_cluster,
+)
+
+if TYPE_CHECKING:
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.member_process import Place
+    from magnetar_cli.servers.open_store import Rows
+    from magnetar_cli.servers.server_process import Component, World
+    from magnetar_cli.servers.shard_servers import ShardKind
+    from magnetar_cluster.view import ShardName
+    from magnetar_coordinator.config import CoordinatorConfig
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.membership import Membership
+    from magnetar_core.settings import Sources
 
 COORDINATOR_PORT = 6651
+SERVICE = "TransactionCoordinator"
 
 
 @click.command()
 @click.option(
-    "--name", default="coordinator-0", show_default=True, help="The name in the cluster file."
+    "--name", help="The name in the cluster file, or of a member.  [default: coordinator-0]"
 )
 @click.option(
     "--data-dir",
@@ -32,31 +55,44 @@ COORDINATOR_PORT = 6651
     show_default=True,
     help="The data directory of RocksDB; not used with --store.",
 )
+@owner_options
 @member_options
 @server_options
 def coordinator(**options: Any) -> None:
     """Run a transaction coordinator.
 
     It needs a broker, from which it takes the incarnation of a new store: the first of the cluster
-    file, or else the one named by `magnetar --broker`.
+    file, or else the one named by `magnetar --broker`. With --etcd it takes shards of the cluster
+    while it runs, and others take them when it ends; limits of memory are for each shard then.
     """
-    from magnetar_cli.servers.open_store import Rows
-    from magnetar_cli.servers.server_process import Component, ServerProcess, World, run
+    from magnetar_core.settings import Sources
+
+    membership = load_membership(options)
+    sources = Sources.load(os.environ, SECTIONS, options["config_file"])
+    listen = listen_config(options, "coordinator", sources, None, COORDINATOR_PORT)
+    owner = owning(options, "coordinator", sources, listen)
+    if owner is not None:
+        if membership is not None:
+            refuse_list(options["cluster_file"])
+        _run_member(options, sources, listen, owner)
+    else:
+        _run_one(options, membership, sources)
+
+
+def _run_one(options: dict[str, Any], membership: Membership | None, sources: Sources) -> None:
+    """Run a coordinator that keeps its shard."""
+    from magnetar_cli.servers.server_process import ServerProcess, run
     from magnetar_coordinator.config import CoordinatorConfig
-    from magnetar_coordinator.coordinator import Coordinator
-    from magnetar_coordinator.records import FAMILIES
-    from magnetar_core.settings import Sources, resolve
+    from magnetar_core.settings import resolve
 
     broker_option = click.get_current_context().find_root().obj
-    membership = load_membership(options)
     if membership is None and "," in broker_option:
         raise click.UsageError(
             f"--broker names several brokers, {broker_option}, and without a list of members a"
             " coordinator has one; name all members in a file, and give it with --cluster-file"
         )
-    name = options["name"]
+    name = options["name"] or "coordinator-0"
     member = membership.coordinator(name) if membership else None
-    sources = Sources.load(os.environ, SECTIONS, options["config_file"])
     listen = listen_config(
         options, "coordinator", sources, member.address if member else None, COORDINATOR_PORT
     )
@@ -74,33 +110,108 @@ def coordinator(**options: Any) -> None:
         CoordinatorConfig, "coordinator", sources, beside=shared_settings(), **given
     ).settings
 
-    def build(world: World) -> Component:
-        component: Component = Coordinator(
-            config,
-            world.store,
-            world.transport,
-            world.clock,
-            world.random,
-            world.on_fatal,
-            world.registry,
-        )
-        return component
-
     run(
         ServerProcess(
-            service="TransactionCoordinator",
-            rows=Rows(
-                kind="coordinator",
-                name=name,
-                data_dir=options["data_dir"],
-                families=FAMILIES,
-                # It reads old outcomes only, and rarely: a larger one only takes long to fill.
-                block_cache_bytes=4 << 20,
-                config=store_config(options, "coordinator", sources),
-            ),
+            service=SERVICE,
+            rows=_rows(options, sources, name),
             listen=listen,
-            build=build,
+            build=lambda world: _build(config, world),
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
+    )
+
+
+def _run_member(
+    options: dict[str, Any], sources: Sources, listen: ListenConfig, owner: Owning
+) -> None:
+    """Run a server that takes the shards of coordinators which etcd has for it."""
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_cli.servers.member_process import MemberProcess, run
+    from magnetar_cli.servers.shard_servers import ShardKind
+    from magnetar_coordinator.config import CoordinatorConfig
+    from magnetar_core.settings import resolve
+
+    resolved = resolve(
+        CoordinatorConfig,
+        "coordinator",
+        sources,
+        beside=shared_settings(),
+        cluster_id=options["cluster_id"],
+    ).settings
+    cluster_id = resolved.cluster_id or DEFAULT_CLUSTER_ID
+    external_address = options["external_address"] or ""
+
+    def config_of(place: Place, shard: ShardName) -> CoordinatorConfig:
+        names = tuple(one.name for one in servers_of(place.cluster_format)[0])
+        return replace(
+            resolved,
+            name=str(shard),
+            tcid=shard.number,
+            broker_addresses=names,
+            broker_names=names,
+            **settings_of_cluster(cluster_id, place.cluster_format),
+        )
+
+    def kind_of(place: Place) -> ShardKind:
+        return ShardKind(
+            rows=lambda shard: _rows(options, sources, str(shard)),
+            build=lambda shard, world: _build(config_of(place, shard), world),
+        )
+
+    def cluster(place: Place) -> BrokerConfig:
+        brokers, coordinators = servers_of(place.cluster_format)
+        return BrokerConfig(
+            address=place.member.address,
+            external_address=external_address,
+            brokers=brokers,
+            coordinators=coordinators,
+            **settings_of_cluster(cluster_id, place.cluster_format),
+        )
+
+    run(
+        MemberProcess(
+            kind="coordinator",
+            service=SERVICE,
+            name=options["name"] or "",
+            cluster_id=cluster_id,
+            listen=listen,
+            config=owner.config,
+            host=owner.host,
+            external_address=external_address,
+            kind_of=kind_of,
+            cluster=cluster,
+            supervised=options["supervised"],
+            ready_file=options["ready_file"],
+        )
+    )
+
+
+def _build(config: CoordinatorConfig, world: World) -> Component:
+    from magnetar_coordinator.coordinator import Coordinator
+
+    component: Component = Coordinator(
+        config,
+        world.store,
+        world.transport,
+        world.clock,
+        world.random,
+        world.on_fatal,
+        world.registry,
+    )
+    return component
+
+
+def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
+    from magnetar_cli.servers.open_store import Rows
+    from magnetar_coordinator.records import FAMILIES
+
+    return Rows(
+        kind="coordinator",
+        name=name,
+        data_dir=options["data_dir"],
+        families=FAMILIES,
+        # It reads old outcomes only, and rarely: a larger one only takes long to fill.
+        block_cache_bytes=4 << 20,
+        config=store_config(options, "coordinator", sources),
     )

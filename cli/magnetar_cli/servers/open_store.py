@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
@@ -15,6 +16,9 @@ from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.store import Store, StoreFailed
 from magnetar_storage.store_config import StoreConfig
 from magnetar_storage.store_files import holds_store
+
+if TYPE_CHECKING:
+    from magnetar_storage.slate import SlateStore
 
 log = logging.getLogger("magnetar_cli")
 
@@ -42,7 +46,7 @@ class Rows:
 async def open_store(
     rows: Rows, registry: CollectorRegistry, on_end: Callable[[StoreFailed], object]
 ) -> Store:
-    """Open or create a server's store.
+    """Open or create a server's store: in an object store, or in its directory.
 
     Args:
         registry: gets the metrics of an object store.
@@ -59,6 +63,26 @@ async def open_store(
             f"{rows.data_dir} has the rows of a server, and {rows.config.store} would begin without"
             " them: start without --store, or move the directory away if that is meant"
         )
+    return await open_object_store(rows, registry, on_end)
+
+
+async def open_object_store(
+    rows: Rows,
+    registry: CollectorRegistry,
+    on_end: Callable[[StoreFailed], object],
+    *,
+    owner_is_silent: bool = False,
+) -> SlateStore:
+    """Open or create a server's store in an object store.
+
+    Args:
+        registry: gets the metrics of the object store.
+        on_end: called when the store has ended by itself, as when another server opened it.
+        owner_is_silent: whether it is sure that the owner before answers nobody any more.
+    Raises:
+        InvalidConfig: the place is of no use, or needs packages that are missing.
+        StoreFailed: it cannot be opened.
+    """
     try:
         from magnetar_storage.object_store_metrics import ObjectStoreMetrics
         from magnetar_storage.slate import SlateStore
@@ -76,6 +100,7 @@ async def open_store(
         config=rows.config,
         metrics=ObjectStoreMetrics(f"magnetar_{rows.kind}", registry),
         on_end=on_end,
+        owner_is_silent=owner_is_silent,
     )
 
 

@@ -113,10 +113,12 @@ def settings_of(section: str) -> type[Any]:
 
 def shared_settings() -> list[type[Any]]:
     """Return the classes of settings that both kinds of servers have."""
+    from magnetar_cli.servers.member_config import MemberConfig
+    from magnetar_cluster.host_settings import HostSettings
     from magnetar_core.config import ListenConfig
     from magnetar_storage.store_config import StoreConfig
 
-    return [ListenConfig, StoreConfig]
+    return [ListenConfig, StoreConfig, MemberConfig, HostSettings]
 
 
 def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:

@@ -26,6 +26,7 @@ from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
+from magnetar_core.transport import Transport
 from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
 
@@ -52,7 +53,11 @@ class Component(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop serving."""
+        """Make everything durable, and stop serving."""
+        ...
+
+    def abandon(self) -> None:
+        """Stop at once, and write nothing."""
         ...
 
 
@@ -62,11 +67,11 @@ class World:
 
     address: str
     store: Store
-    transport: GrpcTransport
+    transport: Transport
     clock: SystemClock
     random: Random
     registry: CollectorRegistry
-    on_fatal: Callable[[BaseException], NoReturn]
+    on_fatal: Callable[[BaseException], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,7 @@ def run_coroutine(work: Coroutine[Any, Any, None]) -> None:
 
 async def _serve(process: ServerProcess) -> None:
     stop = asyncio.Event()
-    _stop_on_signals(stop, process.supervised)
+    stop_on_signals(stop, supervised=process.supervised)
     kind, name = process.rows.kind, process.rows.name
     log.info("%s %s of Magnetar %s is starting", kind, name, VERSION)
     registry = CollectorRegistry()
@@ -121,7 +126,7 @@ async def _serve(process: ServerProcess) -> None:
             metrics = f"http://{endpoint.address}/metrics"
             closing.append(lambda: asyncio.to_thread(endpoint.close))
         # Replaying the log takes a while: meanwhile the health service says NOT_SERVING.
-        store = await _unless_stopped(open_store(process.rows, registry, _die), stop)
+        store = await unless_stopped(open_store(process.rows, registry, _die), stop)
         if store is None:
             return
         closing.append(store.close)
@@ -138,9 +143,9 @@ async def _serve(process: ServerProcess) -> None:
         )
         component = process.build(world)
         closing.append(component.close)
-        if await _unless_stopped(_started(component), stop) is None:
+        if await unless_stopped(_started(component), stop) is None:
             return
-        _spare_the_collector()
+        spare_the_collector()
         await server.serve(component.server)
         ready = Ready(
             kind=kind,
@@ -149,7 +154,7 @@ async def _serve(process: ServerProcess) -> None:
             address=server.address,
             metrics=metrics,
         )
-        _announce(ready, process)
+        announce(ready, process.ready_file, supervised=process.supervised)
         await stop.wait()
         log.info("%s %s is stopping", kind, name)
     finally:
@@ -163,7 +168,7 @@ async def _started(component: Component) -> Component:
     return component
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
+async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
     """Return what work returns; None when told to stop meanwhile."""
     working = asyncio.ensure_future(work)
     stopping = asyncio.ensure_future(stop.wait())
@@ -176,7 +181,7 @@ async def _unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event
     return await working
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Reference counts free what a request leaves behind; the collector only looks for cycles.
 
     By default it looks through everything young after 700 new objects, and through tens of
@@ -187,14 +192,16 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 50)
 
 
-def _announce(ready: Ready, process: ServerProcess) -> None:
-    if process.ready_file is not None:
-        write_ready_file(process.ready_file, asdict(ready))
-    print(json.dumps(asdict(ready)) if process.supervised else ready.line(), flush=True)
+def announce(ready: Ready, ready_file: Path | None, *, supervised: bool) -> None:
+    """Say that the server is ready."""
+    if ready_file is not None:
+        write_ready_file(ready_file, asdict(ready))
+    print(json.dumps(asdict(ready)) if supervised else ready.line(), flush=True)
     log.info(ready.line())
 
 
-def _stop_on_signals(stop: asyncio.Event, supervised: bool) -> None:
+def stop_on_signals(stop: asyncio.Event, *, supervised: bool) -> None:
+    """Set the event when the process shall stop."""
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     if not supervised:

@@ -1,0 +1,117 @@
+"""Settings of a server whose shards change their owner: etcd, and what the cluster is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from magnetar_cluster.view import Format
+from magnetar_core.config import InvalidConfig, check_numbers, split_address
+from magnetar_core.ids import TCID_MAX
+from magnetar_core.placement import SHARDS_MAX
+
+if TYPE_CHECKING:
+    from magnetar_cluster.etcd_settings import EtcdSettings
+
+NEVER_CHANGES = "the numbers of shards are fixed when a cluster is made"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberConfig:
+    """Settings of a member of a cluster whose shards change their owner.
+
+    Attributes:
+        etcd: addresses of etcd's members, HOST:PORT, several with commas between them. Empty: the
+            server keeps its shard for good, and needs no etcd. With it, limits of memory are for
+            each shard of the server.
+        etcd_ca_file: PEM file of the authorities that etcd's certificates are checked against.
+            Empty: etcd is talked to in plain text, which is for trusted networks.
+        etcd_certificate_file, etcd_key_file: PEM files, if etcd asks for a certificate; both or
+            neither.
+        etcd_user: a user of etcd's, if it asks for one.
+        etcd_password_file: a file with the user's password.
+        advertised_address: where servers and clients reach this one, HOST:PORT. Empty: where it
+            listens.
+        broker_shards, coordinator_shards: how many shards a new cluster has, of each kind; a few
+            for each server that you expect. 0: as the cluster was made. They never change.
+    """
+
+    etcd: str = ""
+    etcd_ca_file: str = ""
+    etcd_certificate_file: str = ""
+    etcd_key_file: str = ""
+    etcd_user: str = ""
+    etcd_password_file: str = ""
+    advertised_address: str = ""
+    broker_shards: int = 0
+    coordinator_shards: int = 0
+
+    def __post_init__(self) -> None:
+        check_numbers(self, may_be_zero=("broker_shards", "coordinator_shards"))
+        if self.broker_shards > SHARDS_MAX:
+            raise InvalidConfig(f"broker_shards must be at most {SHARDS_MAX}")
+        if self.coordinator_shards > TCID_MAX + 1:
+            raise InvalidConfig(f"coordinator_shards must be at most {TCID_MAX + 1}")
+        if bool(self.broker_shards) != bool(self.coordinator_shards):
+            raise InvalidConfig("broker_shards and coordinator_shards need each other: give both")
+        if self.advertised_address and split_address(self.advertised_address)[1] == 0:
+            raise InvalidConfig("advertised_address has port 0; name the port that others reach")
+
+    def etcd_settings(self, lease_duration_ms: int) -> EtcdSettings:
+        """Return how etcd is reached, by a server whose lease has this duration.
+
+        Raises:
+            InvalidConfig: a file cannot be read, or the settings do not fit together.
+        """
+        from magnetar_cluster.etcd_settings import EtcdSettings
+
+        try:
+            return EtcdSettings(
+                endpoints=tuple(one.strip() for one in self.etcd.split(",") if one.strip()),
+                tls=bool(self.etcd_ca_file),
+                ca_certificates=_content(self.etcd_ca_file),
+                certificate=_content(self.etcd_certificate_file),
+                private_key=_content(self.etcd_key_file),
+                user=self.etcd_user,
+                password=_content(self.etcd_password_file).decode().strip(),
+                # Two renewals have to fit into the time for which one of them lets a server speak.
+                endpoint_timeout_ms=lease_duration_ms // 6,
+                call_timeout_ms=lease_duration_ms * 2 // 3,
+                silence_ms_max=lease_duration_ms // 2,
+            )
+        except OSError as error:
+            raise InvalidConfig(f"a file for etcd cannot be read: {error}") from error
+        except ValueError as error:
+            raise InvalidConfig(f"etcd: {error}") from error
+
+    @property
+    def wanted_format(self) -> Format | None:
+        """The numbers of shards that are asked for; None: as the cluster was made."""
+        if not self.broker_shards:
+            return None
+        return Format(broker_shards=self.broker_shards, coordinator_shards=self.coordinator_shards)
+
+    def check_format(self, fixed: Format | None) -> Format:
+        """Return the cluster's numbers of shards.
+
+        Raises:
+            InvalidConfig: they are not known, or others than this server is told.
+        """
+        if fixed is None:
+            raise InvalidConfig(
+                "the cluster is new: say how many shards it shall have, with --broker-shards and"
+                f" --coordinator-shards; {NEVER_CHANGES}"
+            )
+        if self.wanted_format not in (None, fixed):
+            raise InvalidConfig(
+                f"the cluster has {fixed.broker_shards} shards of brokers and"
+                f" {fixed.coordinator_shards} of coordinators, and {NEVER_CHANGES}: start with"
+                f" --broker-shards {fixed.broker_shards} --coordinator-shards"
+                f" {fixed.coordinator_shards}, or without both"
+            )
+        return fixed
+
+
+def _content(file: str) -> bytes:
+    return Path(file).read_bytes() if file else b""

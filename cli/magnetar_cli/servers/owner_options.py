@@ -1,0 +1,175 @@
+"""Options of servers whose shards change their owner, and what follows from them for each shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from magnetar_cli.servers.options import settings_of, shared_settings, store_config
+
+if TYPE_CHECKING:
+    from magnetar_cli.servers.member_config import MemberConfig
+    from magnetar_cluster.host_settings import HostSettings
+    from magnetar_cluster.view import Format
+    from magnetar_core.address_book import MemberAddress
+    from magnetar_core.config import ListenConfig
+    from magnetar_core.settings import Sources
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+DEFAULT_CLUSTER_ID = "magnetar"
+
+
+def owner_options(function: Function) -> Function:
+    """Add the options of a server whose shards change their owner."""
+    for option in reversed(
+        (
+            click.option(
+                "--etcd",
+                metavar="HOST:PORT,...",
+                help="Take shards as etcd has them, and give them up; needs --store."
+                "  [env: MAGNETAR_ETCD]",
+            ),
+            click.option(
+                "--cluster-id",
+                metavar="NAME",
+                help="With --etcd: the cluster, of several in one etcd."
+                f"  [env: MAGNETAR_CLUSTER_ID; default: {DEFAULT_CLUSTER_ID}]",
+            ),
+            click.option(
+                "--advertise",
+                metavar="HOST:PORT",
+                help="With --etcd: where servers and clients reach this one."
+                "  [default: where it listens]",
+            ),
+            click.option(
+                "--external-address",
+                metavar="HOST:PORT",
+                help="With --etcd: where clients outside of the servers' network reach it.",
+            ),
+            click.option(
+                "--broker-shards",
+                type=click.IntRange(1),
+                help="With --etcd: how many shards of brokers a new cluster has.",
+            ),
+            click.option(
+                "--coordinator-shards",
+                type=click.IntRange(1),
+                help="With --etcd: how many shards of coordinators a new cluster has.",
+            ),
+            click.option(
+                "--lease-ms",
+                type=click.IntRange(1),
+                help="With --etcd: a server that is silent for this long loses its shards."
+                "  [default: 3000]",
+            ),
+        )
+    ):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owning:
+    """Settings of a server whose shards change their owner."""
+
+    config: MemberConfig
+    host: HostSettings
+
+
+def owning(
+    options: dict[str, Any], section: str, sources: Sources, listen: ListenConfig
+) -> Owning | None:
+    """Return the settings of a member of a cluster in etcd; None: the server keeps its shard.
+
+    Raises:
+        InvalidConfig: they do not fit together, or not with others.
+    """
+    from magnetar_cli.servers.member_config import MemberConfig
+    from magnetar_cluster.host_settings import HostSettings
+    from magnetar_core.config import InvalidConfig
+    from magnetar_core.settings import resolve
+
+    beside = [settings_of(section), *shared_settings()]
+    config = resolve(
+        MemberConfig,
+        section,
+        sources,
+        beside=beside,
+        etcd=options["etcd"],
+        advertised_address=options["advertise"],
+        broker_shards=options["broker_shards"],
+        coordinator_shards=options["coordinator_shards"],
+    ).settings
+    if not config.etcd:
+        return None
+    if not store_config(options, section, sources).store:
+        raise InvalidConfig(
+            "shards that change their owner lie in an object store: say which, with --store"
+            " s3://BUCKET/PREFIX; with rows on local disks, start without --etcd"
+        )
+    if not config.advertised_address and listen.host in ("0.0.0.0", "::", "[::]"):
+        raise InvalidConfig(
+            f"others cannot reach {listen.host}: say with --advertise HOST:PORT where they reach"
+            " this server"
+        )
+    host = resolve(
+        HostSettings, section, sources, beside=beside, lease_duration_ms=options["lease_ms"]
+    ).settings
+    return Owning(config=config, host=host)
+
+
+def refuse_list(cluster_file: Path | None) -> None:
+    """Refuse a list of members beside etcd.
+
+    Raises:
+        InvalidConfig: always.
+    """
+    from magnetar_core.config import InvalidConfig
+
+    where = f"in {cluster_file}" if cluster_file else "in the environment"
+    raise InvalidConfig(
+        f"the list of members {where} says who has which shard for good, and --etcd says that"
+        " shards change their owner: start without one of them"
+    )
+
+
+def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:
+    """Return what each server's settings say of the cluster itself.
+
+    The hash covers the id and the numbers of shards: members come and go.
+    """
+    from magnetar_core.membership import CoordinatorMember, Member, Membership
+
+    brokers, coordinators = servers_of(cluster_format)
+    return Membership(
+        cluster_id=cluster_id,
+        brokers=tuple(Member(name=one.name, address=f"{one.name}:1") for one in brokers),
+        coordinators=tuple(
+            CoordinatorMember(name=one.name, address=f"{one.name}:1", tcid=one.tcid)
+            for one in coordinators
+        ),
+        stable_addresses=False,
+    ).settings()
+
+
+def servers_of(
+    cluster_format: Format,
+) -> tuple[tuple[MemberAddress, ...], tuple[MemberAddress, ...]]:
+    """Return brokers and coordinators as servers know each other: by the names of their shards."""
+    from magnetar_cluster.view import BROKER, COORDINATOR
+    from magnetar_core.address_book import MemberAddress
+
+    return (
+        tuple(
+            MemberAddress(name=str(one), address=str(one)) for one in cluster_format.shards(BROKER)
+        ),
+        tuple(
+            MemberAddress(name=str(one), address=str(one), tcid=one.number)
+            for one in cluster_format.shards(COORDINATOR)
+        ),
+    )

@@ -1,0 +1,203 @@
+"""Shards that this process has for a while: each a broker or a coordinator on a store of its own.
+
+Source: docs/design/0009-owners.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from magnetar_cli.servers.open_store import Rows, open_object_store
+from magnetar_cli.servers.server_process import Component, World
+from magnetar_cli.servers.shard_metrics import ShardMetrics
+from magnetar_cluster.cluster_transport import ClusterTransport
+from magnetar_cluster.shard_opener import Ownership, RunningShard
+from magnetar_cluster.view import ShardName, View
+from magnetar_core.clock import SystemClock
+from magnetar_core.doors import Doors
+from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.leased import LeasedCommands, LeasedTransport
+from magnetar_core.shard_address import ShardPlace
+from magnetar_storage.slate import SlateStore
+from magnetar_storage.store import StoreFailed, StoreFenced
+
+log = logging.getLogger("magnetar_cli")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardKind:
+    """How the servers of one kind of shards are made.
+
+    Attributes:
+        rows: says what a shard stores, and where.
+        build: makes its broker or coordinator.
+    """
+
+    rows: Callable[[ShardName], Rows]
+    build: Callable[[ShardName, World], Component]
+
+
+class ShardServers:
+    """Opens the shards of this process; implements ShardOpener.
+
+    Args:
+        address: of this process.
+    """
+
+    def __init__(
+        self, kind: ShardKind, doors: Doors, metrics: ShardMetrics, clock: SystemClock, address: str
+    ) -> None:
+        self.kind = kind
+        self.doors = doors
+        self.metrics = metrics
+        self.clock = clock
+        self.address = address
+        self.view = View()
+        self._servers: set[_ShardServer] = set()
+
+    def owners_changed(self, view: View) -> None:
+        """Take a later view, and end links to former owners."""
+        self.view = view
+        for server in list(self._servers):
+            server.transport.owners_changed(view)
+
+    async def open(self, ownership: Ownership) -> RunningShard:
+        """Open a shard's store, recover it, and let conversations in."""
+        server = _ShardServer(self, ownership)
+        self._servers.add(server)
+        try:
+            await server.open()
+        except BaseException:
+            await server.abandon()
+            raise
+        return server
+
+    def closed(self, server: _ShardServer) -> None:
+        """Forget a server."""
+        self._servers.discard(server)
+
+
+class _ShardServer:
+    """A shard that this process has, or opens."""
+
+    def __init__(self, servers: ShardServers, ownership: Ownership) -> None:
+        self._servers = servers
+        self._ownership = ownership
+        self._place = ShardPlace(ownership.shard.number, ownership.epoch)
+        self._registry = CollectorRegistry()
+        self._store: SlateStore | None = None
+        self._component: Component | None = None
+        self._is_open = self._closing = False
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.transport = ClusterTransport(
+            LeasedTransport(GrpcTransport(), self._may_speak), lambda: servers.view
+        )
+
+    async def open(self) -> None:
+        """Open the store, recover, and let conversations in.
+
+        Raises:
+            Exception: it cannot be opened. abandon() follows.
+        """
+        servers, shard = self._servers, self._ownership.shard
+        servers.doors.announce(self._place)
+        began_ms = servers.clock.monotonic_ms()
+        # The lease of an owner before has ended, and with it what that owner says.
+        self._store = store = await open_object_store(
+            servers.kind.rows(shard), self._registry, self._end, owner_is_silent=True
+        )
+        opened_ms = servers.clock.monotonic_ms()
+        self._component = component = servers.kind.build(
+            shard,
+            World(
+                address=servers.address,
+                store=store,
+                transport=self.transport,
+                clock=servers.clock,
+                random=Random(),
+                registry=self._registry,
+                on_fatal=self._end,
+            ),
+        )
+        await self._unless_ended(component.start())
+        servers.metrics.add(shard.number, self._registry)
+        servers.doors.open(self._place, LeasedCommands(component.server, self._may_speak))
+        self._is_open = True
+        log.info(
+            "%s is open in epoch %d: its store after %.0f ms, recovered after %.0f ms",
+            shard,
+            self._ownership.epoch,
+            opened_ms - began_ms,
+            servers.clock.monotonic_ms() - began_ms,
+        )
+
+    async def close(self) -> None:
+        """End in order: answers leave, everything becomes durable, the store is closed."""
+        self._closing = True
+        assert self._component is not None
+        assert self._store is not None
+        await self._servers.doors.shut(self._place, gracefully=True)
+        try:
+            await self._component.close()
+        except StoreFailed as error:
+            if not isinstance(error, StoreFenced) and not isinstance(error.__cause__, StoreFenced):
+                raise
+            # Whoever has the shard now has everything that was acknowledged.
+            log.info("%s has another owner already: %s", self._ownership.shard, error)
+        await self.transport.close()
+        await self._store.close()
+        self._forget()
+
+    async def abandon(self) -> None:
+        """End at once, and write nothing. Repeating it is harmless."""
+        self._closing = True
+        if not self._failure.done():
+            self._failure.cancel()
+        # First of all nothing is said any more; then nothing is asked; then nothing is written.
+        await self._servers.doors.shut(self._place, gracefully=False)
+        await self.transport.close()
+        if self._component is not None:
+            self._component.abandon()
+        if self._store is not None:
+            await self._store.abandon()
+        self._forget()
+
+    def _may_speak(self) -> bool:
+        return not self._failure.done() and self._ownership.may_speak()
+
+    def _end(self, error: BaseException) -> None:
+        """Be silent at once: memory is ahead of what is durable, or somebody else has the shard."""
+        if self._failure.done():
+            return
+        self._failure.set_result(error)
+        if self._is_open and not self._closing:
+            self._ownership.on_end(error)
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work.
+
+        Raises:
+            BaseException: the work failed, or the store did meanwhile.
+        """
+        working = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((working, self._failure), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise self._failure.result()
+            await working
+        finally:
+            working.cancel()
+            with suppress(BaseException):
+                await working
+
+    def _forget(self) -> None:
+        self._servers.metrics.remove(self._ownership.shard.number, self._registry)
+        self._servers.closed(self)

@@ -1,0 +1,310 @@
+"""Shards that a process opens, hands over and loses: real brokers, on stores in a directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from tests.cluster.views import view
+from tests.core.envelope import command
+from tests.waiting import until
+
+from magnetar_broker.broker import Broker
+from magnetar_broker.config import BrokerConfig
+from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
+from magnetar_cli.servers.open_store import Rows
+from magnetar_cli.servers.owner_options import servers_of
+from magnetar_cli.servers.server_process import Component, World
+from magnetar_cli.servers.shard_metrics import ShardMetrics
+from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
+from magnetar_cluster.owners_book import OwnersBook
+from magnetar_cluster.shard_opener import Ownership, RunningShard
+from magnetar_cluster.view import BROKER, Format, ShardName
+from magnetar_core.clock import SystemClock
+from magnetar_core.config import ListenConfig
+from magnetar_core.doors import Doors
+from magnetar_core.errors import from_wire
+from magnetar_core.frames import Carried
+from magnetar_core.grpc_server import GrpcServer
+from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.shard_address import ShardPlace
+from magnetar_core.transport import Link, LinkClosed
+from magnetar_core.wire import service_pb2
+from magnetar_core.wire import topic_pb2 as wire
+from magnetar_storage.store import StoreFenced
+from magnetar_storage.store_config import StoreConfig
+
+ONE = Format(broker_shards=1, coordinator_shards=1)
+ZERO = ShardName(BROKER, 0)
+
+
+class Talk:
+    """A conversation with a shard."""
+
+    link: Link
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        self._last = 0
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+
+    def begin(self, body: Any) -> asyncio.Future[Any]:
+        self._last += 1
+        answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
+        self.link.write(service_pb2.Frame(commands=[command(body, self._last)]))
+        return answer
+
+    async def ask(self, body: Any) -> Any:
+        return await self.begin(body)
+
+    def on_frame(self, frame: Carried) -> None:
+        for one in frame.commands:
+            if one.HasField("error"):
+                self._answers[one.request_id].set_exception(from_wire(one.error))
+            else:
+                body = getattr(one, one.WhichOneof("body") or "")
+                self._answers[one.request_id].set_result(body)
+
+
+class Process:
+    """A server of shards, as `magnetar broker --etcd` has it, without etcd."""
+
+    def __init__(self, directory: Path) -> None:
+        self.doors = Doors()
+        self.server = GrpcServer("Broker", ListenConfig(stop_grace_ms=100), self.doors)
+        self.metrics = ShardMetrics()
+        self.ends: list[BaseException] = []
+        self.speaks = True
+        self._directory = directory
+        self._build: Callable[[ShardName, World], Component] = self.build
+        kind = ShardKind(rows=self._rows, build=lambda shard, world: self._build(shard, world))
+        self.shards = ShardServers(kind, self.doors, self.metrics, SystemClock(), "127.0.0.1:1")
+
+    def own(self, epoch: int, shard: ShardName = ZERO) -> Ownership:
+        return Ownership(
+            shard=shard, epoch=epoch, may_speak=lambda: self.speaks, on_end=self.ends.append
+        )
+
+    async def open(self, epoch: int) -> RunningShard:
+        return await self.shards.open(self.own(epoch))
+
+    def build(self, shard: ShardName, world: World) -> Component:
+        brokers, _ = servers_of(ONE)
+        component: Component = Broker(
+            BrokerConfig(name=str(shard), brokers=brokers, coordinators=()),
+            world.store,
+            world.transport,
+            world.clock,
+            world.random,
+            world.on_fatal,
+            world.registry,
+            OwnersBook(lambda: self.shards.view),
+        )
+        return component
+
+    def told(self) -> str:
+        registry = CollectorRegistry()
+        registry.register(self.metrics)
+        return generate_latest(registry).decode()
+
+    def _rows(self, shard: ShardName) -> Rows:
+        return Rows(
+            kind="broker",
+            name=str(shard),
+            data_dir=self._directory / "none",
+            families=FAMILIES,
+            payload_families=PAYLOAD_FAMILIES,
+            config=StoreConfig(store=f"file://{self._directory}/objects"),
+        )
+
+
+class Cluster:
+    """Two processes, and a client."""
+
+    def __init__(self, directory: Path) -> None:
+        self.a, self.b = Process(directory), Process(directory)
+        self.transport = GrpcTransport()
+
+    async def connect(self, process: Process, epoch: int) -> Talk:
+        talk = Talk()
+        place = ShardPlace(0, epoch)
+        talk.link = await self.transport.connect(
+            f"{process.server.address}#{place}", "Broker", talk.on_frame, talk.closed.set
+        )
+        return talk
+
+
+def play(directory: Path, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        cluster = Cluster(directory)
+        for one in (cluster.a, cluster.b):
+            await one.server.open()
+        try:
+            async with asyncio.timeout(60):
+                await scenario(cluster)
+        finally:
+            await cluster.transport.close()
+            for one in (cluster.a, cluster.b):
+                await one.server.close()
+
+    asyncio.run(run())
+
+
+async def topics(talk: Talk) -> list[str]:
+    return [one.topic for one in (await talk.ask(wire.CommandListTopics())).topics]
+
+
+def test_a_shard_is_handed_over_with_everything_in_it(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        shard = await cluster.a.open(7)
+        talk = await cluster.connect(cluster.a, 7)
+        await talk.ask(wire.CommandCreateTopic(topic="orders"))
+        assert 'shard="0"' in cluster.a.told()
+        await shard.close()
+        await talk.closed.wait()
+        assert cluster.a.told() == ""
+        with pytest.raises(LinkClosed):
+            await cluster.connect(cluster.a, 7)
+        other = await cluster.b.open(9)
+        assert await topics(await cluster.connect(cluster.b, 9)) == ["orders"]
+        # It comes back: another ownership.
+        await other.close()
+        again = await cluster.a.open(11)
+        assert await topics(await cluster.connect(cluster.a, 11)) == ["orders"]
+        with pytest.raises(LinkClosed):
+            await cluster.connect(cluster.a, 7)
+        await again.close()
+        assert cluster.a.ends == cluster.b.ends == []
+
+    play(tmp_path, scenario)
+
+
+def test_who_was_fenced_says_nothing_and_ends_alone(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        former = await cluster.a.open(7)
+        talk = await cluster.connect(cluster.a, 7)
+        await talk.ask(wire.CommandCreateTopic(topic="orders"))
+        present = await cluster.b.open(9)
+        # A write finds out at once.
+        answer = talk.begin(wire.CommandCreateTopic(topic="late"))
+        await until(lambda: cluster.a.ends)
+        (error,) = cluster.a.ends
+        assert isinstance(error, StoreFenced)
+        with pytest.raises(LinkClosed):
+            await cluster.connect(cluster.a, 7)
+        await former.abandon()
+        await talk.closed.wait()
+        assert not answer.done()
+        assert await topics(await cluster.connect(cluster.b, 9)) == ["orders"]
+        await former.abandon()
+        await present.close()
+        assert len(cluster.a.ends) == 1
+
+    play(tmp_path, scenario)
+
+
+def test_what_is_not_durable_is_not_written_by_who_loses_the_shard(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        former = await cluster.a.open(7)
+        talk = await cluster.connect(cluster.a, 7)
+        await talk.ask(wire.CommandCreateTopic(topic="orders"))
+        cluster.a.speaks = False
+        answer = talk.begin(wire.CommandListTopics())
+        await talk.closed.wait()
+        assert not answer.done()
+        await former.abandon()
+        present = await cluster.b.open(9)
+        assert await topics(await cluster.connect(cluster.b, 9)) == ["orders"]
+        await present.close()
+        assert cluster.a.ends == []
+
+    play(tmp_path, scenario)
+
+
+def test_a_handover_that_was_too_late_is_no_failure(tmp_path: Path) -> None:
+    """The next owner has fenced the store while this one closes."""
+
+    async def scenario(cluster: Cluster) -> None:
+        former = await cluster.a.open(7)
+        talk = await cluster.connect(cluster.a, 7)
+        await talk.ask(wire.CommandCreateTopic(topic="orders"))
+        present = await cluster.b.open(9)
+        talk.begin(wire.CommandCreateTopic(topic="late"))
+        await former.close()
+        assert await topics(await cluster.connect(cluster.b, 9)) == ["orders"]
+        await present.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_shard_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        def broken(shard: ShardName, world: World) -> Component:
+            raise ZeroDivisionError
+
+        cluster.a._build = broken
+        with pytest.raises(ZeroDivisionError):
+            await cluster.a.open(7)
+        assert cluster.a.told() == ""
+        with pytest.raises(LinkClosed):
+            await cluster.connect(cluster.a, 7)
+        cluster.a._build = cluster.a.build
+        shard = await cluster.a.open(8)
+        assert await topics(await cluster.connect(cluster.a, 8)) == []
+        await shard.close()
+
+    play(tmp_path, scenario)
+
+
+def test_an_opening_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        for _ in range(5):
+            opening = asyncio.create_task(cluster.a.open(7))
+            await until(lambda: cluster.a.doors._doors)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            assert cluster.a.doors._doors == {}
+            assert not cluster.a.shards._servers
+        shard = await cluster.b.open(8)
+        await shard.close()
+
+    play(tmp_path, scenario)
+
+
+def test_shards_of_one_process_have_metrics_of_their_own(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        process = cluster.a
+        two = replace(ONE, broker_shards=2)
+
+        def build(shard: ShardName, world: World) -> Component:
+            component: Component = Broker(
+                BrokerConfig(name=str(shard), brokers=servers_of(two)[0], coordinators=()),
+                world.store,
+                world.transport,
+                world.clock,
+                world.random,
+                world.on_fatal,
+                world.registry,
+            )
+            return component
+
+        process._build = build
+        shards = [
+            await process.shards.open(process.own(7 + number, ShardName(BROKER, number)))
+            for number in range(2)
+        ]
+        process.shards.owners_changed(view(9))
+        told = process.told()
+        assert told.count("# TYPE magnetar_broker_recovery_seconds gauge") == 1
+        for number in range(2):
+            assert f'magnetar_broker_recovery_seconds{{shard="{number}"}}' in told
+        for one in shards:
+            await one.close()
+
+    play(tmp_path, scenario)
