@@ -30,12 +30,7 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
         for name, member in view.members.items()
         if name.kind in kinds and name not in view.draining and not member.leaving
     }
-    pins = {
-        one: member
-        for one in wanted
-        if (member := view.pins.get(one)) is not None
-        if member in members
-    }
+    pins = {one: view.pins[one] for one in wanted if view.pins.get(one) in members}
     return spread(wanted, members, pins) if members else {}
 
 

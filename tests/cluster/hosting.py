@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, TypeVar
 
-from tests.virtual_loop import Incarnation, VirtualLoop
+from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.virtual_time import time_passes
 
 from magnetar_cluster.directory import DirectoryUnavailable
-from magnetar_cluster.directory_state import Claim, Release, Request
+from magnetar_cluster.directory_state import Claim, DirectoryState, Release, Request
 from magnetar_cluster.host import Host
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
@@ -61,6 +61,12 @@ class Troubles:
     closing_fails: float = 0.0
 
 
+def delete_row(state: DirectoryState, name: MemberName) -> None:
+    """Delete a member's row by hand."""
+    del state._members[name]
+    state._changed()
+
+
 class Judge:
     """What has to hold at every moment, over all members.
 
@@ -73,13 +79,20 @@ class Judge:
         self.openings: list[tuple[str, ShardName, int]] = []
         self.open: dict[int, Shard] = {}
 
+    def require(self, holds: bool, complaint: str) -> None:
+        """Fail the run; an exception might end up in a host, which asks again after each."""
+        if not holds:
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.fail(SimulationFailure(f"at {loop.time():.3f} s: {complaint}"))
+
     def owner(self, shard: ShardName) -> Owner | None:
         self.service.state.expire(now_ms())
         return self.service.state.view.owners.get(shard)
 
     def opening(self, member: str, ownership: Ownership) -> None:
         epochs = [epoch for _, _, epoch in self.openings]
-        assert ownership.epoch not in epochs, "one epoch was opened twice"
+        self.require(ownership.epoch not in epochs, "one epoch is opened twice")
         self.openings.append((member, ownership.shard, ownership.epoch))
 
     def arrives(self, request: Request[Answer]) -> None:
@@ -87,10 +100,13 @@ class Judge:
         state = self.service.state
         state.expire(now_ms())
         if isinstance(request, Release):
-            assert request.epoch not in self.open, f"{request.shard} is given back while it is open"
+            shard = self.open.get(request.epoch)
+            gone = shard is None or shard.hangs()
+            self.require(gone, f"{request.shard} is given back while it is open")
         if isinstance(request, Claim) and request.lease in state.leases():
             name = MemberName(request.shard.kind, request.member)
-            assert name in state.view.members, f"{request.member} claims before it has joined"
+            joined = name in state.view.members
+            self.require(joined, f"{request.member} claims before it has joined")
 
     def look(self) -> None:
         """Nobody speaks in the name of a shard but its owner."""
@@ -98,10 +114,15 @@ class Judge:
             if shard.ownership.may_speak():
                 epoch = shard.ownership.epoch
                 owner = self.owner(shard.ownership.shard)
-                assert owner == Owner(shard.member, epoch), (
+                self.require(
+                    owner == Owner(shard.member, epoch),
                     f"{shard.member} speaks for {shard.ownership.shard} in epoch {epoch},"
-                    f" which belongs to {owner}"
+                    f" which belongs to {owner}",
                 )
+
+    def forget(self, shard: Shard) -> None:
+        """Let a shard speak that lost its owner's row by hand."""
+        self.open.pop(shard.ownership.epoch)
 
     async def look_always(self) -> None:
         while True:
@@ -121,7 +142,7 @@ class Shard:
         judge.open[ownership.epoch] = self
 
     async def close(self) -> None:
-        assert self.calls == [], "closed after its end"
+        self._judge.require(self.calls == [], "closed after its end")
         self.calls.append("close")
         node = self._node
         node.closing.add(self.ownership.epoch)
@@ -139,11 +160,17 @@ class Shard:
         await time_passes(self._node.troubles.abandoning_s)
         self._gone()
 
+    def hangs(self) -> bool:
+        """Whether nobody can wait for its end: it may not speak, and its store will be fenced."""
+        return "abandon" in self.calls and self._node.troubles.abandoning_s > 1_000
+
     def end(self, reason: str = "fenced") -> None:
         """It ends by itself."""
         self.ownership.on_end(OSError(reason))
 
     def _gone(self) -> None:
+        self.calls.append("gone")
+        self._node.ended.append(self.calls)
         self._judge.open.pop(self.ownership.epoch, None)
 
 
@@ -206,6 +233,12 @@ class Node:
         self.closing: set[int] = set()
         self.closing_most = 0
         self.speech: list[bool] = []
+        # What happens to certain shards here: seconds to open; cannot be opened; end too early.
+        self.slow: dict[ShardName, float] = {}
+        self.broken: set[ShardName] = set()
+        self.ends_early: set[ShardName] = set()
+        # What was asked of each shard that is gone.
+        self.ended: list[list[str]] = []
         self._cluster = cluster
         self.incarnation: Incarnation = cluster.loop.incarnate(name)
         self.host = Host(
@@ -222,10 +255,18 @@ class Node:
 
     async def open(self, ownership: Ownership) -> RunningShard:
         self._cluster.judge.opening(self.name, ownership)
-        await time_passes(self.troubles.opening_s)
+        await time_passes(self.slow.pop(ownership.shard, self.troubles.opening_s))
+        if ownership.shard in self.broken:
+            raise OSError("no such bucket")
+        if ownership.shard in self.ends_early:
+            ownership.on_end(OSError("too early"))
         if self.random.random() < self.troubles.opening_fails:
             raise OSError("the store does not answer")
         return Shard(self._cluster.judge, self, ownership)
+
+    def calm(self) -> None:
+        """Nothing is wrong any more."""
+        vars(self.troubles).update(vars(Troubles()))
 
     def open_shards(self) -> list[Shard]:
         return [one for one in self._cluster.judge.open.values() if one.member == self.name]
