@@ -32,10 +32,12 @@ class FakeLink:
         self,
         transport: FakeTransport,
         address: str,
+        service: str,
         on_frame: OnFrame,
         on_closed: Callable[[], None],
     ) -> None:
         self.address = address
+        self.service = service
         self.closed = False
         self.half_open = False
         self.frame_count = 0
@@ -111,7 +113,7 @@ class FakeTransport:
         if not self.is_reachable or address in self.dead:
             raise LinkClosed("unreachable")
         assert self.knows(address, service), f"{service} at {address}"
-        link = FakeLink(self, address, on_frame, on_closed)
+        link = FakeLink(self, address, service, on_frame, on_closed)
         self.links.append(link)
         return link
 

@@ -53,7 +53,7 @@ from magnetar.errors import ClientClosed, CommitRefused, PoisonMessage, UsedAfte
 from magnetar.groups.group_consumer import GroupConsumer
 from magnetar.groups.offsets import offsets
 from magnetar.groups.processing import Output, ProcessSummary, process
-from magnetar.link.cluster import ClusterInfo, Member
+from magnetar.link.members import ClusterInfo, Member
 from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer import Consumer
 from magnetar.messaging.dead_letters import DeadLetterPolicy

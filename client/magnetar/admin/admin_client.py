@@ -9,7 +9,8 @@ from magnetar.admin.subscriptions import SubscriptionAdmin
 from magnetar.admin.topics import TopicAdmin
 from magnetar.admin.transactional_ids import TransactionalIdAdmin
 from magnetar.admin.transactions import TransactionAdmin
-from magnetar.link.cluster import Cluster, ClusterInfo
+from magnetar.link.cluster import Cluster
+from magnetar.link.members import ClusterInfo
 
 
 class AdminClient:

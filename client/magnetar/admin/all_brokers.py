@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from magnetar.link.cluster import BROKER, Cluster, Member
+from magnetar.link.cluster import Cluster
+from magnetar.link.members import Member
 from magnetar.link.session import ResponseT
 from magnetar.link.whole_topics import all_of
 from magnetar_core.errors import GroupNotFound, LogUnavailable, MagnetarError
@@ -28,7 +29,7 @@ async def ask_all_brokers(
 
     async def ask(broker: Member) -> ResponseT | GroupNotFound:
         try:
-            return await cluster.connection(broker.address, BROKER).request(command())
+            return await cluster.broker(broker).request(command())
         except GroupNotFound as error:
             return error
         except MagnetarError as error:

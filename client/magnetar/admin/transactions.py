@@ -14,8 +14,9 @@ from google.protobuf.message import Message
 from magnetar.admin.producer_descriptions import HangingTransaction, ProducerDescription
 from magnetar.admin.transaction_descriptions import TransactionDescription
 from magnetar.enums import TransactionAction, TransactionStatus
-from magnetar.link.cluster import Cluster, TopicRoute
-from magnetar.link.connection import Connection
+from magnetar.link.cluster import Cluster
+from magnetar.link.requests import Requests
+from magnetar.link.topic_route import TopicRoute
 from magnetar.link.whole_topics import all_of
 from magnetar_core.errors import (
     MagnetarError,
@@ -114,7 +115,7 @@ class TransactionAdmin:
             The answers, by TCID.
         """
 
-        async def ask(tcid: int, coordinator: Connection) -> ResponseT | None:
+        async def ask(tcid: int, coordinator: Requests) -> ResponseT | None:
             try:
                 return await coordinator.request(command)
             except MagnetarError as error:

@@ -25,7 +25,7 @@ from magnetar.admin.transactions import HangingOnes, Producers, Transactions, Tr
 from magnetar.admin.transactions import TransactionAdmin as AsyncTransactionAdmin
 from magnetar.blocking.facade import Calls, Facade
 from magnetar.enums import InitialPosition, SubscriptionType, TransactionAction, TransactionStatus
-from magnetar.link.cluster import ClusterInfo
+from magnetar.link.members import ClusterInfo
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import TxnID
 

@@ -10,9 +10,10 @@ from magnetar.enums import SubscriptionType
 from magnetar.groups.offsets import Offsets
 from magnetar.groups.rebalance_callbacks import place_of
 from magnetar.groups.settings import GroupSettings
-from magnetar.link.cluster import Cluster, TopicRoute
+from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.partition_ownership import Ownership, Settling
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.topic_partition import TopicPartition

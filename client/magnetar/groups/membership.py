@@ -15,9 +15,9 @@ from typing import Protocol
 
 from magnetar.groups.member_phase import Phase
 from magnetar.groups.member_state import Command, Instruction, MemberState
-from magnetar.link.connection import Connection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push
+from magnetar.link.shard_connection import ShardConnection
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
     FencedInstance,
@@ -67,7 +67,7 @@ class GroupMembership:
     def __init__(
         self,
         runtime: Runtime,
-        connection: Connection,
+        connection: ShardConnection,
         join: group_pb2.CommandJoinGroup,
         member: MemberState,
         owner: Owner,
@@ -75,7 +75,7 @@ class GroupMembership:
         """A membership that has not joined yet.
 
         Args:
-            connection: the connection to the broker.
+            connection: the connection to the broker, wherever it is.
             join: the command with which the member joins.
         """
         self.member = member
@@ -90,25 +90,11 @@ class GroupMembership:
         self._sleeps_until_ms = math.inf
         self._session: LinkSession | None = None
         self._connection = connection
-        self._listen()
-        self._task = runtime.spawn(self._run(), f"member of {join.group}")
-
-    def move(self, connection: Connection) -> None:
-        """Go on with the same broker at another address."""
-        if connection is not self._connection:
-            self._stop_listening()
-            self._connection = connection
-            self._listen()
-            self._announced()
-
-    def _listen(self) -> None:
-        connection = self._connection
-        connection.register_member(self._join.group, self._join.member_id, self._on_push)
+        # The same at each server that the broker's shard comes to.
+        self._addressee = (join.group, join.member_id)
+        connection.register(self._addressee, self._on_push)
         self._unwatch = connection.when_unreachable(self._on_unreachable)
-
-    def _stop_listening(self) -> None:
-        self._unwatch()
-        self._connection.unregister_member(self._join.group, self._join.member_id)
+        self._task = runtime.spawn(self._run(), f"member of {join.group}")
 
     def come_back(self) -> None:
         """Note that the application is there: a member that had to leave joins again."""
@@ -135,7 +121,8 @@ class GroupMembership:
     async def close(self, *, leave: bool) -> None:
         """Stop, and leave the group if told so."""
         self._task.cancel()
-        self._stop_listening()
+        self._unwatch()
+        self._connection.unregister(self._addressee)
         if leave and self.failure is None and self.member.phase is not Phase.AWAY:
             timeout_ms = self._runtime.config.close_timeout_ms
             try:
@@ -186,7 +173,7 @@ class GroupMembership:
         self._owner.changed()
 
     def _on_unreachable(self) -> None:
-        self._hinder(LogUnavailable(f"cannot reach {self._connection.address}"))
+        self._hinder(LogUnavailable(f"cannot reach {self._connection.title}"))
 
     async def _sleep(self, now_ms: float) -> None:
         self._sleeps_until_ms = self.member.wakes_at_ms

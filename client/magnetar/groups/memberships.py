@@ -13,7 +13,7 @@ from magnetar.groups.member_phase import Phase
 from magnetar.groups.member_state import Instruction, MemberState
 from magnetar.groups.membership import GroupMembership
 from magnetar.groups.settings import GroupSettings
-from magnetar.link.cluster import BROKER, Cluster
+from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
 from magnetar.messaging.partition_ownership import Settling
@@ -215,19 +215,20 @@ class Memberships:
                 log.info("the brokers of the cluster are not known anew: %s", error)
 
     async def _refresh(self) -> None:
-        """Join brokers that are new in the list, and follow those that have moved."""
+        """Join brokers that are new in the list. Those that have moved are followed anyway."""
         await self._cluster.info()
         # An application that does not receive has left, and joins again when it comes back.
         has_left = any(one.phase in (Phase.LEAVING, Phase.AWAY) for one in self._members())
         for broker in self._cluster.brokers:
-            connection = self._cluster.connection(broker.address, BROKER)
-            known = self._memberships.get(broker.name)
-            if known is not None:
-                known.move(connection)
-            elif self._failure is None and not has_left:
-                self._memberships[broker.name] = GroupMembership(
-                    self._runtime, connection, self._join_command(), self._new_state(), self
-                )
+            if broker.name in self._memberships or self._failure is not None or has_left:
+                continue
+            self._memberships[broker.name] = GroupMembership(
+                self._runtime,
+                self._cluster.broker(broker),
+                self._join_command(),
+                self._new_state(),
+                self,
+            )
 
     def _join_command(self) -> group_pb2.CommandJoinGroup:
         command = self._settings.join_command(self._member_id, self._runtime.config.client_name)

@@ -1,4 +1,4 @@
-"""Reads the addresses of brokers that an application names. Pure."""
+"""Reads the addresses of brokers that an application names, and names servers to people. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from magnetar_core.config import InvalidConfig, split_address
 from magnetar_core.errors import InvalidArgument
+from magnetar_core.shard_address import ShardAddress
 
 _EXAMPLE = "write HOST:PORT, several as HOST:PORT,HOST:PORT"
 
@@ -38,5 +39,26 @@ def _check(address: str) -> None:
     except InvalidConfig:
         host, port = "", 0
     # What has a scheme, a path or a gap would be looked up as a name, and never be found.
-    if not host or port == 0 or re.search(r"[\s/=@]", address):
+    if not host or port == 0 or re.search(r"[\s/=@#]", address):
         raise InvalidArgument(f"{address!r} is not the address of a broker; {_EXAMPLE}")
+
+
+def shard_of(address: str) -> ShardAddress | None:
+    """Return what an address that servers have told says of a shard; None: it names a server.
+
+    An address that this version cannot read counts as that of a server: nobody will be there.
+    """
+    try:
+        return ShardAddress.parse(address)
+    except ValueError:
+        return None
+
+
+def title_of(address: str) -> str:
+    """Return how messages for people name the server at an address."""
+    found = shard_of(address)
+    if found is None:
+        return address
+    if not found.server:
+        return f"shard {found.place.shard}, which nobody has at the moment"
+    return f"{found.server} (shard {found.place.shard})"

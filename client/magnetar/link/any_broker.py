@@ -1,7 +1,9 @@
 """Asks what every broker of the cluster can answer.
 
 The broker that answered last is asked first. When it is away, or takes too long, the others are
-asked as well: brokers that the application named, and those that the cluster names.
+asked as well: brokers that the application named, and those that the cluster names. Where shards
+change their owner, a server may have none. It says who the members are, and no more: all else goes
+to shards first.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from magnetar.link.connection import Connection
 from magnetar.link.first_answer import FirstAnswer
-from magnetar.link.requests import bear_token
+from magnetar.link.requests import Requests, bear_token
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT
+from magnetar.link.shard_connection import ShardConnection
 from magnetar_core.errors import (
     ClusterMismatch,
     LogUnavailable,
@@ -23,6 +25,8 @@ from magnetar_core.errors import (
     UnsupportedVersion,
 )
 from magnetar_core.requests import Request
+from magnetar_core.shard_address import server_of
+from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger("magnetar")
 
@@ -34,34 +38,28 @@ class AnyBroker:
     """Requests to whichever broker answers."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        connection: Callable[[str], Connection],
-        addresses: Sequence[str],
-        on_silent: Callable[[], None],
+        self, runtime: Runtime, named: Iterable[Requests], on_silent: Callable[[], None]
     ) -> None:
         """Nobody was asked yet.
 
         Args:
-            connection: returns the connection to the broker at an address.
-            addresses: those that the application named.
+            named: connections to the addresses that the application named.
             on_silent: called when a broker does not answer and another one has to.
         """
         self._runtime = runtime
-        self._connection = connection
-        self._named = tuple(dict.fromkeys(addresses))
+        self._named = tuple(dict.fromkeys(named))
         # The first one answered last.
         self._order = list(self._named)
         self._on_silent = on_silent
 
     @property
-    def addresses(self) -> Sequence[str]:
-        """All addresses that are known, the one that answered last first."""
+    def everybody(self) -> Sequence[Requests]:
+        """All who can be asked, the one that answered last first."""
         return self._order
 
-    def learn(self, addresses: Iterable[str]) -> None:
-        """Replace the addresses that the cluster named by these."""
-        known = dict.fromkeys((*self._named, *(one for one in addresses if one)))
+    def learn(self, others: Iterable[Requests]) -> None:
+        """Replace those that the cluster named by these."""
+        known = dict.fromkeys((*self._named, *others))
         self._order = [one for one in self._order if one in known]
         self._order += [one for one in known if one not in self._order]
 
@@ -81,20 +79,33 @@ class AnyBroker:
         return reply
 
     async def ask(
-        self, body: Request[ResponseT], *, timeout_ms: float | None = None
-    ) -> tuple[ResponseT, Connection]:
-        """Do the same as request, and also return who answered."""
+        self,
+        body: Request[ResponseT],
+        *,
+        timeout_ms: float | None = None,
+        patience_ms: float | None = None,
+        turn: int = 0,
+    ) -> tuple[ResponseT, Requests]:
+        """Do the same as request, and also return who answered.
+
+        Args:
+            patience_ms: how long one may take before the next one is asked too; by default
+                `broker_patience_ms`.
+            turn: how many to pass over at first, since what they know is not enough.
+        """
         if timeout_ms is None:
             timeout_ms = self._runtime.config.operation_timeout_ms
+        if patience_ms is None:
+            patience_ms = self._runtime.config.broker_patience_ms
         bear_token(body, self._runtime)
-        order = [self._connection(one) for one in self._order]
+        order = self._order_for(body, turn)
         if len(order) == 1:
             (only,) = order
             reply = await only.repeat(reached_at(body, only.address), timeout_ms=timeout_ms)
             return reply, only
         deadline_ms = self._runtime.now_ms() + timeout_ms
 
-        async def repeat(connection: Connection) -> ResponseT:
+        async def repeat(connection: Requests) -> ResponseT:
             return await connection.repeat(
                 reached_at(body, connection.address),
                 timeout_ms=max(1.0, deadline_ms - self._runtime.now_ms()),
@@ -104,27 +115,33 @@ class AnyBroker:
             self._runtime,
             repeat,
             name=f"{body.DESCRIPTOR.name} to any broker",
-            patience_ms=self._runtime.config.broker_patience_ms,
+            patience_ms=patience_ms,
             is_no_answer=lambda error: error.kind.may_pass or isinstance(error, STRANGERS),
             on_silent=self._suspect,
         )
         try:
             answer = await question.among(order)
         finally:
-            question.cancel()
+            await question.cancel()
         if answer is None:
             raise _nobody(question.failures)
         self._trust(answer[1])
         return answer
 
-    def _trust(self, connection: Connection) -> None:
-        address = connection.address
-        if address in self._order and address != self._order[0]:
-            self._order.remove(address)
-            self._order.insert(0, address)
+    def _order_for(self, body: Request[ResponseT], turn: int) -> list[Requests]:
+        turn %= len(self._order)
+        order = self._order[turn:] + self._order[:turn]
+        if isinstance(body, topic_pb2.CommandGetClusterInfo):
+            return order
+        return sorted(order, key=lambda one: not isinstance(one, ShardConnection))
 
-    def _suspect(self, connection: Connection) -> None:
-        log.info("broker %s does not answer: others are asked", connection.address)
+    def _trust(self, connection: Requests) -> None:
+        if connection in self._order and connection is not self._order[0]:
+            self._order.remove(connection)
+            self._order.insert(0, connection)
+
+    def _suspect(self, connection: Requests) -> None:
+        log.info("broker %s does not answer: others are asked", connection.title)
         self._on_silent()
 
 
@@ -134,11 +151,11 @@ def reached_at(body: Request[ResponseT], address: str) -> Request[ResponseT]:
     copy.CopyFrom(body)
     if "reached_at" in body.DESCRIPTOR.fields_by_name:
         said: Any = copy
-        said.reached_at = address
+        said.reached_at = server_of(address)
     return copy
 
 
-def _nobody(failures: Mapping[Connection, MagnetarError]) -> MagnetarError:
+def _nobody(failures: Mapping[Requests, MagnetarError]) -> MagnetarError:
     """Return the error for a question that no broker answered."""
     kinds = [type(error) for error in failures.values()]
     kind: type[MagnetarError] = kinds[-1]
@@ -146,5 +163,5 @@ def _nobody(failures: Mapping[Connection, MagnetarError]) -> MagnetarError:
         if worse in kinds:
             kind = worse
             break
-    told = "; ".join(f"{one.address}: {error}" for one, error in failures.items())
+    told = "; ".join(f"{one.title}: {error}" for one, error in failures.items())
     return kind(f"no broker answers: {told}")

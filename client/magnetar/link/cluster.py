@@ -2,74 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import replace
 
 import google_crc32c
 
+from magnetar.link.addresses import shard_of, title_of
 from magnetar.link.any_broker import AnyBroker
 from magnetar.link.connection import Connection
-from magnetar.link.partition_connection import PartitionConnection
+from magnetar.link.members import BROKER, COORDINATOR, ClusterInfo, Lookup, Member
+from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
+from magnetar.link.servers import Servers
+from magnetar.link.shard_connection import ShardConnection
+from magnetar.link.topic_route import TopicRoute
 from magnetar_core.errors import (
     InvalidArgument,
     LogUnavailable,
     MagnetarError,
     TopicExists,
-    TopicNotFound,
     TxnNotFound,
 )
-from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
+from magnetar_core.ids import TxnID
+from magnetar_core.shard_address import server_of
 from magnetar_core.wire import topic_pb2
 
 log = logging.getLogger("magnetar")
 
-BROKER = "Broker"
-COORDINATOR = "TransactionCoordinator"
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A server of the cluster.
-
-    Attributes:
-        tcid: the number of a coordinator; None for a broker.
-    """
-
-    name: str
-    address: str
-    tcid: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """The members of a cluster.
-
-    Attributes:
-        cluster_id: identifies the cluster; empty if the servers have no id.
-        membership_version: raised when the members change.
-    """
-
-    cluster_id: str
-    membership_version: int
-    cluster_hash: str
-    brokers: tuple[Member, ...]
-    coordinators: tuple[Member, ...]
-    server_version: str
-
-
-class Lookup(NamedTuple):
-    """The brokers of a topic's partitions.
-
-    Attributes:
-        addresses: the address of each partition's broker.
-    """
-
-    topic_id: int
-    addresses: tuple[str, ...]
+# How long a server may take to name the members before another one is asked too, when the client
+# asks by itself: to ask two is harmless, and somebody may wait for a shard.
+MEMBERS_PATIENCE_MS_MAX = 60.0
 
 
 class Cluster:
@@ -77,21 +40,36 @@ class Cluster:
 
     def __init__(self, addresses: Sequence[str], runtime: Runtime) -> None:
         self.runtime = runtime
-        self._connections: dict[tuple[str, str], Connection] = {}
-        self.any_broker = AnyBroker(runtime, self._broker_at, addresses, self.refresh_members_soon)
+        self._servers = Servers(
+            runtime, ask_members=self._look_for_owners, on_unreachable=self.refresh_members_soon
+        )
+        self.any_broker = AnyBroker(
+            runtime, map(self.broker_at, addresses), self.refresh_members_soon
+        )
         self._brokers: tuple[Member, ...] = ()
         self._coordinators: tuple[Member, ...] = ()
         self._membership_version = 0
         # How many questions for the members are under way.
         self._asking_count = 0
 
-    def connection(self, address: str, service: str) -> Connection:
-        """Return the connection to a service at an address."""
-        found = self._connections.get((address, service))
-        if found is None:
-            found = Connection(address, service, self.runtime)
-            self._connections[address, service] = found
-        return found
+    def broker_at(self, address: str) -> Connection:
+        """Return the connection to the broker at an address."""
+        return self._servers.connection(address, BROKER)
+
+    def shard_at(self, address: str) -> ShardConnection | None:
+        """Return the connection that follows a broker's shard, if the address names one."""
+        return None if shard_of(address) is None else self._servers.follow(BROKER, "", address)
+
+    def server_at(self, address: str) -> Requests:
+        """Return the connection to a broker's shard, or else to the broker at an address."""
+        return self.shard_at(address) or self.broker_at(address)
+
+    def broker(self, member: Member) -> ShardConnection:
+        """Return the connection to a broker, which follows it to other addresses."""
+        return self._servers.follow(BROKER, member.name, member.address)
+
+    def _coordinator(self, member: Member) -> ShardConnection:
+        return self._servers.follow(COORDINATOR, member.tcid or 0, member.address)
 
     @property
     def brokers(self) -> tuple[Member, ...]:
@@ -100,9 +78,18 @@ class Cluster:
 
     async def info(self) -> ClusterInfo:
         """Ask for the members of the cluster, and remember them."""
+        return await self._ask_members(self.runtime.config.broker_patience_ms, 0)
+
+    async def _look_for_owners(self, turn: int) -> None:
+        patience_ms = min(MEMBERS_PATIENCE_MS_MAX, self.runtime.config.broker_patience_ms)
+        await self._ask_members(patience_ms, turn)
+
+    async def _ask_members(self, patience_ms: float, turn: int) -> ClusterInfo:
         self._asking_count += 1
         try:
-            reply, answerer = await self.any_broker.ask(topic_pb2.CommandGetClusterInfo())
+            reply, answerer = await self.any_broker.ask(
+                topic_pb2.CommandGetClusterInfo(), patience_ms=patience_ms, turn=turn
+            )
         finally:
             self._asking_count -= 1
         info = ClusterInfo(
@@ -117,23 +104,36 @@ class Cluster:
         # A broker that was asked long ago, and answers late, may tell of earlier members.
         if info.membership_version >= self._membership_version:
             self._membership_version = info.membership_version
-            self._brokers, self._coordinators = info.brokers, info.coordinators
-            self.any_broker.learn(one.address for one in info.brokers)
+            self._learn(info.brokers, info.coordinators)
         return info
+
+    def _learn(self, brokers: Iterable[Member], coordinators: Iterable[Member]) -> None:
+        told = self._servers.told
+        self._coordinators = tuple(
+            replace(one, address=told(COORDINATOR, one.tcid or 0, one.address).address)
+            for one in coordinators
+        )
+        self._brokers = tuple(
+            replace(one, address=told(BROKER, one.name, one.address).address) for one in brokers
+        )
+        known = [one.address for one in self._brokers if one.address]
+        # A server that has lost a shard is still there, and knows who has it.
+        servers = [server_of(one) for one in known if shard_of(one) is not None]
+        self.any_broker.learn(
+            [*map(self.server_at, known), *(self.broker_at(one) for one in servers if one)]
+        )
+        self._servers.drop_idle_but(self.any_broker.everybody)
 
     def has_others_than(self, address: str) -> bool:
         """Return whether another broker may know more about the broker at an address."""
-        return any(one != address for one in self.any_broker.addresses)
+        return any(one.address != address for one in self.any_broker.everybody)
 
     def broker_title(self, address: str) -> str:
         """Return the name of a broker, for messages, with its address."""
         for one in self._brokers:
             if one.address == address:
-                return f"broker {one.name} at {address}"
-        return f"the broker at {address}"
-
-    def _broker_at(self, address: str) -> Connection:
-        return self.connection(address, BROKER)
+                return f"broker {one.name} at {title_of(address)}"
+        return f"the broker at {title_of(address)}"
 
     def refresh_members_soon(self) -> None:
         """Ask for the members again in the background, since a broker does not answer."""
@@ -154,15 +154,17 @@ class Cluster:
         if not self._coordinators or told_version > self._membership_version:
             await self.info()
 
-    async def coordinators(self, tcid: int | None = None) -> tuple[Connection, ...]:
+    async def coordinators(self, tcid: int | None = None) -> tuple[ShardConnection, ...]:
         """Return connections to all coordinators, or to the coordinator with this TCID.
+
+        Each follows its coordinator to other servers.
 
         Raises:
             LogUnavailable: the cluster has no coordinator.
         """
         return tuple((await self.coordinators_by_tcid(tcid)).values())
 
-    async def coordinators_by_tcid(self, tcid: int | None = None) -> dict[int, Connection]:
+    async def coordinators_by_tcid(self, tcid: int | None = None) -> dict[int, ShardConnection]:
         """Return the same as coordinators(), by TCID."""
         await self._require_members()
         if not self._coordinators:
@@ -170,9 +172,9 @@ class Cluster:
         chosen = [one for one in self._coordinators if tcid is None or one.tcid == tcid]
         if not chosen:
             raise InvalidArgument(f"no coordinator of this cluster has the id {tcid}")
-        return {one.tcid or 0: self.connection(one.address, COORDINATOR) for one in chosen}
+        return {one.tcid or 0: self._coordinator(one) for one in chosen}
 
-    async def coordinator_for(self, name: str) -> Connection:
+    async def coordinator_for(self, name: str) -> ShardConnection:
         """Return the connection to the coordinator of a transactional id or a named sequence.
 
         Every client finds the same coordinator, as long as the members are the same: rendezvous
@@ -182,9 +184,9 @@ class Cluster:
         chosen = max(
             self._coordinators, key=lambda one: google_crc32c.value(f"{one.tcid}/{name}".encode())
         )
-        return self.connection(chosen.address, COORDINATOR)
+        return self._coordinator(chosen)
 
-    async def coordinator_of(self, txn_id: TxnID) -> Connection:
+    async def coordinator_of(self, txn_id: TxnID) -> ShardConnection:
         """Return the connection to the coordinator that issued a TxnID.
 
         Raises:
@@ -194,7 +196,7 @@ class Cluster:
         for attempt in range(2):
             for one in self._coordinators:
                 if one.tcid == txn_id.tcid:
-                    return self.connection(one.address, COORDINATOR)
+                    return self._coordinator(one)
             if attempt == 0:
                 await self.info()
         raise TxnNotFound(f"no coordinator of this cluster has the id {txn_id.tcid}")
@@ -216,9 +218,11 @@ class Cluster:
         """
         reply, answerer = await self.any_broker.ask(topic_pb2.CommandLookup(topic=topic))
         # A broker that has no address of its own is where it was reached.
-        return Lookup(
-            reply.topic_id, tuple(one or answerer.address for one in reply.broker_addresses)
-        )
+        addresses = tuple(one or answerer.address for one in reply.broker_addresses)
+        for one in dict.fromkeys(addresses):
+            if shard_of(one) is not None:
+                self._servers.told(BROKER, one, one)
+        return Lookup(reply.topic_id, addresses)
 
     async def ensure_topic(self, topic: str) -> None:
         """Create a topic with a single partition, unless it exists."""
@@ -233,85 +237,4 @@ class Cluster:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
-
-
-class TopicRoute:
-    """A topic, and the brokers that have its partitions."""
-
-    def __init__(
-        self, cluster: Cluster, topic: str, topic_id: int, addresses: tuple[str, ...]
-    ) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.partition_count = len(addresses)
-        self._cluster = cluster
-        self._addresses = addresses
-        self._connections: dict[int, PartitionConnection] = {}
-        self._refreshing: asyncio.Task[None] | None = None
-
-    def partition_name(self, partition: int) -> PartitionName:
-        """Return the name of a partition."""
-        return PartitionName(self.topic, partition, self.topic_id)
-
-    def subscription_name(self, partition: int, subscription: str) -> SubscriptionName:
-        """Return the name of a subscription's partition."""
-        return SubscriptionName(self.topic, partition, self.topic_id, subscription)
-
-    def require(self, partition: int) -> None:
-        """Check that the topic has a partition.
-
-        Raises:
-            TopicNotFound: it has none of this number.
-        """
-        if not 0 <= partition < self.partition_count:
-            raise TopicNotFound(f"{self.topic} has no partition {partition}")
-
-    def connection(self, partition: int) -> PartitionConnection:
-        """Return the connection to the broker of a partition, which follows it when it moves.
-
-        Raises:
-            TopicNotFound: the topic has no such partition.
-        """
-        found = self._connections.get(partition)
-        if found is None:
-            self.require(partition)
-            found = self._connections[partition] = PartitionConnection(
-                self._cluster.runtime,
-                self._cluster.connection(self._addresses[partition], BROKER),
-                look_up=self.refresh_soon,
-                on_unreachable=lambda: self._on_unreachable(partition),
-            )
-        return found
-
-    def by_address(self, partitions: Iterable[int]) -> dict[str, list[int]]:
-        """Return partitions by the address of their broker."""
-        found: dict[str, list[int]] = {}
-        for one in partitions:
-            found.setdefault(self._addresses[one], []).append(one)
-        return found
-
-    def refresh_soon(self) -> None:
-        """Look the topic up again in the background, since a partition has moved."""
-        if self._refreshing is None:
-            runtime = self._cluster.runtime
-            self._refreshing = runtime.spawn(self._refresh(), f"look up {self.topic}")
-
-    def _on_unreachable(self, partition: int) -> None:
-        # Where there is nobody else to ask, its own broker would be asked.
-        if self._cluster.has_others_than(self._addresses[partition]):
-            self._cluster.refresh_members_soon()
-            self.refresh_soon()
-
-    async def _refresh(self) -> None:
-        try:
-            topic_id, addresses = await self._cluster.look_up(self.topic)
-            if topic_id == self.topic_id and len(addresses) == self.partition_count:
-                self._addresses = addresses
-                for partition, connection in self._connections.items():
-                    connection.move(self._cluster.connection(addresses[partition], BROKER))
-        except MagnetarError:
-            pass  # Whoever needs the partition is refused again, and comes back here.
-        finally:
-            self._refreshing = None
+        self._servers.close()

@@ -8,12 +8,17 @@ from collections.abc import Callable
 from functools import partial
 
 from magnetar.errors import ClientClosed
+from magnetar.link.addresses import shard_of
+from magnetar.link.members import BROKER
 from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
-from magnetar.link.session import LinkSession, Push
+from magnetar.link.session import LinkSession, Unasked
 from magnetar_core.errors import MagnetarError
 from magnetar_core.transport import LinkClosed
-from magnetar_core.wire import group_pb2
+from magnetar_core.wire import common_pb2, group_pb2
+
+# Whom a push is for: a consumer's id and a partition, or a group and a member's id.
+Addressee = tuple[int, int] | tuple[str, str]
 
 log = logging.getLogger("magnetar")
 
@@ -21,10 +26,27 @@ log = logging.getLogger("magnetar")
 class Connection(Requests):
     """Requests to a service at an address, repeated over as many links as needed."""
 
-    def __init__(self, address: str, service: str, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        address: str,
+        service: str,
+        runtime: Runtime,
+        *,
+        on_owners_changed: Callable[[], None] = lambda: None,
+        on_silent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """A connection without a link.
+
+        Args:
+            on_owners_changed: called when the server says that shards have other owners.
+            on_silent: called now and then while the owner of a shard leaves a request without an
+                answer.
+        """
         super().__init__(runtime)
         self._address = address
         self._service = service
+        self._on_owners_changed = on_owners_changed
+        self._on_silent = on_silent
         self._session: LinkSession | None = None
         self._waiters: dict[int, OnSession] = {}
         self._waiter_count = 0
@@ -33,25 +55,17 @@ class Connection(Requests):
         self._closed = False
         # Whether the last attempt to connect found nobody.
         self._nobody_is_there = False
-        self._addressees: dict[tuple[object, object], OnPush] = {}
+        self._addressees: dict[Addressee, OnPush] = {}
         # Who wants to hear of attempts to connect that fail.
         self._watchers: dict[int, Callable[[], None]] = {}
 
-    def register(self, consumer_id: int, partition: int, on_push: OnPush) -> None:
-        """Call `on_push` with what the server pushes to this consumer."""
-        self._addressees[consumer_id, partition] = on_push
+    def register(self, addressee: Addressee, on_push: OnPush) -> None:
+        """Call `on_push` with what the server pushes to this consumer or member of a group."""
+        self._addressees[addressee] = on_push
 
-    def unregister(self, consumer_id: int, partition: int) -> None:
+    def unregister(self, addressee: Addressee) -> None:
         """Stop calling it."""
-        self._addressees.pop((consumer_id, partition), None)
-
-    def register_member(self, group: str, member_id: str, on_push: OnPush) -> None:
-        """Call `on_push` with what the server pushes to this member of a group."""
-        self._addressees[group, member_id] = on_push
-
-    def unregister_member(self, group: str, member_id: str) -> None:
-        """Stop calling it."""
-        self._addressees.pop((group, member_id), None)
+        self._addressees.pop(addressee, None)
 
     @property
     def address(self) -> str:
@@ -63,6 +77,17 @@ class Connection(Requests):
         """The present link; None without."""
         session = self._session
         return None if session is None or session.closed else session
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether there is no link, and the last attempt to connect found nobody."""
+        return self._nobody_is_there and self.live_session is None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for a link, or for an answer."""
+        session = self.live_session
+        return not self._waiters and (session is None or session.is_idle)
 
     def when_connected(self, on_session: OnSession) -> int:
         """Call back with a session, or with the error that makes a session impossible.
@@ -118,6 +143,14 @@ class Connection(Requests):
             self._session.close("the client is closing")
         self._tell_waiters(ClientClosed())
 
+    def give_up(self, reason: str) -> None:
+        """Close the link: whatever is under way goes elsewhere, to whoever has the shard now."""
+        if self._connecting is not None and not self._waiters:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._session is not None:
+            self._session.close(reason)
+
     async def _connect(self) -> None:
         try:
             while self._waiters and not self._closed:
@@ -127,7 +160,7 @@ class Connection(Requests):
                 try:
                     session = await self._attempt()
                 except (LinkClosed, TimeoutError) as error:
-                    log.info("cannot reach %s: %s", self.address, error)
+                    log.info("cannot reach %s: %s", self.title, error)
                     self._backoff.failures = max(1, self._backoff.failures)
                     self._nobody_is_there = True
                     for watcher in list(self._watchers.values()):
@@ -146,18 +179,31 @@ class Connection(Requests):
                 if not session.closed:
                     self._tell_waiters(session)
         finally:
-            self._connecting = None
+            if self._connecting is asyncio.current_task():
+                self._connecting = None
 
     async def _attempt(self) -> LinkSession:
-        session = LinkSession(self.address, self._runtime, self._on_push)
+        shard = shard_of(self.address)
+        if shard is not None and not shard.server:
+            raise LinkClosed(f"nobody has shard {shard.place.shard} at the moment")
+        config = self._runtime.config
+        is_broker = self._service == BROKER
+        session = LinkSession(
+            self.address,
+            self._runtime,
+            self._on_push,
+            # A server that keeps its shards for good has no successor who could answer.
+            on_silent=None if shard is None else self._on_silent,
+            patience_ms=config.broker_patience_ms if is_broker else config.coordinator_patience_ms,
+        )
         try:
-            async with asyncio.timeout(self._runtime.config.connect_timeout_ms / 1000):
+            async with asyncio.timeout(config.connect_timeout_ms / 1000):
                 link = await self._runtime.transport.connect(
                     self.address, self._service, session.on_frame, session.on_link_closed
                 )
                 await session.handshake(link)
         except BaseException:
-            session.close(f"no handshake with {self.address}")
+            session.close(f"no handshake with {self.title}")
             raise
         return session
 
@@ -173,11 +219,14 @@ class Connection(Requests):
         for on_session in waiters.values():
             on_session(result)
 
-    def _on_push(self, session: LinkSession, body: Push) -> None:
+    def _on_push(self, session: LinkSession, body: Unasked) -> None:
+        if isinstance(body, common_pb2.CommandOwnersChanged):
+            self._on_owners_changed()
+            return
         if session is not self._session:
             return
         session.useful = True
-        addressee: tuple[object, object]
+        addressee: Addressee
         if isinstance(body, group_pb2.CommandGroupChange):
             addressee = (body.group, body.member_id)
         else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError
 
@@ -30,12 +30,12 @@ class FirstAnswer(Generic[T]):
     def __init__(
         self,
         runtime: Runtime,
-        ask: Callable[[Connection], Coroutine[Any, Any, T]],
+        ask: Callable[[Requests], Coroutine[Any, Any, T]],
         *,
         name: str,
         patience_ms: float,
         is_no_answer: Callable[[MagnetarError], bool],
-        on_silent: Callable[[Connection], None] = lambda connection: None,
+        on_silent: Callable[[Requests], None] = lambda connection: None,
     ) -> None:
         """A question that was not asked yet.
 
@@ -46,8 +46,8 @@ class FirstAnswer(Generic[T]):
             is_no_answer: whether another server may know more than this error.
             on_silent: called with each server that cannot answer, or takes too long.
         """
-        self.open: dict[asyncio.Task[T], Connection] = {}
-        self.failures: dict[Connection, MagnetarError] = {}
+        self.open: dict[asyncio.Task[T], Requests] = {}
+        self.failures: dict[Requests, MagnetarError] = {}
         self._runtime = runtime
         self._ask = ask
         self._name = name
@@ -55,7 +55,7 @@ class FirstAnswer(Generic[T]):
         self._is_no_answer = is_no_answer
         self._on_silent = on_silent
 
-    async def among(self, order: Sequence[Connection]) -> tuple[T, Connection] | None:
+    async def among(self, order: Sequence[Requests]) -> tuple[T, Requests] | None:
         """Ask the servers in this order.
 
         Returns:
@@ -87,15 +87,17 @@ class FirstAnswer(Generic[T]):
                     self._on_silent(answerer)
         return None
 
-    def cancel(self) -> None:
-        """Take the open questions back."""
+    async def cancel(self) -> None:
+        """Take the open questions back: nobody waits for their servers any more."""
         for question in self.open:
             question.cancel()
+        if self.open:
+            await asyncio.wait(self.open)
         self.open.clear()
 
 
 async def _first_of(
-    asked: Iterable[asyncio.Task[T]], connection: Connection | None, timeout_ms: float | None
+    asked: Iterable[asyncio.Task[T]], connection: Requests | None, timeout_ms: float | None
 ) -> list[asyncio.Task[T]]:
     """Wait until questions are answered.
 

@@ -375,11 +375,11 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._deadline = None
         if self._items and self._items[0].deadline_ms <= self._runtime.now_ms():
             error: MagnetarError
-            address = self._owner.connection().address
+            title = self._owner.connection().title
             if self._items[0].attempts:
-                error = OutcomeUnknown(f"no answer from {address} in time; it may have happened")
+                error = OutcomeUnknown(f"no answer from {title} in time; it may have happened")
             else:
-                error = LogUnavailable(f"it could not be sent to {address} in time. No effect")
+                error = LogUnavailable(f"it could not be sent to {title} in time. No effect")
             self._refuse_from(0, error)
         self._watch_deadline()
 

@@ -10,6 +10,7 @@ from functools import partial
 from google.protobuf.message import Message
 
 from magnetar.errors import ClientClosed
+from magnetar.link.addresses import title_of
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.error_kinds import ErrorKind
@@ -54,6 +55,11 @@ class Requests(ABC):
         """The address of the server."""
 
     @property
+    def title(self) -> str:
+        """The name of the server in messages for people."""
+        return title_of(self.address)
+
+    @property
     @abstractmethod
     def live_session(self) -> LinkSession | None:
         """The present link; None without."""
@@ -68,6 +74,14 @@ class Requests(ABC):
     @abstractmethod
     def forget(self, number: int) -> None:
         """Cancel a call of `when_connected`."""
+
+    @abstractmethod
+    def when_unreachable(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever an attempt to connect fails; at once if the last one has failed.
+
+        Returns:
+            A function that ends that.
+        """
 
     @abstractmethod
     def moved(self) -> bool:
@@ -192,7 +206,7 @@ class Requests(ABC):
             if isinstance(last, MagnetarError):
                 raise last from None
             raise LogUnavailable(
-                f"no link to {self.address} within {timeout_ms:.0f} ms;"
+                f"no link to {self.title} within {timeout_ms:.0f} ms;"
                 f" {body.DESCRIPTOR.name} was not sent"
             ) from last
 
@@ -220,7 +234,7 @@ class Requests(ABC):
 
     def _no_answer(self, body: Message, timeout_ms: float) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"no answer to {body.DESCRIPTOR.name} from {self.address} within {timeout_ms:.0f} ms;"
+            f"no answer to {body.DESCRIPTOR.name} from {self.title} within {timeout_ms:.0f} ms;"
             " it may have happened, ask again to know"
         )
 
@@ -260,7 +274,7 @@ class Requests(ABC):
                 raise
             on_result(result)
 
-        self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.address}")
+        self._runtime.spawn(tell(), f"{body.DESCRIPTOR.name} to {self.title}")
 
 
 def bear_token(body: Message, runtime: Runtime) -> None:

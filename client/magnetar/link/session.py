@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
+from magnetar.link.addresses import title_of
 from magnetar.link.runtime import Runtime
 from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.errors import InternalError, MagnetarError, from_wire
@@ -31,12 +32,14 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 # What becomes of a request.
 Result: TypeAlias = MagnetarError | LinkClosed | ResponseT
 OnReply: TypeAlias = Callable[[Result[ResponseT]], None]
-# What a server sends unasked.
+# What a server sends unasked: to a consumer or a member of a group, or to whoever listens.
 Push = broker_pb2.CommandDeliver | broker_pb2.CommandConsumerChange | group_pb2.CommandGroupChange
-PUSHES = (
+Unasked = Push | common_pb2.CommandOwnersChanged
+UNASKED = (
     broker_pb2.CommandDeliver,
     broker_pb2.CommandConsumerChange,
     group_pb2.CommandGroupChange,
+    common_pb2.CommandOwnersChanged,
 )
 
 
@@ -53,9 +56,21 @@ class LinkSession:
     """The client's end of a link."""
 
     def __init__(
-        self, address: str, runtime: Runtime, on_push: Callable[[LinkSession, Push], None]
+        self,
+        address: str,
+        runtime: Runtime,
+        on_push: Callable[[LinkSession, Unasked], None],
+        *,
+        on_silent: Callable[[], None] | None = None,
+        patience_ms: float = 0.0,
     ) -> None:
-        self.address = address
+        """A session without a link.
+
+        Args:
+            on_push: told what the server says unasked.
+            on_silent: called each time that a request has waited for an answer for patience_ms.
+        """
+        self.title = title_of(address)
         self.closed = False
         self.frame_bytes_max = FRAME_BYTES_MAX_DEFAULT
         # Of a batch; a coordinator takes none, and says nothing of it.
@@ -73,6 +88,15 @@ class LinkSession:
         self._probed_at_ms = self._heard_at_ms
         self._probe_waits = False
         self._watchdog: asyncio.TimerHandle | None = None
+        self._on_silent = on_silent
+        self._patience_ms = patience_ms
+        # While requests are under way, if anybody wants to hear of silence.
+        self._listening: asyncio.TimerHandle | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is under way."""
+        return not self._waiting
 
     async def handshake(self, link: Link) -> None:
         """Begin the link with Hello.
@@ -85,18 +109,18 @@ class LinkSession:
         self._link = link
         if self.closed:
             link.close()
-            raise LinkClosed(f"the link to {self.address} broke at once")
+            raise LinkClosed(f"the link to {self.title} broke at once")
         self._writer = FrameWriter(link.write)
         self._watch_later()
         reply = await self.call(self._hello())
-        check_server(reply.protocol_version, self.address)
+        check_server(reply.protocol_version, self.title)
         if reply.frame_bytes_max:
             self.frame_bytes_max = reply.frame_bytes_max
         self.batch_bytes_max = reply.batch_bytes_max or self.frame_bytes_max // 2
         # The server has checked what the client knew when it asked; another server may have been
         # faster with the first answer.
         told = ClusterIdentity.of(reply)
-        self._runtime.cluster = self._runtime.cluster.learned(told, self.address)
+        self._runtime.cluster = self._runtime.cluster.learned(told, self.title)
         self.useful = False
 
     def request(
@@ -104,7 +128,7 @@ class LinkSession:
     ) -> None:
         """Write a request. `on_reply` is called exactly once, and never in this call."""
         if self.closed or self._writer is None:
-            error = LinkClosed(f"the link to {self.address} is closed")
+            error = LinkClosed(f"the link to {self.title} is closed")
             asyncio.get_running_loop().call_soon(on_reply, error)
             return
         self._request_count += 1
@@ -112,6 +136,8 @@ class LinkSession:
         self._waiting[request_id] = _Waiting(
             on_reply, RESPONSE_FIELDS[type(body)], self._runtime.now_ms(), patient
         )
+        if self._listening is None and self._on_silent is not None:
+            self._listen_for(self._patience_ms)
         self._writer.send(body, request_id)
 
     async def call(
@@ -162,15 +188,16 @@ class LinkSession:
 
     def on_link_closed(self) -> None:
         """Handle the end of the link, which the transport has noticed."""
-        self.close(f"the link to {self.address} broke")
+        self.close(f"the link to {self.title} broke")
 
     def close(self, reason: str) -> None:
         """End the session now: everything under way gets LinkClosed."""
         if self.closed:
             return
         self.closed = True
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        for timer in (self._watchdog, self._listening):
+            if timer is not None:
+                timer.cancel()
         if self._link is not None:
             self._link.close()
         waiting, self._waiting = self._waiting, {}
@@ -196,16 +223,16 @@ class LinkSession:
             result = InternalError("the server answered in a way that this version does not know")
         else:
             result = InternalError(
-                f"{self.address} answered with {name} where {waiting.response_field} belongs"
+                f"{self.title} answered with {name} where {waiting.response_field} belongs"
             )
         _guarded(waiting.on_reply, result)
 
     def _pushed(self, name: str | None, one: service_pb2.Command) -> None:
         if name == "error":
-            log.warning("%s reports: %s", self.address, one.error.message)
+            log.warning("%s reports: %s", self.title, one.error.message)
         elif name is not None:
             body = getattr(one, name)
-            if isinstance(body, PUSHES):
+            if isinstance(body, UNASKED):
                 self._on_push(self, body)
 
     def _hello(self) -> common_pb2.CommandHello:
@@ -235,7 +262,7 @@ class LinkSession:
             late = now_ms - one.written_at_ms >= timeout_ms
             if not one.patient:
                 if late:
-                    self.close(f"{self.address} left a request without an answer for too long")
+                    self.close(f"{self.title} left a request without an answer for too long")
                     return
                 break
             patient_one_is_late = patient_one_is_late or late
@@ -247,10 +274,24 @@ class LinkSession:
             self.request(self._hello(), self._on_probe)
         self._watch_later()
 
+    def _listen_for(self, delay_ms: float) -> None:
+        self._listening = asyncio.get_running_loop().call_later(delay_ms / 1000, self._listen)
+
+    def _listen(self) -> None:
+        """Tell of silence while the oldest request has none of the patience left."""
+        self._listening = None
+        for one in self._waiting.values():
+            if not one.patient:
+                left_ms = one.written_at_ms + self._patience_ms - self._runtime.now_ms()
+                if left_ms <= 0 and self._on_silent is not None:
+                    self._on_silent()
+                self._listen_for(left_ms if left_ms > 0 else self._patience_ms)
+                break
+
     def _on_probe(self, result: Result[common_pb2.CommandHelloResponse]) -> None:
         self._probe_waits = False
         if isinstance(result, MagnetarError):
-            self.close(f"{self.address} refuses: {result}")
+            self.close(f"{self.title} refuses: {result}")
 
 
 def _settle(future: asyncio.Future[ResponseT], result: ResponseT | Exception) -> None:

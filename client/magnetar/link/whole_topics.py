@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
-from magnetar.link.cluster import BROKER, Cluster, TopicRoute
+from magnetar.link.cluster import Cluster
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar_core.errors import (
     Gone,
     LogUnavailable,
@@ -81,9 +82,7 @@ async def _ask_once(
     async def ask(address: str, numbers: list[int]) -> Any:
         timeout_ms = max(1.0, deadline_ms - cluster.runtime.now_ms())
         try:
-            return await cluster.connection(address, BROKER).request(
-                command(numbers), timeout_ms=timeout_ms
-            )
+            return await cluster.server_at(address).request(command(numbers), timeout_ms=timeout_ms)
         except PartitionMoved:
             raise
         except MagnetarError as error:

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.in_flight import InFlightCommands, Item, copy_error
-from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
+from magnetar.link.shard_connection import ShardConnection
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.interval_set import IntervalSet, Range
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import SubscriptionName, TxnID
@@ -355,7 +355,7 @@ class TransactionAcks:
 
     # What the queue in flight asks for, and tells.
 
-    def connection(self) -> PartitionConnection:
+    def connection(self) -> ShardConnection:
         """The connection to the broker that has the partition."""
         return self._route.connection(self.name.partition)
 

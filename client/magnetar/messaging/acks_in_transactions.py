@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from magnetar.enums import SubscriptionType
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.acks import TransactionAcks
 from magnetar.messaging.interval_set import Range
 from magnetar.messaging.unacked_tracker import UnackedTracker

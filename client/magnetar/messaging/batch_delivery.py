@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection
 
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.in_flight import InFlightCommands
-from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
+from magnetar.link.shard_connection import ShardConnection
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.closed_batch import ClosedBatch
 from magnetar_core.errors import MagnetarError, SequenceGap
@@ -145,7 +145,7 @@ class BatchDelivery:
 
     # What the queue in flight asks for, and tells.
 
-    def connection(self) -> PartitionConnection:
+    def connection(self) -> ShardConnection:
         """The connection to the broker that has the partition now."""
         return self._route.connection(self._name.partition)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.partition_receiver import PartitionReceiver

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from magnetar.config import ConsumerConfig
 from magnetar.enums import InitialPosition, SubscriptionType
 from magnetar.errors import ClientClosed
-from magnetar.link.cluster import TopicRoute
-from magnetar.link.partition_connection import PartitionConnection
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, Result
+from magnetar.link.shard_connection import ShardConnection
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.acks import PlainAcks
 from magnetar.messaging.acks_in_transactions import AcksInTransactions
 from magnetar.messaging.delayed_nacks import DelayedNacks
@@ -129,7 +129,7 @@ class PartitionReceiver:
             on_refused=self._tell_lost,
         )
         self._connection = route.connection(partition)
-        self._connection.register(consumer_id, partition, self._on_push)
+        self._connection.register((consumer_id, partition), self._on_push)
         self._task = runtime.spawn(self._run(), f"receive {self.name}")
 
     @property
@@ -138,7 +138,7 @@ class PartitionReceiver:
         return None if self._ownership is None else self._ownership.member
 
     @property
-    def connection(self) -> PartitionConnection:
+    def connection(self) -> ShardConnection:
         """The connection to the broker that has the partition now."""
         return self._connection
 
@@ -156,7 +156,7 @@ class PartitionReceiver:
             if self._last_refusal is not None:
                 raise self._last_refusal from None
             raise LogUnavailable(
-                f"the broker at {self._connection.address} did not take the subscription"
+                f"the broker at {self._connection.title} did not take the subscription"
                 f" {self.name} within {timeout_ms:.0f} ms"
             ) from None
 
@@ -284,7 +284,7 @@ class PartitionReceiver:
     def _stop(self, error: MagnetarError) -> None:
         self.failure = error
         self._task.cancel()
-        self._connection.unregister(self._consumer_id, self.name.partition)
+        self._connection.unregister((self._consumer_id, self.name.partition))
         self._nacks.clear()
         self._attached = None
         self.queue.ready.clear()

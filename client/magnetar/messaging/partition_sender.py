@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from magnetar.config import Batching, ProducerConfig
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.batch_delivery import BatchDelivery
 from magnetar.messaging.batching import (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from magnetar.column_batch import ColumnBatch
 from magnetar.config import ProducerConfig
 from magnetar.errors import ClientClosed
-from magnetar.link.cluster import TopicRoute
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
+from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.batching import Properties, partition_of_key
 from magnetar.messaging.message_sizes import as_bytes

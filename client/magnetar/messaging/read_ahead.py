@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from magnetar.link.cluster import TopicRoute
+from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns
 from magnetar.messaging.reader import RangeReader
 from magnetar_core.errors import DataLoss, InvalidArgument, MagnetarError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 
-from magnetar.link.cluster import TopicRoute
+from magnetar.link.topic_route import TopicRoute
 from magnetar.message import MESSAGE_BYTES_MAX_DEFAULT, MessageColumns, ReceivedBatch
 from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.interval_set import IntervalSet

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import NamedTuple
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar.transactions.participants import Participants
 from magnetar.transactions.producer_identity import ProducerIdentity
@@ -20,7 +20,7 @@ class Begun(NamedTuple):
     txn_id: TxnID
     # 0: it never expires.
     timeout_ms: int
-    coordinator: Connection
+    coordinator: Requests
     identity: ProducerIdentity | None = None
     # Whether the coordinator has stored the transaction and the participants that it was given.
     is_durable: bool = True

@@ -19,7 +19,7 @@ from magnetar_core.wire import common_pb2, transaction_pb2
 
 if TYPE_CHECKING:
     from magnetar.link.cluster import Cluster
-    from magnetar.link.connection import Connection
+    from magnetar.link.requests import Requests
 
 log = logging.getLogger("magnetar")
 
@@ -34,11 +34,11 @@ class CoordinatorChoice:
         self._runtime = cluster.runtime
         self._turn = 0
         # Who did not answer, with the task that waits until it does.
-        self._silent: dict[Connection, asyncio.Task[None]] = {}
+        self._silent: dict[Requests, asyncio.Task[None]] = {}
 
     async def new_txn(
         self, command: transaction_pb2.CommandNewTxn
-    ) -> tuple[transaction_pb2.CommandNewTxnResponse, Connection]:
+    ) -> tuple[transaction_pb2.CommandNewTxnResponse, Requests]:
         """Begin a transaction at the first coordinator that answers.
 
         The next coordinator is asked when nobody listens at the address, or when there is no answer
@@ -73,28 +73,28 @@ class CoordinatorChoice:
         self._trust(answer[1])
         return answer
 
-    def _in_order(self, every: Iterable[Connection]) -> list[Connection]:
+    def _in_order(self, every: Iterable[Requests]) -> list[Requests]:
         """Each begins in its turn; those that do not answer come last."""
         self._turn += 1
-        answering: list[Connection] = []
-        silent: list[Connection] = []
+        answering: list[Requests] = []
+        silent: list[Requests] = []
         for one in every:
             (silent if one in self._silent else answering).append(one)
         return _rotated(answering, self._turn) + _rotated(silent, self._turn)
 
-    def _trust(self, connection: Connection) -> None:
+    def _trust(self, connection: Requests) -> None:
         waiting = self._silent.pop(connection, None)
         if waiting is not None:
             waiting.cancel()
 
-    def _suspect(self, connection: Connection) -> None:
+    def _suspect(self, connection: Requests) -> None:
         if connection not in self._silent:
-            log.info("coordinator %s does not answer: others are asked", connection.address)
+            log.info("coordinator %s does not answer: others are asked", connection.title)
             self._silent[connection] = self._runtime.spawn(
-                self._until_answer(connection), f"wait for {connection.address}"
+                self._until_answer(connection), f"wait for {connection.title}"
             )
 
-    async def _until_answer(self, connection: Connection) -> None:
+    async def _until_answer(self, connection: Requests) -> None:
         """Ask something that it answers when its disk does, too."""
         question = transaction_pb2.CommandListTxns(statuses=[common_pb2.OPEN], limit=1)
         while True:
@@ -103,12 +103,12 @@ class CoordinatorChoice:
             except MagnetarError as error:
                 if error.kind.may_pass:
                     continue  # It has taken its whole time.
-                log.debug("%s answers: %s", connection.address, error)
+                log.debug("%s answers: %s", connection.title, error)
             break
         self._silent.pop(connection, None)
 
 
-def _abort_late(connection: Connection, question: Question) -> None:
+def _abort_late(connection: Requests, question: Question) -> None:
     """Nobody waits any more for the transaction that a slow coordinator began."""
     if question.cancelled() or question.exception() is not None:
         return
@@ -118,6 +118,6 @@ def _abort_late(connection: Connection, question: Question) -> None:
     connection.request_soon(abort, lambda result: None)
 
 
-def _rotated(items: list[Connection], turn: int) -> list[Connection]:
+def _rotated(items: list[Requests], turn: int) -> list[Requests]:
     first = turn % len(items) if items else 0
     return items[first:] + items[:first]

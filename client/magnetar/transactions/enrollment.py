@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from google.protobuf.message import Message
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
@@ -45,7 +45,7 @@ class Enrollment:
     def __init__(
         self,
         txn_id: TxnID,
-        coordinator: Connection,
+        coordinator: Requests,
         on_failed: Callable[[MagnetarError], None],
         *,
         identity: ProducerIdentity | None = None,

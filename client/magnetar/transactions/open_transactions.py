@@ -10,7 +10,7 @@ from functools import partial
 from magnetar.config import ClientConfig
 from magnetar.enums import TransactionStatus
 from magnetar.link.cluster import Cluster
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.transactions.beginning import Begin, Begun
 from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
@@ -40,7 +40,7 @@ class OpenTransactions:
         """The settings of the client."""
         return self._runtime.config
 
-    async def coordinator_for(self, transactional_id: str) -> Connection:
+    async def coordinator_for(self, transactional_id: str) -> Requests:
         """Return the connection to the coordinator of a transactional id."""
         return await self._cluster.coordinator_for(transactional_id)
 
@@ -63,7 +63,7 @@ class OpenTransactions:
     async def begin_as(
         self,
         identity: ProducerIdentity,
-        coordinator: Connection,
+        coordinator: Requests,
         on_pair: Callable[[ProducerIdentity], None],
     ) -> Transaction:
         """Open the transaction of a transactional producer.
@@ -119,7 +119,7 @@ class OpenTransactions:
 
     async def _new_txn_at(
         self,
-        coordinator: Connection,
+        coordinator: Requests,
         txn_timeout_ms: int,
         identity: ProducerIdentity | None,
         named: transaction_pb2.NamedSequence | None,

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from magnetar.enums import TransactionStatus
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.link.runtime import Runtime
 from magnetar_core.errors import MagnetarError, TxnForgotten, TxnNotFound
 from magnetar_core.ids import TxnID
@@ -31,7 +31,7 @@ class OutcomeInquiry:
         self,
         runtime: Runtime,
         txn_id: TxnID,
-        coordinator: Connection,
+        coordinator: Requests,
         timeout_ms: int,
         *,
         on_ended: Callable[[TransactionStatus], None],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.transactions.enrollment import Enrollment
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.writer_protocols import Acks, Sender
@@ -117,7 +117,7 @@ class Participants:
     def begin(
         self,
         txn_id: TxnID,
-        coordinator: Connection,
+        coordinator: Requests,
         on_failed: Callable[[MagnetarError], None],
         *,
         identity: ProducerIdentity | None,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from magnetar.link.connection import Connection
+from magnetar.link.requests import Requests
 from magnetar.message import Message
 from magnetar.topic_partition import TopicPartition
 from magnetar.transactions.messaging_protocols import Acknowledging, Member, PlainProducer
@@ -74,7 +74,7 @@ class TransactionalProducer:
         self._timeout_s = timeout_s
         # Without an id there is nothing to take over.
         self._state = State.NEW if transactional_id else State.READY
-        self._coordinator: Connection | None = None
+        self._coordinator: Requests | None = None
         self._identity = ProducerIdentity(transactional_id or "", -1, -1)
         self._consumer: Member | None = None
         self._transaction: Transaction | None = None

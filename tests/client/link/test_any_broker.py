@@ -145,7 +145,7 @@ def test_a_server_that_is_known_to_be_away_costs_nothing_at_all() -> None:
         assert answer[1] is second
         assert seconds() == began_s
         # It comes back, and is asked first again.
-        question.cancel()
+        await question.cancel()
         cluster.net.dead.clear()
         await until(lambda: connected)
         answer = await question.among([first, second])

@@ -36,6 +36,7 @@ def test_what_has_no_answer_is_no_request() -> None:
         "CommandDeliver",
         "CommandFlow",
         "CommandGroupChange",
+        "CommandOwnersChanged",
         "CommandTxnsIssued",
         "ServerError",
     }

@@ -13,6 +13,7 @@ from tests.mutants.catalogue import (
     cli,
     client,
     client_consuming,
+    client_owners,
     client_routing,
     cluster_hosts,
     coordinator,
@@ -47,6 +48,7 @@ CATALOGUE: tuple[Mutant, ...] = (
     *client.MUTANTS,
     *client_consuming.MUTANTS,
     *client_routing.MUTANTS,
+    *client_owners.MUTANTS,
     *spark.MUTANTS,
     *cli.MUTANTS,
 )

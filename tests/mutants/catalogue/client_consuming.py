@@ -222,8 +222,8 @@ MUTANTS = (
     Mutant(
         name="member-at-first-broker-only",
         file=_MEMBERSHIPS,
-        old="            elif self._failure is None and not has_left:",
-        new="            elif self._failure is None and not self._memberships:",
+        old="            if broker.name in self._memberships or self._failure is not None",
+        new="            if self._memberships or self._failure is not None",
         mistake="A consumer joins a single broker: nobody reads what the others keep.",
     ),
     Mutant(

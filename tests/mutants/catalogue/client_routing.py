@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _ANY_BROKER = "client/magnetar/link/any_broker.py"
-_CLUSTER = "client/magnetar/link/cluster.py"
 _CONNECTION = "client/magnetar/link/connection.py"
-_PARTITION = "client/magnetar/link/partition_connection.py"
+_SHARD = "client/magnetar/link/shard_connection.py"
+_ROUTE = "client/magnetar/link/topic_route.py"
 _REQUESTS = "client/magnetar/link/requests.py"
 _SESSION = "client/magnetar/link/session.py"
 _WHOLE_TOPICS = "client/magnetar/link/whole_topics.py"
@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         name="dead-broker-asked-first",
         file=_ANY_BROKER,
-        old="            self._order.insert(0, address)",
-        new="            self._order.append(address)",
+        old="            self._order.insert(0, connection)",
+        new="            self._order.append(connection)",
         mistake="A broker that is away is asked first by every request.",
     ),
     Mutant(
@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         name="stranger-of-the-first-moment",
         file=_SESSION,
-        old="        self._runtime.cluster = self._runtime.cluster.learned(told, self.address)",
-        new="        self._runtime.cluster = ClusterIdentity().learned(told, self.address)",
+        old="        self._runtime.cluster = self._runtime.cluster.learned(told, self.title)",
+        new="        self._runtime.cluster = ClusterIdentity().learned(told, self.title)",
         mistake="A server whose handshake began before any cluster was known may be of another.",
     ),
     Mutant(
@@ -64,21 +64,21 @@ MUTANTS = (
     ),
     Mutant(
         name="waiting-at-the-dead-address",
-        file=_PARTITION,
+        file=_SHARD,
         old="        if self._waiters:\n            self._wait()",
         new="        if not self._waiters:\n            self._wait_no_more()",
         mistake="Whoever waits for a broker's link does not wait for that of the next one.",
     ),
     Mutant(
         name="pushes-after-a-move-are-lost",
-        file=_PARTITION,
-        old="                connection.register(consumer_id, partition, on_push)",
+        file=_SHARD,
+        old="                connection.register(addressee, on_push)",
         new="                log_count = len(told)  # noqa: F841",
         mistake="A consumer whose partition moved gets no messages from its new broker.",
     ),
     Mutant(
         name="moved-and-never-looked-up",
-        file=_PARTITION,
+        file=_SHARD,
         old="        self._look_up()\n        return True",
         new="        return True",
         mistake="Whoever is told that a partition moved asks the same broker again.",
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="route-of-another-topic",
-        file=_CLUSTER,
+        file=_ROUTE,
         old="            if topic_id == self.topic_id and len(addresses)",
         new="            if len(addresses)",
         mistake="The partitions of a topic that was made anew count as those of the one before.",
