@@ -10,8 +10,8 @@ import pytest
 from tests.virtual_time import run, time_passes
 from tests.waiting import until
 
-from magnetar.link.cluster import ClusterInfo
-from magnetar.link.cluster import Member as Listed
+from magnetar.link.members import ClusterInfo
+from magnetar.link.members import Member as Listed
 from magnetar_cli.cluster import changes
 from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view, wishes
 from magnetar_cluster.directory import DirectoryUnavailable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from magnetar.link.cluster import ClusterInfo
-from magnetar.link.cluster import Member as ListedMember
+from magnetar.link.members import ClusterInfo
+from magnetar.link.members import Member as ListedMember
 from magnetar_cluster.view import (
     BROKER,
     COORDINATOR,
