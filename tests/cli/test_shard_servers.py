@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.cluster.views import view
-from tests.core.envelope import command
+from tests.raw_talk import RawTalk
 from tests.waiting import until
 
 from magnetar_broker.broker import Broker
@@ -28,47 +27,16 @@ from magnetar_cluster.view import BROKER, Format, ShardName
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import ListenConfig
 from magnetar_core.doors import Doors
-from magnetar_core.errors import from_wire
-from magnetar_core.frames import Carried
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.shard_address import ShardPlace
-from magnetar_core.transport import Link, LinkClosed
-from magnetar_core.wire import service_pb2
+from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import topic_pb2 as wire
 from magnetar_storage.store import StoreFenced
 from magnetar_storage.store_config import StoreConfig
 
 ONE = Format(broker_shards=1, coordinator_shards=1)
 ZERO = ShardName(BROKER, 0)
-
-
-class Talk:
-    """A conversation with a shard."""
-
-    link: Link
-
-    def __init__(self) -> None:
-        self.closed = asyncio.Event()
-        self._last = 0
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-
-    def begin(self, body: Any) -> asyncio.Future[Any]:
-        self._last += 1
-        answer = self._answers[self._last] = asyncio.get_running_loop().create_future()
-        self.link.write(service_pb2.Frame(commands=[command(body, self._last)]))
-        return answer
-
-    async def ask(self, body: Any) -> Any:
-        return await self.begin(body)
-
-    def on_frame(self, frame: Carried) -> None:
-        for one in frame.commands:
-            if one.HasField("error"):
-                self._answers[one.request_id].set_exception(from_wire(one.error))
-            else:
-                body = getattr(one, one.WhichOneof("body") or "")
-                self._answers[one.request_id].set_result(body)
 
 
 class Process:
@@ -130,13 +98,9 @@ class Cluster:
         self.a, self.b = Process(directory), Process(directory)
         self.transport = GrpcTransport()
 
-    async def connect(self, process: Process, epoch: int) -> Talk:
-        talk = Talk()
-        place = ShardPlace(0, epoch)
-        talk.link = await self.transport.connect(
-            f"{process.server.address}#{place}", "Broker", talk.on_frame, talk.closed.set
-        )
-        return talk
+    async def connect(self, process: Process, epoch: int) -> RawTalk:
+        address = f"{process.server.address}#{ShardPlace(0, epoch)}"
+        return await RawTalk().connect(self.transport, address, "Broker")
 
 
 def play(directory: Path, scenario: Callable[[Cluster], Awaitable[None]]) -> None:
@@ -155,7 +119,7 @@ def play(directory: Path, scenario: Callable[[Cluster], Awaitable[None]]) -> Non
     asyncio.run(run())
 
 
-async def topics(talk: Talk) -> list[str]:
+async def topics(talk: RawTalk) -> list[str]:
     return [one.topic for one in (await talk.ask(wire.CommandListTopics())).topics]
 
 

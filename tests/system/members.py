@@ -1,0 +1,200 @@
+"""Members of a cluster whose shards change their owner, as processes.
+
+Each member's log is a file of its own. Nothing is started again that was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.etcd_server import EtcdServer
+from tests.object_server import BUCKET, ObjectServer
+from tests.system.processes import MAGNETAR
+from tests.waiting import wait_until
+
+from magnetar_cluster.etcd_directory import EtcdDirectory
+from magnetar_cluster.etcd_settings import EtcdSettings
+from magnetar_cluster.view import BROKER, COORDINATOR, Format, ShardName, View
+
+# Longer than the program's default: other work may keep this machine's processors.
+LEASE_MS = 4_000
+FORMAT = Format(broker_shards=6, coordinator_shards=2)
+SHARDS = (*FORMAT.shards(BROKER), *FORMAT.shards(COORDINATOR))
+READY_S = 60.0
+STOPPED_S = 60.0
+
+
+class Members:
+    """Member processes of a cluster.
+
+    Args:
+        settings: MAGNETAR_... variables for all members.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        etcd: EtcdServer,
+        objects: ObjectServer,
+        cluster_id: str,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = directory
+        self._etcd = etcd
+        self.cluster_id = cluster_id
+        clean = {name: text for name, text in os.environ.items() if name[:9] != "MAGNETAR_"}
+        self.environ = {
+            **clean,
+            **objects.environment(),
+            "MAGNETAR_ETCD": ",".join(etcd.endpoints),
+            "MAGNETAR_STORE": f"s3://{BUCKET}/owners/{cluster_id}",
+            "MAGNETAR_CLUSTER_ID": cluster_id,
+            "MAGNETAR_BROKER_SHARDS": str(FORMAT.broker_shards),
+            "MAGNETAR_COORDINATOR_SHARDS": str(FORMAT.coordinator_shards),
+            "MAGNETAR_LEASE_DURATION_MS": str(LEASE_MS),
+            "MAGNETAR_METRICS_PORT": "0",
+            **(settings or {}),
+        }
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._ready: dict[str, dict[str, str]] = {}
+
+    def start(self, **kinds: str) -> None:
+        """Start members, as a="broker", and wait until the directory knows them."""
+        for name, kind in kinds.items():
+            with self._log(name).open("ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    [
+                        *(*MAGNETAR, kind, "--name", name, "--port", "0"),
+                        *("--ready-file", str(self._ready_file(name)), "--log-format", "text"),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=self.environ,
+                )
+        for name in kinds:
+            wait_until(lambda name=name: self._is_ready(name), READY_S)  # type: ignore[misc]
+            self._ready[name] = json.loads(self._ready_file(name).read_text())
+
+    def address(self, name: str) -> str:
+        return self._ready[name]["address"]
+
+    def addresses(self) -> list[str]:
+        """Of all members that run."""
+        return [self.address(name) for name in self._processes]
+
+    def metric(self, name: str, metric: str) -> float:
+        """What a member's metric is now, summed up over its labels."""
+        found = 0.0
+        with urllib.request.urlopen(self._ready[name]["metrics"], timeout=20) as reply:
+            for line in reply.read().decode().splitlines():
+                if line.startswith((f"{metric} ", f"{metric}{{")):
+                    found += float(line.split()[-1])
+        return found
+
+    def kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def freeze(self, name: str) -> None:
+        """Stop a member where it stands."""
+        self._processes[name].send_signal(signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGCONT)
+
+    def stop(self, name: str) -> None:
+        """Stop a member in order, and wait until it has gone."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOPPED_S) == 0, self.log(name)
+
+    def runs(self, name: str) -> bool:
+        return self._processes[name].poll() is None
+
+    def log(self, name: str) -> str:
+        return self._log(name).read_text()
+
+    def close(self) -> None:
+        """Kill all, and complain about tracebacks in their logs."""
+        for name in list(self._processes):
+            self.kill(name)
+        for log in self._directory.glob("*.log"):
+            assert "Traceback" not in log.read_text(), log.read_text()[-20_000:]
+
+    def directory(self) -> EtcdDirectory:
+        """The cluster's directory, as an administrator sees it."""
+        return EtcdDirectory(
+            EtcdSettings(
+                endpoints=self._etcd.endpoints,
+                endpoint_timeout_ms=5_000,
+                call_timeout_ms=20_000,
+                silence_ms_max=20_000,
+            ),
+            self.cluster_id,
+        )
+
+    def _is_ready(self, name: str) -> bool:
+        assert self.runs(name), self.log(name)
+        return self._ready_file(name).exists()
+
+    def _ready_file(self, name: str) -> Path:
+        return self._directory / f"{name}.ready"
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+
+class Watcher:
+    """What the directory says, as it changes."""
+
+    def __init__(self, directory: EtcdDirectory) -> None:
+        self.view = View()
+        self._directory = directory
+        self._changed = asyncio.Condition()
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def until(self, condition: Callable[[View], object], patience_s: float = 60.0) -> View:
+        """Wait for a view that meets a condition, and return it."""
+        async with asyncio.timeout(patience_s), self._changed:
+            await self._changed.wait_for(lambda: condition(self.view))
+        return self.view
+
+    async def owned(self, without: str = "", patience_s: float = 60.0) -> View:
+        """Wait until each shard has an owner, and none of them is a certain member."""
+
+        def is_so(view: View) -> bool:
+            return all(
+                shard in view.owners and view.owners[shard].member != without for shard in SHARDS
+            )
+
+        return await self.until(is_so, patience_s)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._directory.close()
+
+    async def _watch(self) -> None:
+        async for view in self._directory.watch():
+            async with self._changed:
+                self.view = view
+                self._changed.notify_all()
+
+
+def shards_of(view: View, member: str, kind: str) -> list[ShardName]:
+    """The shards that a member has."""
+    return [
+        shard
+        for shard, owner in sorted(view.owners.items())
+        if (shard.kind, owner.member) == (kind, member)
+    ]
