@@ -35,6 +35,7 @@ COMMANDS = [
     ["cluster", "drain"],
     ["cluster", "move"],
     ["cluster", "rebalance"],
+    ["cluster", "up"],
     ["topics"],
     ["topics", "create"],
     ["topics", "list"],

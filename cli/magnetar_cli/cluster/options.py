@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,16 +63,23 @@ def with_directory(
 def open_directory(etcd: str, cluster_id: str) -> Directory:
     """Return the directory of a cluster; nothing is asked yet.
 
-    Raises:
-        InvalidConfig: the addresses are no addresses.
-    """
-    from magnetar_cluster.etcd_directory import EtcdDirectory
-    from magnetar_cluster.etcd_settings import EtcdSettings
-    from magnetar_core.config import InvalidConfig
+    What else etcd wants to know, as certificates, comes from the variables that servers read.
 
-    endpoints = tuple(one.strip() for one in etcd.split(",") if one.strip())
-    try:
-        settings = EtcdSettings(endpoints=endpoints)
-    except ValueError as error:
-        raise InvalidConfig(str(error)) from None
-    return EtcdDirectory(settings, cluster_id)
+    Raises:
+        InvalidConfig: the addresses are no addresses, or a setting is wrong.
+    """
+    from magnetar_cli.servers.member_config import MemberConfig
+    from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
+    from magnetar_cluster.etcd_directory import EtcdDirectory
+    from magnetar_cluster.host_settings import HostSettings
+    from magnetar_core.settings import Sources, resolve
+
+    section = SECTIONS[0]
+    config = resolve(
+        MemberConfig,
+        section,
+        Sources.load(os.environ, SECTIONS, None),
+        beside=[settings_of(section), *shared_settings()],
+        etcd=etcd,
+    ).settings
+    return EtcdDirectory(config.etcd_settings(HostSettings().lease_duration_ms), cluster_id)

@@ -59,7 +59,7 @@ def choose_ports(options: dict[str, Any], host: str) -> Ports:
         raise click.UsageError(
             f"two servers would have port {twice}; choose ports that lie farther apart"
         )
-    free = _free_ports(host, sum(one.count(0) for one in ranges))
+    free = free_ports(host, sum(one.count(0) for one in ranges))
     broker_ports, coordinator_ports, metrics_ports = (
         [port or next(free) for port in one] for one in ranges
     )
@@ -70,7 +70,8 @@ def _range(first: int, count: int) -> list[int]:
     return list(range(first, first + count)) if first else [0] * count
 
 
-def _free_ports(host: str, count: int) -> Iterator[int]:
+def free_ports(host: str, count: int) -> Iterator[int]:
+    """Return ports that nobody listens on, none of them twice."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sockets = [socket.socket(family) for _ in range(count)]
     try:

@@ -15,6 +15,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,23 @@ class Child:
 
     Args:
         label: what the log calls it.
+        log: the file that its log goes to; None: where the one of this process goes.
     """
 
     def __init__(
-        self, label: str, program: Sequence[str], arguments: list[str], environ: dict[str, str]
+        self,
+        label: str,
+        program: Sequence[str],
+        arguments: list[str],
+        environ: dict[str, str],
+        log: Path | None = None,
     ) -> None:
         self.label = label
         self.ready: dict[str, Any] = {}
         self.was_ready = asyncio.Event()
         self._command = (*program, *arguments)
         self._environ = environ
+        self._log = log
         self._process: Process | None = None
         self._draining: asyncio.Task[None] | None = None
 
@@ -62,12 +70,14 @@ class Child:
         Raises:
             ChildFailed: the process ended.
         """
-        self._process = process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=PIPE,
-            stdout=PIPE,
-            env=self._environ,
-        )
+        with self._log.open("ab") if self._log is not None else nullcontext() as log_file:
+            self._process = process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log_file,
+                env=self._environ,
+            )
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line:
@@ -75,6 +85,11 @@ class Child:
             raise ChildFailed(f"{self.label} ended with status {status} before it was ready")
         self.ready = json.loads(line)
         self.was_ready.set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process is not None and self._process.returncode is None
 
     async def wait(self) -> int:
         """Wait until the process ends."""

@@ -1,0 +1,1 @@
+"""A cluster whose owners change, on one machine: etcd, an object server, and Magnetar."""

