@@ -69,15 +69,24 @@ class _Elsewhere(Exception):
 
 
 class EtcdClient:
-    """Calls to etcd. All raise DirectoryUnavailable when no answer comes in time."""
+    """Calls to etcd. All raise DirectoryUnavailable when no answer comes in time.
 
-    def __init__(self, settings: EtcdSettings) -> None:
+    Args:
+        first: the endpoint to begin with, modulo their number.
+    """
+
+    def __init__(self, settings: EtcdSettings, first: int = 0) -> None:
         self._settings = settings
         self._endpoints = [EtcdEndpoint(one, settings) for one in settings.endpoints]
-        self._present = 0
+        self._present = first % len(self._endpoints)
         self._token = ""
         self._cluster_id = 0
         self._closed = False
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint that is asked at the moment."""
+        return self._endpoints[self._present].address
 
     async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
         """Read rows, as they are after all that was answered before."""
@@ -115,7 +124,7 @@ class EtcdClient:
 
     def leave(self, address: str) -> None:
         """Ask another endpoint from now on, if this is the present one."""
-        if self._endpoints[self._present].address == address:
+        if self.endpoint == address:
             self._present = (self._present + 1) % len(self._endpoints)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable
+from zlib import crc32
 
 import grpc
 
@@ -46,11 +47,12 @@ class EtcdDirectory:
 
     Args:
         cluster: id of the cluster; rows of others are not touched.
+        asker: a name of whoever asks. Askers with different names begin at different endpoints.
     """
 
-    def __init__(self, settings: EtcdSettings, cluster: str) -> None:
+    def __init__(self, settings: EtcdSettings, cluster: str, asker: str = "") -> None:
         self._keys = Keys(cluster)
-        self._client = EtcdClient(settings)
+        self._client = EtcdClient(settings, first=crc32(asker.encode()))
         self._revision_seen = 0
         # Rows that were complained of, with the revision in which they were written.
         self._damaged: dict[bytes, int] = {}
@@ -207,7 +209,8 @@ class EtcdDirectory:
         finally:
             reader.cancel()
             watch.cancel()
-            await asyncio.wait([reader])
+            # Whoever stops reading has no use for the reason why it broke meanwhile.
+            await asyncio.gather(reader, return_exceptions=True)
 
     async def _list(self) -> tuple[Rows, int]:
         request = pb.RangeRequest(key=self._keys.prefix, range_end=self._keys.end)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol
 
 from tests.etcd_server import EtcdServer
+from tests.waiting import PATIENCE_S
 
 from magnetar_cluster.directory import Directory
 from magnetar_cluster.etcd_directory import EtcdDirectory
@@ -87,7 +88,12 @@ def run(cluster: Callable[[], Cluster], test: Callable[[Cluster], Awaitable[None
         finally:
             await made.close()
 
-    asyncio.run(running())
+    run_in_time(running())
+
+
+def run_in_time(work: Coroutine[None, None, None]) -> None:
+    """Run what may wait for something that never comes, if the code is wrong."""
+    asyncio.run(asyncio.wait_for(work, 4 * PATIENCE_S))
 
 
 class Watcher:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present
+from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time
 from tests.etcd_server import EtcdServer, program
 
 from magnetar_cluster.directory import DirectoryUnavailable
@@ -85,7 +84,7 @@ def test_a_user_with_a_password(guarded: EtcdServer) -> None:
         await use(directory)
         await directory.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_who_may_not_use_it_is_told_at_once(
         assert PASSWORD not in str(refused.value)
         await directory.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_tls(encrypted: EtcdServer) -> None:
@@ -117,7 +116,7 @@ def test_tls(encrypted: EtcdServer) -> None:
         await use(directory)
         await directory.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -131,4 +130,4 @@ def test_whoever_is_not_trusted_is_not_used(encrypted: EtcdServer, tls: bool) ->
             await directory.format(None)
         await directory.close()
 
-    asyncio.run(test())
+    run_in_time(test())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-from tests.cluster.directories import LONG_MS, S0, S1
+from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
 from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
 
 from magnetar_cluster.directory import DirectoryUnavailable, LeaseExpired
@@ -41,7 +40,7 @@ def run(test: Test, *, patient: bool, silence_ms_max: int = 20_000) -> None:
             await directory.close()
             await etcd.stop()
 
-    asyncio.run(running())
+    run_in_time(running())
 
 
 def answered(ttl_s: int, term: int = 1, lease: int = LEASE) -> pb.LeaseKeepAliveResponse:

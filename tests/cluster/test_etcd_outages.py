@@ -8,7 +8,17 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.cluster.directories import LONG_MS, MEMBER, S0, S1, SHORT_MS, A, Watcher, present
+from tests.cluster.directories import (
+    LONG_MS,
+    MEMBER,
+    S0,
+    S1,
+    SHORT_MS,
+    A,
+    Watcher,
+    present,
+    run_in_time,
+)
 from tests.etcd_server import EtcdServer, program
 from tests.waiting import turns, until, wait_until
 
@@ -115,7 +125,7 @@ def test_a_member_is_away_and_work_goes_on(etcd: EtcdServer, how: str) -> None:
             await work.stop()
             print(f"longest round with a member away ({how}): {work.pause_s_max:.2f} s")
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_a_watch_leaves_a_member_that_stands_still(etcd: EtcdServer) -> None:
@@ -137,7 +147,7 @@ def test_a_watch_leaves_a_member_that_stands_still(etcd: EtcdServer) -> None:
             await again.until(lambda view: view.pins == {S0: "3"})
             await again.stop()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_a_watch_with_nothing_to_say_goes_on(etcd: EtcdServer) -> None:
@@ -161,7 +171,7 @@ def test_a_watch_with_nothing_to_say_goes_on(etcd: EtcdServer) -> None:
             await watcher.until(lambda view: view.pins == {S0: "1"})
             await watcher.stop()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 @pytest.mark.parametrize("how", ["kill", "freeze"])
@@ -206,7 +216,7 @@ def test_without_a_majority_nothing_is_answered_and_then_all_goes_on(
             assert view.members == {A: MEMBER}
             assert view.owners[S0] == Owner("a", epoch)
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_etcd_is_started_again(etcd: EtcdServer) -> None:
@@ -232,7 +242,7 @@ def test_etcd_is_started_again(etcd: EtcdServer) -> None:
             after = await present(directory)
             assert (after.members, after.owners) == (before.members, before.owners)
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_close_ends_what_waits(etcd: EtcdServer) -> None:
@@ -257,7 +267,7 @@ def test_close_ends_what_waits(etcd: EtcdServer) -> None:
             with pytest.raises(DirectoryUnavailable, match="closed"):
                 await directory.format(None)
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 async def _is_answered(directory: EtcdDirectory) -> bool:
@@ -277,4 +287,4 @@ def test_nobody_is_there(tmp_path: Path) -> None:
             with pytest.raises(DirectoryUnavailable, match=r"127\.0\.0\.1:1.*127\.0\.0\.1:2"):
                 await directory.grant(LONG_MS)
 
-    asyncio.run(test())
+    run_in_time(test())

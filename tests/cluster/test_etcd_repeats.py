@@ -9,7 +9,17 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from tests.cluster.directories import LONG_MS, MEMBER, S0, S1, A, B, EtcdCluster, present
+from tests.cluster.directories import (
+    LONG_MS,
+    MEMBER,
+    S0,
+    S1,
+    A,
+    B,
+    EtcdCluster,
+    present,
+    run_in_time,
+)
 from tests.etcd_server import EtcdServer
 from tests.tcp_proxy import TcpProxy
 
@@ -98,7 +108,7 @@ def test_a_lost_answer_is_asked_for_at_the_next_endpoint(
             assert proxy.lost_count >= 7
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_a_claim_whose_answer_nobody_heard_may_be_repeated(
@@ -118,7 +128,7 @@ def test_a_claim_whose_answer_nobody_heard_may_be_repeated(
             assert await one.claim(lease, S0, "a") == owner.epoch
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 class Recorder:
@@ -173,7 +183,7 @@ def test_copies_that_come_late_change_nothing(etcd_server: EtcdServer) -> None:
         assert await present(other) == before
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_what_changed_while_a_watch_began_is_seen(etcd_server: EtcdServer) -> None:
@@ -191,7 +201,7 @@ def test_what_changed_while_a_watch_began_is_seen(etcd_server: EtcdServer) -> No
             assert (await anext(views)).pins == {S0: "a", S1: "b"}
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_a_watch_breaks_when_etcd_has_forgotten_what_follows(etcd_server: EtcdServer) -> None:
@@ -213,7 +223,7 @@ def test_a_watch_breaks_when_etcd_has_forgotten_what_follows(etcd_server: EtcdSe
         assert (await present(one)).pins == {S0: "c"}
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 def test_rows_of_strangers_are_left_out_and_complained_of_once(
@@ -250,7 +260,7 @@ def test_rows_of_strangers_are_left_out_and_complained_of_once(
         await cluster.close()
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(test())
+        run_in_time(test())
     complaints = [one.getMessage() for one in caplog.records]
     assert len(complaints) == 3
     assert sum("bound to no lease; delete it" in one for one in complaints) == 2
@@ -269,7 +279,7 @@ def test_a_lease_lasts_whole_seconds_and_no_less_than_was_asked(etcd_server: Etc
                 await one.renew(lease)
         await cluster.close()
 
-    asyncio.run(test())
+    run_in_time(test())
 
 
 async def before_watching(directory: EtcdDirectory, happens: Callable[[], Awaitable[None]]) -> None:

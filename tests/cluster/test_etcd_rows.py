@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.cluster.directories import MEMBER, S0, A
+from collections import Counter
 
+import pytest
+from tests.cluster.directories import MEMBER, S0, A, run_in_time
+
+from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_rows import (
     DamagedRow,
     Keys,
@@ -192,3 +195,18 @@ def test_secrets_are_not_shown() -> None:
         )
     )
     assert "hush" not in shown
+
+
+def test_askers_begin_at_different_endpoints() -> None:
+    """A whole cluster at one member of etcd would load it for all."""
+
+    async def test() -> None:
+        settings = EtcdSettings(endpoints=("etcd-0:1", "etcd-1:1", "etcd-2:1"))
+        firsts: Counter[str] = Counter()
+        for number in range(60):
+            directory = EtcdDirectory(settings, "c", f"member-{number}")
+            firsts[directory._client.endpoint] += 1
+            await directory.close()
+        assert min(firsts[one] for one in settings.endpoints) >= 10
+
+    run_in_time(test())
