@@ -135,6 +135,14 @@ class HostState:
                 self._take_away(slot, now_ms)
         return True
 
+    def lost_openings(self) -> list[int]:
+        """Return the epochs of ownerships that were lost while their shards are being opened."""
+        return [
+            one.held.epoch
+            for one in self.slots.values()
+            if one.held is not None and one.held.phase is Phase.LOST_OPENING
+        ]
+
     def leave(self) -> None:
         """The member is about to stop. What it has it gives up when its row says so, too."""
         self.leaving = True
@@ -349,7 +357,7 @@ class HostState:
         held = slot.held
         assert held is not None
         held.move(event, now_ms)
-        # An opening cannot be called back. Everything else is superseded.
+        # An opening is cancelled, and awaited. Everything else is superseded.
         if held.phase is not Phase.LOST_OPENING:
             slot.action = None
         slot.unanswered = 0

@@ -70,20 +70,22 @@ class ShardAttempts:
         self._expired = expired
         self._step = step
         self._running: dict[int, RunningShard] = {}
-        self._opening: set[asyncio.Task[None]] = set()
+        self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: dict[int, asyncio.Task[None]] = {}
         self._background = Background()
 
     def begin(self, actions: Iterable[Action]) -> None:
-        """Begin attempts."""
+        """Begin attempts, and end openings that have become useless."""
+        for epoch in self._state.lost_openings():
+            # It may wait for an answer, and may not ask any more.
+            if (opening := self._opening.pop(epoch, None)) is not None:
+                opening.cancel()
         for action in actions:
             match action:
                 case Claim():
                     self._background.start(self._claim(action))
                 case Open():
-                    opening = self._background.start(self._open(action))
-                    self._opening.add(opening)
-                    opening.add_done_callback(self._opening.discard)
+                    self._opening[action.epoch] = self._background.start(self._open(action))
                 case Close():
                     self._closing[action.epoch] = self._background.start(self._close(action))
                 case Abandon():
@@ -94,7 +96,7 @@ class ShardAttempts:
 
     def cancel_openings(self) -> None:
         """End all openings, as if they had failed."""
-        for task in self._opening:
+        for task in self._opening.values():
             task.cancel()
 
     async def end(self) -> None:
@@ -123,7 +125,10 @@ class ShardAttempts:
         )
         _LOG.info("%s opens %s in epoch %d", self._member, shard, epoch)
         try:
-            running = await self._opener.open(ownership)
+            try:
+                running = await self._opener.open(ownership)
+            finally:
+                self._opening.pop(epoch, None)
         except asyncio.CancelledError:
             self._state.not_opened(action, "the server ends", self._now_ms())
             self._step()

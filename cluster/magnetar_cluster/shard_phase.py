@@ -25,7 +25,7 @@ class Phase(Enum):
     CLOSING = "it is handed over: its conversations end, and its store is closed"
     ENDING = "it failed; what is left of it is let go of, and the claim stands until then"
     RELEASING = "nothing of it is open; the claim is being deleted"
-    LOST_OPENING = "somebody else may have it; it is abandoned as soon as it is open"
+    LOST_OPENING = "somebody else may have it; the opening ends, or what it has opened"
     LOST = "somebody else may have it; it ends at once, and writes nothing"
     GONE = "the member has nothing of it any more"
 
