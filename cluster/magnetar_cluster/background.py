@@ -14,19 +14,20 @@ class Background:
     """
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        # A dict, since a set's order would differ from run to run.
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a coroutine as a task."""
         task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._finished)
         return task
 
     def cancel(self) -> None:
         """Cancel all tasks, except the one that calls."""
         current = asyncio.current_task()
-        for task in self._tasks:
+        for task in list(self._tasks):
             if task is not current:
                 task.cancel()
 
@@ -39,7 +40,7 @@ class Background:
         )
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler(
                 {"message": "a task of the cluster failed", "exception": error, "task": task}

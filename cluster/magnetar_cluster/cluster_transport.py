@@ -46,7 +46,8 @@ class ClusterTransport:
     def __init__(self, transport: Transport, view: Callable[[], View]) -> None:
         self._transport = transport
         self._view = view
-        self._conversations: set[_Conversation] = set()
+        # A dict, since a set's order would differ from run to run.
+        self._conversations: dict[_Conversation, None] = {}
 
     async def connect(
         self,
@@ -71,22 +72,22 @@ class ClusterTransport:
         conversation = _Conversation(shard, where.address)
 
         def closed() -> None:
-            self._conversations.discard(conversation)
+            self._conversations.pop(conversation, None)
             on_closed()
 
         opening = self._transport.connect(str(where.address), service, on_frame, closed)
         conversation.opening = asyncio.ensure_future(opening)
-        self._conversations.add(conversation)
+        self._conversations[conversation] = None
         try:
             conversation.link = link = await conversation.opening
         except asyncio.CancelledError:
-            self._conversations.discard(conversation)
+            self._conversations.pop(conversation, None)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             raise LinkClosed(f"{shard} has another owner now") from None
         except BaseException:
-            self._conversations.discard(conversation)
+            self._conversations.pop(conversation, None)
             raise
         if where_is(self._view(), shard).address != conversation.address:
             link.close()

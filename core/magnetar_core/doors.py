@@ -43,7 +43,8 @@ class Door:
     def __init__(self, commands: CommandServer | None = None) -> None:
         # None: the shard is being opened, or has gone.
         self.commands = commands
-        self._visits: set[Visit] = set()
+        # A dict, since a set's order would differ from run to run.
+        self._visits: dict[Visit, None] = {}
         self._changed: list[asyncio.Future[None]] = []
 
     @property
@@ -66,11 +67,11 @@ class Door:
 
     def come(self, visit: Visit) -> None:
         """Note who is inside: they are told when the door is shut."""
-        self._visits.add(visit)
+        self._visits[visit] = None
 
     def leave(self, visit: Visit) -> None:
         """Note who has gone. Repeating it is harmless."""
-        self._visits.discard(visit)
+        self._visits.pop(visit, None)
         if not self._visits:
             self.changed()
 
