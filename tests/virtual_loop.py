@@ -56,6 +56,8 @@ class Incarnation:
         self.alive = True
         # A node that reported a fatal error lives on for a moment; its tasks may then fail freely.
         self.failing = False
+        # What fell due while the process stood still, in order; None: it runs.
+        self.held: list[Any] | None = None
         self.tasks: list[asyncio.Task[Any]] = []
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)
@@ -171,7 +173,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if handle._cancelled:
                 continue
             incarnation = handle._context.get(CURRENT)
-            if incarnation is None or incarnation.alive:
+            if incarnation is None:
+                handle._run()
+            elif incarnation.held is not None:
+                incarnation.held.append(handle)
+            elif incarnation.alive:
                 handle._run()
 
     def _advance(self) -> None:
@@ -224,6 +230,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def kill(self, incarnation: Incarnation) -> None:
         """Whatever runs on this incarnation's behalf stops where it stands."""
         incarnation.alive = False
+
+    def freeze(self, incarnation: Incarnation) -> None:
+        """Nothing of this incarnation runs until thaw(), as after SIGSTOP."""
+        if incarnation.held is None:
+            incarnation.held = []
+
+    def thaw(self, incarnation: Incarnation) -> None:
+        """Everything that fell due meanwhile runs now, in its order."""
+        held, incarnation.held = incarnation.held or [], None
+        # Before what is ready already: that fell due later.
+        self._ready.extendleft(reversed(held))
 
     def describe_tasks(self) -> str:
         """Where every live unfinished task stands."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.nodes import Node, ServerNode
+from tests.simulation.nodes import Node
+from tests.simulation.owners.seats import AnyServer, Seat
 from tests.simulation.plan import Strike
 
 if TYPE_CHECKING:
@@ -136,17 +137,17 @@ class Chaos:
                 server.disk.sync_seconds = random.choice((0.05, 0.5))
                 self._loop.call_later(random.uniform(0.05, 1.0), self._speed_up_disk, server)
             case "clock jump":
-                everybody: list[Node] = [*self._brokers, self._coordinator]
+                everybody: list[Node | Seat] = [*self._brokers, self._coordinator]
                 everybody += [one for group in self._clients.values() for one in group]
                 random.choice(everybody).clock.wall_offset_ms += random.randint(-(10**7), 10**7)
         network.faults[fault] += 1
         self._world.trace.event("fault", f"{fault} {server.name}")
 
-    def _one_broker(self, random: Random) -> ServerNode:
+    def _one_broker(self, random: Random) -> AnyServer:
         """Any of them; where there is one, nothing is left to chance."""
         return random.choice(self._brokers) if len(self._brokers) > 1 else self._brokers[0]
 
-    def _crash_in_write(self, server: ServerNode) -> None:
+    def _crash_in_write(self, server: AnyServer) -> None:
         if not self._network.quiet:
             server.crash(power_loss=True)
         self._speed_up_disk(server)
@@ -154,6 +155,8 @@ class Chaos:
     def end(self) -> None:
         """Nothing goes wrong from now on, and what is down comes up."""
         self._network.heal()
+        if self._world.owners is not None:
+            self._world.owners.end_faults()
         for server in self._world.servers:
             server.free_disk()
             self._speed_up_disk(server)
@@ -162,5 +165,5 @@ class Chaos:
             if not server.alive:
                 server.start()
 
-    def _speed_up_disk(self, server: ServerNode) -> None:
+    def _speed_up_disk(self, server: AnyServer) -> None:
         server.disk.sync_seconds = 0.0004

@@ -42,11 +42,18 @@ class ClusterWiretap:
     """Args:
     brokers: their names, by shard.
     violation: ends the run; what is wrong, and text.
+    broker_at: the name of the broker that an address names.
     """
 
-    def __init__(self, brokers: Sequence[str], violation: Callable[[str, str], NoReturn]) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[str],
+        violation: Callable[[str, str], NoReturn],
+        broker_at: Callable[[str], str] = str,
+    ) -> None:
         self._brokers = brokers
         self._violation = violation
+        self._broker_at = broker_at
         self._shards: dict[int, int] = {}
         self._asked = Unanswered[_Asked]()
         # Ids of topics that exist for certain, with their names; of which nothing is certain any
@@ -176,7 +183,7 @@ class ClusterWiretap:
     def _check_addresses(self, topic_id: int, addresses: Sequence[str]) -> None:
         for partition, address in enumerate(addresses):
             keeper = self._brokers[shard_of(topic_id, partition)]
-            if address != keeper:
+            if self._broker_at(address) != keeper:
                 self._violation(
                     "cluster", f"{topic_id}/{partition} is said to be at {address}, not {keeper}"
                 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from tests.simulation.asked import Unanswered
-from tests.virtual_loop import Incarnation
+from tests.simulation.wiretaps import Named
 
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2, record_pb2, transaction_pb2
@@ -88,7 +88,7 @@ class DurableWiretap:
         """A server was told that a link is gone."""
         self._asked.forget(link)
 
-    def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
+    def on_said(self, link: int, speaker: Named, frame: pb.Frame) -> None:
         """A coordinator writes to the broker."""
         disk = self._disk_by_name(speaker.name)
         for one in frame.commands:

@@ -44,6 +44,8 @@ class Judgement:
         self._world.hurry = True
         self._world.trace.event("quiet", "the faults are over")
         self._world.chaos.end()
+        if self._world.owners is not None:
+            await self._world.owners.settled("the faults were over")
         for kind, group in self._clients.items():
             for node in group:
                 node.stopping = kind not in CONSUMING

@@ -65,4 +65,4 @@ class Listeners:
     def _delivery_lag(self, broker: str) -> float:
         """From a decision to deliver until it leaves: a sync, or a read, may lie between."""
         node = self._world.node_of(broker)
-        return 0.02 + 2 * node.disk.sync_seconds + 4 * node.reads.seconds_max
+        return 0.02 + 2 * node.sync_seconds_max + 4 * node.reads.seconds_max

@@ -175,6 +175,17 @@ class ServerNode(Node):
         if not self.alive and self.restarts:
             self.start()
 
+    def rise(self) -> None:
+        """It comes back from a crash after which it was to stay down."""
+        self.restarts = True
+        if not self.alive:
+            self.start()
+
+    @property
+    def sync_seconds_max(self) -> float:
+        """The longest time that a write may take now until it is durable."""
+        return self.disk.sync_seconds
+
 
 # A client program: what a process does with its life.
 Program = Callable[["ClientNode"], Coroutine[Any, Any, None]]

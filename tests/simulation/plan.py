@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.simulation.owners.plan import OwnersPlan
+
 TOPICS = ("in", "mix", "out")
 PARTITIONS = 2
 TRANSACTIONS_MIN = 100
@@ -51,6 +53,7 @@ class Plan:
         topic_settings: of every topic.
         client_settings: of every SDK client, beside the simulation's own.
         broker_count: brokers of the cluster; the first one keeps the directory.
+        owners: of a cluster whose shards change owners; None: each server keeps its disk.
         absent: names of client processes that are left out.
     """
 
@@ -67,6 +70,7 @@ class Plan:
     topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, PARTITIONS))
     broker_count: int = 1
     coordinator_count: int = 1
+    owners: OwnersPlan | None = None
     transactions_min: int = TRANSACTIONS_MIN
     crashes_min: int = CRASHES_MIN
     # Of a run that is done again, or a part of it: these faults, until then, without these.

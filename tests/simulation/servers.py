@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import ServerNode
@@ -12,6 +13,9 @@ from magnetar_storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_coordinator.config import CoordinatorConfig
 
 
 def broker_names(count: int) -> list[str]:
@@ -24,6 +28,49 @@ def coordinator_names(count: int) -> list[str]:
     return ["coordinator", *(f"coordinator-{tcid}" for tcid in range(1, count))]
 
 
+def broker_config(
+    name: str, brokers: Sequence[str], coordinators: Sequence[str], settings: Any
+) -> BrokerConfig:
+    """Settings of one broker. Args: brokers: their names; empty: this one is alone."""
+    from magnetar_broker.config import BrokerConfig
+    from magnetar_core.address_book import MemberAddress
+
+    return BrokerConfig(
+        name=name,
+        address=name,
+        brokers=tuple(MemberAddress(name=one, address=one) for one in brokers),
+        coordinators=tuple(
+            MemberAddress(name=one, address=one, tcid=tcid) for tcid, one in enumerate(coordinators)
+        ),
+        # Members are expelled by what happens to links, as it does to people's in minutes.
+        group_session_timeout_ms_min=100,
+        **settings,
+    )
+
+
+def coordinator_config(
+    name: str, tcid: int, brokers: Sequence[str], settings: Any
+) -> CoordinatorConfig:
+    """Settings of one coordinator."""
+    from magnetar_coordinator.config import CoordinatorConfig
+
+    # Less patient than a real one: virtual time is dear, as every repeat costs steps.
+    choices = {
+        "answer_deadline_ms": 1_000,
+        "retry_delay_ms_min": 20,
+        "retry_delay_ms_max": 500,
+        "refused_retry_delay_ms": 500,
+        "watermark_listed_age_ms_min": 2_000,
+        "two_phase_commit_enabled": True,
+        # So that it overflows.
+        "producer_epoch_max": 5,
+        "takeover_wait_ms": 1_000,
+        "tcid": tcid,
+        **settings,
+    }
+    return CoordinatorConfig(name=name, broker_addresses=tuple(brokers), **choices)
+
+
 def make_broker(
     world: World,
     node: ServerNode,
@@ -32,24 +79,12 @@ def make_broker(
     settings: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     from magnetar_broker.broker import Broker
-    from magnetar_broker.config import BrokerConfig
-    from magnetar_core.address_book import MemberAddress
 
-    config = BrokerConfig(
-        name=node.name,
-        address=node.name,
-        # Who is alone in its cluster file has no list, as before there were several.
-        brokers=tuple(MemberAddress(name=name, address=name) for name in world.broker_names)
-        if len(world.broker_names) > 1
-        else (),
-        coordinators=tuple(
-            MemberAddress(name=name, address=name, tcid=tcid)
-            for tcid, name in enumerate(coordinator_names(world.plan.coordinator_count))
-        ),
-        # Members are expelled by what happens to links, as it does to people's in minutes.
-        group_session_timeout_ms_min=100,
-        **settings,
-    )
+    names = world.broker_names
+    # Who is alone in its cluster file has no list, as before there were several.
+    brokers = names if len(names) > 1 else ()
+    coordinators = coordinator_names(world.plan.coordinator_count)
+    config = broker_config(node.name, brokers, coordinators, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     transport = world.network.transport(incarnation)
     broker = Broker(config, store, transport, node.clock, random, node.on_fatal)
@@ -63,26 +98,10 @@ def make_coordinator(
     incarnation: Incarnation,
     settings: dict[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
-    from magnetar_coordinator.config import CoordinatorConfig
     from magnetar_coordinator.coordinator import Coordinator
 
-    # Less patient than a real one: virtual time is dear, as every repeat costs steps.
-    choices = {
-        "answer_deadline_ms": 1_000,
-        "retry_delay_ms_min": 20,
-        "retry_delay_ms_max": 500,
-        "refused_retry_delay_ms": 500,
-        "watermark_listed_age_ms_min": 2_000,
-        "two_phase_commit_enabled": True,
-        # So that it overflows.
-        "producer_epoch_max": 5,
-        "takeover_wait_ms": 1_000,
-        "tcid": coordinator_names(world.plan.coordinator_count).index(node.name),
-        **settings,
-    }
-    config = CoordinatorConfig(
-        name=node.name, broker_addresses=tuple(world.broker_names), **choices
-    )
+    tcid = coordinator_names(world.plan.coordinator_count).index(node.name)
+    config = coordinator_config(node.name, tcid, world.broker_names, settings)
     random = world.environment.random(f"{node.name}/{node.life}")
     coordinator = Coordinator(
         config, store, world.network.transport(incarnation), node.clock, random, node.on_fatal

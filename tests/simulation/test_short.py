@@ -47,6 +47,17 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "keys moving": ("acked what was kept",),
     "coordinator away": ("begins beside a dead coordinator",),
     "ledgers": ("ledger lives", "meddling refused"),
+    "owners that change": (
+        "claims",
+        "handed over",
+        "abandoned",
+        "fenced",
+        "members killed",
+        "members frozen",
+        "stopped in order",
+        "drains",
+        "pins",
+    ),
     "several brokers": (
         "topics made at a follower",
         "topics found",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-from tests.virtual_loop import Incarnation
+from typing import Any, Protocol
 
 from magnetar_core.wire import service_pb2 as pb
+
+
+class Named(Protocol):
+    """Who speaks: one life of a server, which has its name."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class Wiretaps:
@@ -33,7 +38,7 @@ class Wiretaps:
         for tap in self._taps:
             tap.on_reply(link, frame)
 
-    def on_said(self, link: int, speaker: Incarnation, frame: pb.Frame) -> None:
+    def on_said(self, link: int, speaker: Named, frame: pb.Frame) -> None:
         """A server, in one of its lives, writes to another one."""
         for tap in self._taps:
             if hasattr(tap, "on_said"):

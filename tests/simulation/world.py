@@ -28,6 +28,8 @@ from tests.simulation.listeners import Listeners
 from tests.simulation.network import Network
 from tests.simulation.nodes import ClientNode, Environment, Node, ServerNode
 from tests.simulation.open_wiretap import OpenWiretap
+from tests.simulation.owners.of_world import owners_of
+from tests.simulation.owners.seats import AnyServer
 from tests.simulation.plan import Plan
 from tests.simulation.raw_unit import raw_client
 from tests.simulation.release_wiretap import ReleaseWiretap
@@ -49,7 +51,8 @@ from tests.virtual_loop import (
 
 import magnetar
 from magnetar_broker.subscription import Subscription
-from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument
+from magnetar_cluster import view as cluster_view
+from magnetar_core.errors import ChecksumMismatch, InternalError, InvalidArgument, TopicExists
 from magnetar_core.ids import TxnID
 from magnetar_core.placement import shard_of
 from magnetar_core.wire import topic_pb2
@@ -121,7 +124,10 @@ class World:
         self.history = History(self.loop.time, self.loop.fail)
         self.broker_names = broker_names(self.plan.broker_count)
         self.listeners = Listeners(self)
-        self.cluster_wiretap = ClusterWiretap(self.broker_names, self.history.violation)
+        # By the names that clients are told of them.
+        self.cluster_wiretap = ClusterWiretap(
+            self.broker_names, self.history.violation, self._broker_at
+        )
         self.taps = self.network.wiretap = Wiretaps(
             self.listeners.taps,
             OpenWiretap(self.loop.time, self.history.violation, self._is_lost),
@@ -176,21 +182,25 @@ class World:
         self.client_config = magnetar.ClientConfig(
             **{**CLIENT_SETTINGS, **self.plan.client_settings}
         )
+        self.owners = owners_of(self, self.plan.owners) if self.plan.owners else None
         # By shard; the first one keeps the directory.
-        self.brokers = [
+        self.brokers: list[AnyServer] = self._seats(cluster_view.BROKER) or [
             self._server(name, make_broker, self.plan.broker_settings) for name in self.broker_names
         ]
         self.broker = self.brokers[0]
         for broker in self.brokers:
             broker.on_crash = partial(self.listeners.taps.on_crash, broker.name)
         # By TCID.
-        self.coordinators = [
+        self.coordinators: list[AnyServer] = self._seats(cluster_view.COORDINATOR) or [
             self._server(name, make_coordinator, self.plan.coordinator_settings)
             for name in coordinator_names(self.plan.coordinator_count)
         ]
         self.coordinator = self.coordinators[0]
         self.server_names = [one.name for one in self.servers]
         self.network.server_names = frozenset(self.server_names)
+        if self.owners is not None:
+            self.network.dialer = self.owners.dialer
+            self.network.machine_of = self.owners.machine_of
         self.clients: dict[str, list[ClientNode]] = {}
         self.client_crash_count = 0
         self.chaos = Chaos(self)
@@ -204,6 +214,18 @@ class World:
 
         return ServerNode(self.environment, name, make_one, make.families())
 
+    def _seats(self, kind: str) -> list[AnyServer]:
+        """The shards of a kind, where they have owners that change."""
+        if self.owners is None:
+            return []
+        return [one for one in self.owners.seats.values() if one.shard.kind == kind]
+
+    def _broker_at(self, address: str) -> str:
+        """The broker that an address names."""
+        if self.owners is None:
+            return address
+        return self.owners.server_at(address)
+
     def any_broker(self, client: str) -> str:
         """The broker that a client asks what every broker answers."""
         return self.bootstrap(client)[0]
@@ -214,11 +236,11 @@ class World:
         at = crc32(client.encode()) % len(names)
         return names[at:] + names[:at]
 
-    def keeper_of(self, topic_id: int, partition: int) -> ServerNode:
+    def keeper_of(self, topic_id: int, partition: int) -> AnyServer:
         """The broker that keeps a partition."""
         return self.brokers[shard_of(topic_id, partition)]
 
-    def node_of(self, name: str) -> ServerNode:
+    def node_of(self, name: str) -> AnyServer:
         return next(one for one in self.servers if one.name == name)
 
     def _is_lost(self, txn: tuple[int, int]) -> bool:
@@ -313,7 +335,8 @@ class World:
         return sum(one.crash_count for one in self.servers) + self.client_crash_count
 
     @property
-    def servers(self) -> list[ServerNode]:
+    def servers(self) -> list[AnyServer]:
+        """Servers, or the shards that stand for them: see owners/seats.py."""
         return [*self.brokers, *self.coordinators]
 
     async def _main(self) -> None:
@@ -339,6 +362,9 @@ class World:
 
     async def set_up(self) -> None:
         """Start the servers and make the topics."""
+        if self.owners is not None:
+            self.owners.start()
+            await self.owners.settled("the cluster was started")
         for server in self.servers:
             server.start()
         await self.run_program("setup", self._set_up)
@@ -356,9 +382,13 @@ class World:
     async def _set_up(self, node: ClientNode) -> None:
         client = raw_client(self, node)
         for topic, partition_count in self.plan.topics.items():
-            self.topic_ids[topic] = await client.create_topic(
-                topic, partition_count, **self.plan.topic_settings
-            )
+            try:
+                self.topic_ids[topic] = await client.create_topic(
+                    topic, partition_count, **self.plan.topic_settings
+                )
+            except TopicExists:
+                # A shard moved between the creation and its answer.
+                self.topic_ids[topic] = await client.lookup(topic)
 
     @property
     def repeats_requests(self) -> bool:

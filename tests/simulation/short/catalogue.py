@@ -18,6 +18,7 @@ from tests.simulation.short import (
     ledgers,
     made_anew,
     members,
+    owners,
     producers,
     producing,
     several,
@@ -83,12 +84,15 @@ SCENARIOS: dict[str, Scenario] = {
     "ledgers": ledgers.ledgers,
     "members by hand": hand_members.hand_members,
     "several brokers": several.several_brokers,
+    "owners that change": owners.owners_that_change,
     "hasty": hasty.hasty,
 }
 # Costly ones are rarer.
 WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
 # Of histories of any scenario, so many have several brokers.
 SEVERAL_BROKERS_SHARE = 0.25
+# And in so many, shards have owners that change.
+OWNERS_SHARE = 0.1
 # One scenario each, by its name; and all of them by turns.
 PROFILES = ("any", *SCENARIOS)
 
@@ -115,6 +119,9 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     if of_any and brokers.random() < SEVERAL_BROKERS_SHARE:
         draft.broker_count = brokers.choice((2, 2, 3))
         spread_faults(draft, brokers)
+    of_owners = Random(f"owners {profile} {seed}")
+    if profile == "any" and "owners" not in draft.flags and of_owners.random() < OWNERS_SHARE:
+        owners.with_owners(draft, of_owners, faults=of_owners.choice((0, 1, 1, 2)))
     draft.flags["probe"] = draft.topics.get("mix") == 2 and random.random() < 0.2
     draft.flags["read_seconds_max"] = random.choice((0.0, 0.0, 0.0, 0.002, 0.02))
     draw_faults(draft, random.choice((0, 1, 1, 2, 3)))

@@ -7,8 +7,9 @@ from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.network import SimulatedLink
-from tests.simulation.nodes import ServerNode
+from tests.simulation.links import SimulatedLink
+from tests.simulation.owners.seats import AnyServer
+from tests.simulation.short import owner_faults
 from tests.simulation.short.calm import EVERYBODY, FOR_EVER
 from tests.simulation.short.script import Fault
 
@@ -68,12 +69,7 @@ def crash(
         node.disk.sync_seconds = SYNC_SECONDS
         if not world.network.quiet:
             node.crash(power_loss=power_loss)
-        world.loop.call_later(down_s, rise)
-
-    def rise() -> None:
-        node.restarts = True
-        if not node.alive:
-            node.start()
+        world.loop.call_later(down_s, node.rise)
 
     world.calm.trouble([server], FOR_EVER)
     node.disk.sync_seconds = in_write_s or node.disk.sync_seconds
@@ -302,7 +298,7 @@ def clock_jump(world: ShortWorld, random: Random, *, node: str, jump_ms: int) ->
     return True
 
 
-def _set(node: ServerNode, attribute: str, value: float) -> None:
+def _set(node: AnyServer, attribute: str, value: float) -> None:
     setattr(node.disk, attribute, value)
 
 
@@ -332,4 +328,5 @@ KINDS: dict[str, Callable[..., bool]] = {
     "damage": damage,
     "no rows": no_rows,
     "clock jump": clock_jump,
+    **owner_faults.KINDS,
 }

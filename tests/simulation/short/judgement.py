@@ -32,6 +32,8 @@ class ShortJudgement(Judgement):
         world.chaos.end()
         for server in world.servers:
             server.restarts = True
+        if world.owners is not None:
+            await world.owners.settled("the faults were over")
         # Servers look only so often whether their disks have room again.
         await asyncio.sleep(0.2)
         for actor in world.actors.values():

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tests.simulation.history import Cursor, Place
 from tests.simulation.network import REPEATABLE
-from tests.simulation.nodes import ClientNode, ServerNode
+from tests.simulation.nodes import ClientNode
+from tests.simulation.owners.plan import OwnersPlan
+from tests.simulation.owners.seats import AnyServer
 from tests.simulation.plan import Plan
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.calm import Calm
@@ -77,6 +79,7 @@ class ShortWorld(World):
             topics=script.topics,
             broker_count=script.broker_count,
             coordinator_count=script.coordinator_count,
+            owners=OwnersPlan(**script.flags["owners"]) if "owners" in script.flags else None,
             topic_settings=settings["topic"],
             broker_settings=settings["broker"],
             coordinator_settings=settings["coordinator"],
@@ -103,6 +106,8 @@ class ShortWorld(World):
         )
         for server in self.servers:
             server.on_ready = lambda name=server.name: self.calm.over(name)  # type: ignore[misc]
+        if self.owners is not None:
+            self.owners.on_trouble = self.calm.trouble
         for server in self.servers:
             server.reads.seconds_max = script.flags.get("read_seconds_max", 0.0)
         by_client: dict[str, list[Step]] = {}
@@ -140,7 +145,7 @@ class ShortWorld(World):
 
     # Names.
 
-    def server(self, name: str) -> ServerNode | None:
+    def server(self, name: str) -> AnyServer | None:
         for one in self.servers:
             if one.name == name:
                 return one
@@ -190,4 +195,9 @@ class ShortWorld(World):
 
     def _result(self) -> Result:
         self.provoked.update(self.active)
+        if self.owners is not None:
+            self.provoked.update(self.owners.counts)
+            self.provoked.update(self.owners.watch.counts)
+            fenced = sum(one.disk.fenced_count for one in self.owners.seats.values())
+            self.provoked["fenced"] += fenced
         return super()._result()

@@ -1,0 +1,367 @@
+"""Links between nodes: what is under way in either direction, and how a link ends.
+
+A link keeps order and loses nothing, until it breaks; then a tail of what is under way in either
+direction is lost, and both ends are told at times of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from tests.simulation.wiretaps import Named
+from tests.virtual_loop import Incarnation, SimulationFailure
+
+from magnetar_core.transport import Acceptor, Session
+from magnetar_core.wire import service_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Network
+
+# Frames of one direction never arrive at the same instant: their order must be theirs.
+TICK = 1e-7
+
+# Request ids of late copies on a newer link; nobody waits for their replies.
+COPY_REQUEST_ID = 1 << 62
+
+
+class Pipe:
+    """One direction of a link."""
+
+    __slots__ = ("blackhole", "last_arrival", "link", "open", "travelling")
+
+    def __init__(self, link: SimulatedLink) -> None:
+        self.link = link
+        self.open = True
+        # Frames written from now on vanish, and nobody is told.
+        self.blackhole = False
+        self.last_arrival = 0.0
+        self.travelling: deque[tuple[asyncio.TimerHandle, bytes]] = deque()
+
+    def write(self, data: bytes) -> None:
+        if not self.open or self.blackhole:
+            return
+        network = self.link.network
+        arrival = network.arrival(*self.link.machines)
+        self._schedule(data, max(arrival, self.last_arrival + TICK))
+
+    def _schedule(self, data: bytes, arrival: float) -> None:
+        self.last_arrival = arrival
+        timer = self.link.network.loop.call_at(
+            arrival, self._arrive, context=self.link.receiver_context(self)
+        )
+        self.travelling.append((timer, data))
+
+    def _arrive(self) -> None:
+        data = self.travelling.popleft()[1]
+        self.link.receive(self, data)
+
+    def hasten(self) -> None:
+        """What is held up arrives now, in its order."""
+        now = self.link.network.loop.time()
+        held = [data for _, data in self.travelling]
+        for timer, _ in self.travelling:
+            timer.cancel()
+        self.travelling.clear()
+        self.last_arrival = now
+        for data in held:
+            self._schedule(data, self.last_arrival + TICK)
+
+    def cut(self, random: Random, *, delay: float = 0.0) -> float:
+        """Lose a random tail; the rest arrives, `delay` later. Returns when the last of it does."""
+        self.open = False
+        kept_count = random.randint(0, len(self.travelling))
+        kept = [data for _, data in self.travelling][:kept_count]
+        if delay == 0.0:
+            while len(self.travelling) > kept_count:
+                self.travelling.pop()[0].cancel()
+            return self.last_arrival
+        for timer, _ in self.travelling:
+            timer.cancel()
+        self.travelling.clear()
+        arrival = self.link.network.loop.time() + delay
+        for data in kept:
+            self._schedule(data, max(arrival, self.last_arrival + TICK))
+            arrival += random.uniform(0.0, 0.01)
+        return self.last_arrival
+
+
+class Part(Protocol):
+    """A part of a process that has conversations in a name of its own: a shard, in one epoch."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nobody else has the shard."""
+        ...
+
+    def speaks(self, link: SimulatedLink, frame: pb.Frame) -> None:
+        """A frame of this part leaves its process."""
+        ...
+
+
+class SimulatedLink:
+    """Both ends of one conversation. The client's end implements magnetar_core.transport.Link.
+
+    The server's end is a visit of magnetar_core.doors, where there are doors.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        number: int,
+        client: Incarnation,
+        server: Incarnation,
+        acceptor: Acceptor,
+        on_frame: Callable[[pb.Frame], None],
+        on_closed: Callable[[], None],
+        *,
+        client_part: Part | None = None,
+        server_part: Part | None = None,
+    ) -> None:
+        self.network = network
+        self.number = number
+        self.client = client
+        self.server = server
+        self.client_part = client_part
+        self.server_part = server_part
+        self.client_node = client.name if client_part is None else client_part.name
+        self.server_node = server.name if server_part is None else server_part.name
+        # The processes that the link lies between, for delays and partitions.
+        self.machines = client.name, server.name
+        # Told when the server's end is over.
+        self.on_left: Callable[[], None] = lambda: None
+        self.broken = False
+        self.half_open = False
+        self._client_told = False
+        self._copy_count = 0
+        self._server_told = False
+        # Of what the client has written.
+        self._newest_request_id = 0
+        self._on_frame = on_frame
+        self._on_closed = on_closed
+        self.to_server = Pipe(self)
+        self.to_client = Pipe(self)
+        # Newest request frames, of which copies may turn up again.
+        # With the time at which they were written.
+        self.recent: deque[tuple[float, bytes]] = deque(maxlen=8)
+        self.session: Session = server.context.copy().run(acceptor.accept, self._server_write)
+        self.session.end = self.end
+
+    # The client's end.
+
+    def write(self, frame: pb.Frame) -> None:
+        if self._client_told or not self.client.alive:
+            return
+        self._check_order(frame)
+        if self.client_part is not None:
+            self.client_part.speaks(self, frame)
+        if self.network.wiretap is not None and self.client_node in self.network.server_names:
+            if self._is_current(self.server_part):
+                speaker: Named = self.client_part or self.client
+                self.network.wiretap.on_said(self.number, speaker, frame)
+        elif self.network.client_wiretap is not None:
+            self.network.client_wiretap.on_written(self.number, self.client, frame)
+        data = frame.SerializeToString(deterministic=True)
+        self.recent.append((self.network.loop.time(), data))
+        self.to_server.write(data)
+
+    def _check_order(self, frame: pb.Frame) -> None:
+        """The SDK numbers its requests as it makes them, and so they leave."""
+        if self.client_node in self.network.server_names:
+            return
+        for one in frame.commands:
+            if one.request_id:
+                if one.request_id <= self._newest_request_id:
+                    text = f"{self.client_node} sends {one.WhichOneof('body')} before its turn"
+                    self.network.loop.fail(SimulationFailure(text))
+                self._newest_request_id = one.request_id
+
+    async def drain(self) -> None:
+        return
+
+    def close(self) -> None:
+        """The client hangs up: what it wrote still arrives, then the server is told."""
+        if self.network.client_wiretap is not None:
+            # Also of a link that has broken, and whose client has not been told yet.
+            self.network.client_wiretap.on_lost(self.number)
+        if self.broken:
+            return
+        self.broken = True
+        self.network.forget(self)
+        self.to_server.open = False
+        self.to_client.cut(self.network.random)
+        for timer, _ in self.to_client.travelling:
+            timer.cancel()
+        self.to_client.travelling.clear()
+        now = self.network.loop.time()
+        self._tell_client(now)
+        if not self.half_open:
+            arrival = self.network.arrival(*self.machines)
+            self._tell_server(max(arrival, self.to_server.last_arrival + TICK))
+        else:
+            self._tell_server(now + self.network.random.uniform(5.0, 40.0))
+
+    # The server's end.
+
+    def _server_write(self, frame: pb.Frame) -> None:
+        if self._server_told or not self.server.alive:
+            return
+        if self.server_part is not None:
+            self.server_part.speaks(self, frame)
+        if self.network.wiretap is not None:
+            self.network.wiretap.on_reply(self.number, frame)
+        self.to_client.write(frame.SerializeToString(deterministic=True))
+
+    def finish(self) -> None:
+        """The server hangs up; what it has written still arrives."""
+        self._hang_up(lost=False)
+
+    def end(self) -> None:
+        """The server hangs up at once; what it has written lately may be lost."""
+        self._hang_up(lost=True)
+
+    def _hang_up(self, *, lost: bool) -> None:
+        if self._server_told:
+            return
+        self._server_told = True
+        self.network.loop.call_soon(self._server_over, context=self.server.context)
+        if self.broken:
+            return
+        self.broken = True
+        self.network.forget(self)
+        self.to_server.open = False
+        random = self.network.random
+        until = self.to_client.cut(random) if lost else self.to_client.last_arrival
+        self.to_client.open = False
+        if self.half_open:
+            self._tell_client(self.network.loop.time() + random.uniform(5.0, 40.0))
+        else:
+            self._tell_client(max(until + TICK, self.network.arrival(*self.machines)))
+
+    def _is_current(self, part: Part | None) -> bool:
+        """Whether checkers listen: to who has lost a shard, and has not noticed, nobody does."""
+        return part is None or part.is_current
+
+    # Arrivals.
+
+    def receiver_context(self, pipe: Pipe) -> object:
+        incarnation = self.server if pipe is self.to_server else self.client
+        return incarnation.context
+
+    def receive(self, pipe: Pipe, data: bytes) -> None:
+        trace = self.network.trace
+        if pipe is self.to_server:
+            if self._server_told:
+                return
+            trace.frame(self.number, ">", self.client_node, self.server_node, data)
+            frame = pb.Frame.FromString(data)
+            if self.network.watch is not None:
+                self.network.watch(frame)
+            if self.network.wiretap is not None and self._is_current(self.server_part):
+                self.network.wiretap.on_request(self.number, frame)
+            self.session.on_frame(frame)
+        else:
+            if self._client_told:
+                return
+            trace.frame(self.number, "<", self.client_node, self.server_node, data)
+            frame = pb.Frame.FromString(data)
+            if self.network.watch is not None:
+                self.network.watch(frame)
+            if self.network.client_wiretap is not None:
+                self.network.client_wiretap.on_heard(self.number, frame)
+            self._on_frame(frame)
+
+    # Faults.
+
+    def break_off(self, *, late: bool = False) -> None:
+        """The link breaks. With late, the client hears at once; what it wrote arrives later."""
+        if self.broken:
+            return
+        self.broken = True
+        self.network.forget(self)
+        random = self.network.random
+        now = self.network.loop.time()
+        server_delay = random.uniform(0.05, 2.0) if late else 0.0
+        to_server_until = self.to_server.cut(random, delay=server_delay)
+        to_client_until = self.to_client.cut(random)
+        client_delay = 0.0 if late else random.choice((0.0, 0.01, 0.5))
+        self._tell_client(max(to_client_until + TICK, now + client_delay))
+        told_server = now + server_delay + random.choice((0.0, 0.01, 1.0))
+        self._tell_server(max(to_server_until + TICK, told_server))
+
+    def go_half_open(self, *, both: bool) -> None:
+        """From now on frames vanish silently, one way or both."""
+        if self.broken:
+            return
+        self.half_open = True
+        if both:
+            self.to_server.blackhole = self.to_client.blackhole = True
+        else:
+            pipe = self.network.random.choice((self.to_server, self.to_client))
+            pipe.blackhole = True
+
+    def congest(self, seconds: float) -> None:
+        """The server is told that much is unread, and after a while that there is room again."""
+
+        def tell(writable: bool) -> None:
+            if not self._server_told and self.server.alive:
+                self.session.on_writable(writable)
+
+        loop, context = self.network.loop, self.server.context
+        loop.call_soon(tell, False, context=context)
+        loop.call_later(seconds, tell, True, context=context)
+
+    def copy_request(self, random: Random, onto: SimulatedLink) -> bool:
+        """A copy of an earlier request arrives again, on this link or on a newer one."""
+        if not self.recent or onto.broken or not onto.server.alive:
+            return False
+        return onto.arrive_again(random.choice(self.recent)[1], same=onto is self)
+
+    def arrive_again(self, data: bytes, *, same: bool) -> bool:
+        """A copy of a request arrives here. Args: same: it was written on this link."""
+        frame = pb.Frame.FromString(data)
+        copied = self.network.copied
+        commands = [one for one in frame.commands if one.WhichOneof("body") in copied]
+        if not commands:
+            return False
+        if not same:
+            # Answers are told apart by their numbers, copies' too: checkers read them.
+            for one in commands:
+                one.request_id = COPY_REQUEST_ID + self._copy_count
+                self._copy_count += 1
+        again = pb.Frame(commands=commands)
+        self.network.arrived_again.append(again)
+        self.to_server.write(again.SerializeToString(deterministic=True))
+        return True
+
+    def _tell_client(self, when: float) -> None:
+        self.network.loop.call_at(when, self._client_closed, context=self.client.context)
+
+    def _client_closed(self) -> None:
+        if not self._client_told:
+            self._client_told = True
+            if self.network.client_wiretap is not None:
+                self.network.client_wiretap.on_lost(self.number)
+            self.network.trace.event("closed", f"#{self.number} {self.client_node}")
+            self._on_closed()
+
+    def _tell_server(self, when: float) -> None:
+        self.network.loop.call_at(when, self._server_closed, context=self.server.context)
+
+    def _server_closed(self) -> None:
+        if not self._server_told:
+            self._server_told = True
+            self._server_over()
+
+    def _server_over(self) -> None:
+        self.network.trace.event("closed", f"#{self.number} {self.server_node}")
+        if self.network.wiretap is not None:
+            self.network.wiretap.on_closed(self.number)
+        self.session.on_closed()
+        self.on_left()

@@ -1,0 +1,1 @@
+"""A cluster whose shards change owners: members, a directory, and stores that fence."""

@@ -1,0 +1,183 @@
+"""A member: a process that has some of the shards, in the hands of a real host."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+from tests.simulation.nodes import Node
+from tests.simulation.owners.directory import Way
+from tests.simulation.owners.opening import Opening
+from tests.virtual_loop import Incarnation
+
+from magnetar_cluster.host import Host
+from magnetar_cluster.memory_directory import MemoryDirectory
+from magnetar_cluster.shard_opener import Ownership
+from magnetar_cluster.view import Member, MemberName, View
+from magnetar_core.doors import Doors
+from magnetar_core.shard_address import ShardPlace
+from magnetar_core.wire import common_pb2
+
+if TYPE_CHECKING:
+    from tests.simulation.owners.cluster import OwnersCluster
+
+# By how much clocks of members differ from that of the directory.
+SPEED_MIN, SPEED_MAX = 0.9, 1.1
+
+
+class MemberNode(Node):
+    """
+    Attributes:
+        openings: the shards that it has open, or is opening.
+    """
+
+    def __init__(self, cluster: OwnersCluster, name: str, kind: str) -> None:
+        super().__init__(cluster.environment, name)
+        self._cluster = cluster
+        self.kind = kind
+        self.speed = self.random.uniform(SPEED_MIN, SPEED_MAX)
+        self.doors = Doors()
+        self.host: Host | None = None
+        self.openings: dict[ShardPlace, Opening] = {}
+        self._told_owners: object = None
+        self._store_away_until = 0.0
+        self._frozen_until = 0.0
+        # It does not come back.
+        self.gone = False
+
+    def now_ms(self) -> float:
+        """Its own clock: it counts sleep, and goes at its own speed."""
+        loop = self.environment.loop
+        return self.clock.monotonic_offset_ms + loop.time() * 1000 * self.speed
+
+    def start(self) -> None:
+        self.gone = False
+        incarnation = self.begin_life()
+        self.doors, self.openings, self.host = Doors(), {}, None
+        loop = self.environment.loop
+        loop.spawn(incarnation, self._live(incarnation), name=f"{self.name} main")
+
+    async def _live(self, incarnation: Incarnation) -> None:
+        self.host = Host(
+            MemoryDirectory(Way(self._cluster.directory, self.name)),
+            _Opener(self._cluster, self, incarnation),
+            self._cluster.settings,
+            cluster_format=self._cluster.format,
+            name=MemberName(self.kind, self.name),
+            member=Member(address=self.name),
+            now_ms=self.now_ms,
+            random=self.environment.random(f"{self.name}/{self.life}"),
+        )
+        self.host.on_speech.append(self._on_speech)
+        self.host.on_view.append(self._on_view)
+        await self.host.start()
+
+    def _on_speech(self, may_speak: bool) -> None:
+        if not may_speak:
+            self.doors.mute()
+
+    def view(self) -> View:
+        """What it saw last of the directory."""
+        return self.host.view if self.host is not None else View()
+
+    def _on_view(self, view: View) -> None:
+        if view.owners == self._told_owners:
+            return
+        self._told_owners = view.owners
+        for opening in list(self.openings.values()):
+            if opening.transport is not None:
+                opening.transport.owners_changed(view)
+        for link in self.environment.network.links():
+            if link.server is self.incarnation:
+                link.session.push(common_pb2.CommandOwnersChanged())
+
+    # Faults.
+
+    @property
+    def frozen(self) -> bool:
+        return self.incarnation is not None and self.incarnation.held is not None
+
+    def kill(self) -> None:
+        """As after kill -9."""
+        if not self.alive:
+            return
+        self._cluster.dies(self)
+        self.end_life()
+        for opening in list(self.openings.values()):
+            opening.seat.closed(opening)
+        self.openings.clear()
+
+    def freeze(self, seconds: float) -> None:
+        """Nothing of it runs for so long; what comes meanwhile waits."""
+        if not self.alive:
+            return
+        assert self.incarnation is not None
+        loop = self.environment.loop
+        self.environment.trace.event("fault", f"{self.name} stands still for {seconds:.2f} s")
+        self._frozen_until = max(self._frozen_until, loop.time() + seconds)
+        loop.freeze(self.incarnation)
+        loop.call_later(seconds, self._wake, self.incarnation, context=Context())
+
+    def _wake(self, incarnation: Incarnation) -> None:
+        # Rounded, as times of timers are.
+        if incarnation.alive and self.environment.loop.time() >= self._frozen_until - 1e-6:
+            self.environment.trace.event("awake", self.name)
+            self.environment.loop.thaw(incarnation)
+
+    def thaw(self) -> None:
+        """It goes on, however long it was to stand still."""
+        self._frozen_until = 0.0
+        if self.frozen:
+            assert self.incarnation is not None
+            self._wake(self.incarnation)
+
+    def lose_store(self, seconds: float) -> None:
+        """What it writes to stores arrives later."""
+        self._store_away_until = self.environment.loop.time() + seconds
+
+    async def reach_store(self) -> None:
+        """Wait until a store can be reached from here."""
+        wait_s = self._store_away_until - self.environment.loop.time()
+        if wait_s > 0.0:
+            await asyncio.sleep(wait_s)
+
+    def stop(self) -> None:
+        """As after SIGTERM: it hands over what it has, and ends."""
+        if self.alive and self.host is not None:
+            assert self.incarnation is not None
+            self.environment.loop.spawn(
+                self.incarnation, self._stop(self.host), name=f"{self.name} stop"
+            )
+
+    async def _stop(self, host: Host) -> None:
+        await host.drain()
+        await host.close()
+        self._cluster.counts["stopped in order"] += 1
+        self.environment.loop.call_soon(self._stopped, context=Context())
+
+    def _stopped(self) -> None:
+        self.kill()
+        if self.environment.network.quiet and not self.alive:
+            # Nobody else would start it again.
+            self.start()
+
+
+class _Opener:
+    """magnetar_cluster.shard_opener.ShardOpener."""
+
+    def __init__(self, cluster: OwnersCluster, node: MemberNode, incarnation: Incarnation) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._incarnation = incarnation
+
+    async def open(self, ownership: Ownership) -> Opening:
+        seat = self._cluster.seat_of(ownership.shard)
+        opening = Opening(self._cluster, seat, self._node, self._incarnation, ownership)
+        self._node.openings[opening.place] = opening
+        try:
+            await opening.start()
+        except (Exception, asyncio.CancelledError):
+            await opening.abandon()
+            raise
+        return opening

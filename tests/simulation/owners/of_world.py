@@ -1,0 +1,87 @@
+"""The cluster with owners of a world: its shards take the places of the world's servers."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.owners.cluster import OwnersCluster
+from tests.simulation.owners.fenced_store import FencedStore
+from tests.simulation.owners.opening import Opening
+from tests.simulation.owners.plan import OwnersPlan
+from tests.simulation.owners.seats import Seat
+from tests.simulation.servers import (
+    broker_config,
+    coordinator_config,
+    coordinator_names,
+    make_broker,
+    make_coordinator,
+)
+
+from magnetar_cluster.view import BROKER, COORDINATOR, ShardName
+from magnetar_core.transport import Transport
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+def owners_of(world: World, plan: OwnersPlan) -> OwnersCluster:
+    """Make the cluster; nobody has anything yet."""
+    seats = [
+        Seat(world.environment, name, ShardName(kind, number), make.families())  # type: ignore[attr-defined]
+        for kind, names, make in (
+            (BROKER, world.broker_names, make_broker),
+            (COORDINATOR, coordinator_names(world.plan.coordinator_count), make_coordinator),
+        )
+        for number, name in enumerate(names)
+    ]
+    makes = {BROKER: partial(_make_broker, world), COORDINATOR: partial(_make_coordinator, world)}
+    return OwnersCluster(world.environment, plan, world.history, seats, makes)
+
+
+def _names(world: World, kind: str) -> list[str]:
+    """Names of the cluster's own: addresses are found by them."""
+    count = len(world.broker_names) if kind == BROKER else world.plan.coordinator_count
+    return [str(ShardName(kind, number)) for number in range(count)]
+
+
+def _make_broker(
+    world: World, seat: Seat, store: FencedStore, transport: Transport, opening: Opening
+) -> Any:
+    from magnetar_broker.broker import Broker
+
+    config = broker_config(
+        str(seat.shard),
+        _names(world, BROKER),
+        _names(world, COORDINATOR),
+        world.plan.broker_settings,
+    )
+    return Broker(
+        config,
+        store,
+        transport,
+        opening.node.clock,
+        world.environment.random(f"{seat.name}/{opening.epoch}"),
+        opening.on_fatal,
+    )
+
+
+def _make_coordinator(
+    world: World, seat: Seat, store: FencedStore, transport: Transport, opening: Opening
+) -> Any:
+    from magnetar_coordinator.coordinator import Coordinator
+
+    config = coordinator_config(
+        str(seat.shard),
+        seat.shard.number,
+        _names(world, BROKER),
+        world.plan.coordinator_settings,
+    )
+    return Coordinator(
+        config,
+        store,
+        transport,
+        opening.node.clock,
+        world.environment.random(f"{seat.name}/{opening.epoch}"),
+        opening.on_fatal,
+    )

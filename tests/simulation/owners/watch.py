@@ -1,0 +1,66 @@
+"""Who speaks in a shard's name, and who writes its rows: the checkers of ownership.
+
+The directory's own state decides, at the moment in which something happens; what members believe
+does not count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from tests.simulation.links import SimulatedLink
+from tests.simulation.owners.fenced_store import FencedStore
+
+from magnetar_cluster.view import ShardName
+from magnetar_core.wire import service_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.simulation.owners.opening import Opening
+
+
+class OwnersWatch:
+    """Args:
+    violation: ends the run; what is wrong, and text.
+    """
+
+    def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
+        self._violation = violation
+        self.counts: Counter[str] = Counter()
+        # By shard: who made something durable, in the order in which they came.
+        self._writers: dict[ShardName, list[FencedStore]] = {}
+        # By shard and epoch: who spoke.
+        self._speakers: dict[tuple[ShardName, int], str] = {}
+
+    def speaks(self, opening: Opening, link: SimulatedLink, frame: pb.Frame) -> None:
+        """A frame leaves in a shard's name: nobody else has the shard, and its lease lasts."""
+        if not opening.is_current:
+            what = ", ".join(one.WhichOneof("body") or "nothing" for one in frame.commands)
+            self._violation(
+                "owners",
+                f"{opening.node.name} says {what} on #{link.number} for {opening.name} in epoch"
+                f" {opening.epoch}, which is over",
+            )
+        key = opening.seat.shard, opening.epoch
+        known = self._speakers.setdefault(key, opening.node.name)
+        if known != opening.node.name:
+            self._violation("owners", f"{known} and {opening.node.name} both have {key}")
+        self.counts["frames of owners"] += 1
+
+    def wrote(self, shard: ShardName, store: FencedStore) -> None:
+        """Something has become durable: whoever was fenced adds nothing any more."""
+        writers = self._writers.setdefault(shard, [])
+        if writers and writers[-1] is store:
+            return
+        if store in writers:
+            epochs = [one.epoch for one in writers]
+            self._violation(
+                "owners", f"{shard}: who opened it for {store.epoch} writes again, after {epochs}"
+            )
+        if any(one.epoch == store.epoch for one in writers):
+            self._violation("owners", f"{shard}: two have written in epoch {store.epoch}")
+        if writers and store.epoch < writers[-1].epoch:
+            # It slept between its claim and the opening. Nobody hears of what it wrote.
+            self.counts["opened late"] += 1
+        writers.append(store)
