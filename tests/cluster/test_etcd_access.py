@@ -78,10 +78,13 @@ def test_a_user_with_a_password(guarded: EtcdServer) -> None:
     async def test() -> None:
         directory = EtcdDirectory(settings(guarded, user="magnetar", password=PASSWORD), "c")
         await use(directory)
-        # etcd forgets its tokens when it is started again.
         guarded.kill()
         guarded.start()
         await use(directory)
+        # etcd forgets tokens that were not used for some minutes.
+        directory._client._token = "forgotten.1"
+        await use(directory)
+        assert directory._client._token != "forgotten.1"
         await directory.close()
 
     run_in_time(test())

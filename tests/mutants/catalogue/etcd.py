@@ -113,7 +113,7 @@ MUTANTS = (
         file=_CLIENT,
         old='            self._token = ""\n            return True\n',
         new="            return False\n",
-        mistake="Servers are shut out when etcd is started again and has forgotten its tokens.",
+        mistake="Servers are shut out when etcd has forgotten their token.",
     ),
     Mutant(
         name="watch-begins-late",
