@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from tests.cluster.views import view
 from tests.raw_talk import RawTalk
-from tests.waiting import until
+from tests.waiting import turns, until
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
@@ -25,6 +25,7 @@ from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import BROKER, Format, ShardName
 from magnetar_core.clock import SystemClock
+from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
 from magnetar_core.doors import Doors
 from magnetar_core.grpc_server import GrpcServer
@@ -37,6 +38,23 @@ from magnetar_storage.store_config import StoreConfig
 
 ONE = Format(broker_shards=1, coordinator_shards=1)
 ZERO = ShardName(BROKER, 0)
+
+
+class FakeComponent:
+    """What a shard's server is to its process."""
+
+    @property
+    def server(self) -> CommandServer:
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        return
 
 
 class Process:
@@ -237,6 +255,32 @@ def test_an_opening_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
             assert not cluster.a.shards._servers
         shard = await cluster.b.open(8)
         await shard.close()
+
+    play(tmp_path, scenario)
+
+
+def test_an_opening_ends_when_somebody_else_has_the_shard(tmp_path: Path) -> None:
+    """A coordinator may wait for an answer to a question that it may not ask any more."""
+
+    class Patient(FakeComponent):
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    async def scenario(cluster: Cluster) -> None:
+        process = cluster.a
+        process._build = lambda shard, world: Patient()
+        opening = asyncio.create_task(process.open(7))
+        await until(lambda: process.shards._servers)
+        (server,) = process.shards._servers
+        await until(lambda: server._component)
+        for shown in (view(6), view(7, broker_0=("a", 7)), view(9, broker_0=("a", 7))):
+            process.shards.owners_changed(shown)
+            await turns(10)
+            assert not opening.done()
+        process.shards.owners_changed(view(10, broker_0=("b", 10)))
+        with pytest.raises(StoreFenced, match="somebody else"):
+            await opening
+        assert not process.shards._servers
 
     play(tmp_path, scenario)
 

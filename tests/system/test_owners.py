@@ -21,7 +21,7 @@ from tests.system.programs import run, values
 from tests.waiting import until
 
 import magnetar
-from magnetar import Client, ClientConfig
+from magnetar import Client
 from magnetar_cluster.view import BROKER, COORDINATOR, ShardName, View
 from magnetar_cluster.whereabouts import where_is
 from magnetar_core.errors import MagnetarError
@@ -32,8 +32,6 @@ from magnetar_core.wire import broker_pb2, common_pb2, topic_pb2, transaction_pb
 PARTITIONS = 6
 BROKERS = {"a": BROKER, "b": BROKER, "c": BROKER}
 COORDINATORS = {"x": COORDINATOR, "y": COORDINATOR}
-# A client that gives up tries again from the beginning, with all that was acknowledged.
-CONFIG = ClientConfig(operation_timeout_ms=15_000, close_timeout_ms=100)
 PATIENCE_S = 90.0
 _numbers = itertools.count(1)
 
@@ -63,14 +61,16 @@ def is_even(view: View) -> bool:
 
 
 class Sender:
-    """Commits transactions of a message in each partition, and knows what was answered."""
+    """Commits transactions of a message in each partition, and knows what was answered.
+
+    It has a single client, which meets no error, whatever happens to the servers.
+    """
 
     def __init__(self, members: Members, topic: str) -> None:
         self._members = members
         self._topic = topic
         self.committed: list[bytes] = []
         self.sent: list[bytes] = []
-        self.errors: list[Exception] = []
         self._stopping = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -87,26 +87,19 @@ class Sender:
         await self._task
 
     async def _run(self) -> None:
-        numbers = itertools.count()
-        while not self._stopping:
-            try:
-                async with await magnetar.connect(
-                    ",".join(self._members.addresses()), config=CONFIG
-                ) as client:
-                    await self._send(client, numbers)
-            except (MagnetarError, OSError) as error:
-                self.errors.append(error)
-
-    async def _send(self, client: Client, numbers: Iterator[int]) -> None:
-        producer = await client.create_producer(self._topic)
-        while not self._stopping:
-            value = b"%06d" % next(numbers)
-            txn = await client.begin_transaction(timeout_s=10.0)
-            for partition in range(PARTITIONS):
-                await producer.send(value, partition=partition, txn=txn)
-            self.sent.append(value)
-            await txn.commit()
-            self.committed.append(value)
+        addresses = ",".join(self._members.addresses())
+        async with await magnetar.connect(addresses) as client:
+            producer = await client.create_producer(self._topic)
+            for number in itertools.count():
+                value = b"%06d" % number
+                txn = await client.begin_transaction(timeout_s=30.0)
+                for partition in range(PARTITIONS):
+                    await producer.send(value, partition=partition, txn=txn)
+                self.sent.append(value)
+                await txn.commit()
+                self.committed.append(value)
+                if self._stopping:
+                    return
 
 
 async def check_all_there(client: Client, topic: str, sender: Sender) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -28,6 +28,8 @@ from magnetar_core.leased import LeasedCommands, LeasedTransport
 from magnetar_core.shard_address import ShardPlace
 from magnetar_storage.slate import SlateStore
 from magnetar_storage.store import StoreFailed, StoreFenced
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("magnetar_cli")
 
@@ -67,7 +69,7 @@ class ShardServers:
         """Take a later view, and end links to former owners."""
         self.view = view
         for server in list(self._servers):
-            server.transport.owners_changed(view)
+            server.owners_changed(view)
 
     async def open(self, ownership: Ownership) -> RunningShard:
         """Open a shard's store, recover it, and let conversations in."""
@@ -111,8 +113,10 @@ class _ShardServer:
         servers.doors.announce(self._place)
         began_ms = servers.clock.monotonic_ms()
         # The lease of an owner before has ended, and with it what that owner says.
-        self._store = store = await open_object_store(
-            servers.kind.rows(shard), self._registry, self._end, owner_is_silent=True
+        self._store = store = await self._unless_ended(
+            open_object_store(
+                servers.kind.rows(shard), self._registry, self._end, owner_is_silent=True
+            )
         )
         opened_ms = servers.clock.monotonic_ms()
         self._component = component = servers.kind.build(
@@ -138,6 +142,18 @@ class _ShardServer:
             opened_ms - began_ms,
             servers.clock.monotonic_ms() - began_ms,
         )
+
+    def owners_changed(self, view: View) -> None:
+        """Take a later view. An opening ends when somebody else has the shard.
+
+        It may wait for what comes too late, such as an answer to a question that nobody may ask any
+        more.
+        """
+        self.transport.owners_changed(view)
+        epoch, owner = self._ownership.epoch, view.owners.get(self._ownership.shard)
+        # A view from before the claim says nothing.
+        if view.revision >= epoch and (owner is None or owner.epoch != epoch):
+            self._lose()
 
     async def close(self) -> None:
         """End in order: answers leave, everything becomes durable, the store is closed."""
@@ -181,18 +197,23 @@ class _ShardServer:
         if self._is_open and not self._closing:
             self._ownership.on_end(error)
 
-    async def _unless_ended(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work.
+    def _lose(self) -> None:
+        if not self._is_open and not self._failure.done():
+            shard = self._ownership.shard
+            self._failure.set_result(StoreFenced(f"somebody else may have {shard} by now"))
+
+    async def _unless_ended(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Do the work, and return what it returns.
 
         Raises:
-            BaseException: the work failed, or the store did meanwhile.
+            BaseException: the work failed, or the shard ended meanwhile.
         """
         working = asyncio.ensure_future(work)
         try:
             await asyncio.wait((working, self._failure), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 raise self._failure.result()
-            await working
+            return await working
         finally:
             working.cancel()
             with suppress(BaseException):
