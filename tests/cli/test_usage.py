@@ -83,6 +83,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
         (["transactions", "abort", "xyz"], "transactions list"),
         (["standalone", "--port", "65535"], "choose a lower port"),
         (["--broker", "a:1,b:2", "coordinator"], "--cluster-file"),
+        (["demo", "--flights", __file__, "--cluster", "--attach"], "servers of its own"),
         (["cluster", "drain", "a"], "with --etcd HOST:PORT"),
         (["cluster", "move", "broker-0"], "Missing argument"),
     ],

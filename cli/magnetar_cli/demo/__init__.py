@@ -26,6 +26,12 @@ FLIGHTS_MIN = 1_100
     show_default=True,
     help="How many brokers share the partitions; one of them is killed.",
 )
+@click.option(
+    "--cluster",
+    "with_cluster",
+    is_flag=True,
+    help="Start three brokers with etcd and an object store; whoever is killed stays dead.",
+)
 @click.option("--seed", type=int, default=7, show_default=True, help="Of who is killed when.")
 @click.option("--no-spark", is_flag=True, help="Leave Spark's part out.")
 @click.option("--keep-data", is_flag=True, help="Keep the data directory and the logs.")
@@ -53,6 +59,7 @@ def demo(
     limit: int | None,
     workers: int,
     brokers: int,
+    with_cluster: bool,
     seed: int,
     no_spark: bool,
     keep_data: bool,
@@ -66,8 +73,11 @@ def demo(
     Workers turn flights into delays by route and cancellations by carrier, in transactions. The
     demo kills two workers, a broker and the coordinator meanwhile. Then Spark sums up the same
     flights by route and day, and the demo kills its driver. At the end it compares every message
-    with the file. With --attach the demo does not kill servers; kill them yourself.
+    with the file. With --attach the demo does not kill servers; kill them yourself. With --cluster
+    nobody starts a killed server again: others take its shards, and another broker joins.
     """
+    if with_cluster and (attach or brokers > 1):
+        raise click.UsageError("--cluster starts servers of its own, and knows how many")
     if attach and brokers > 1:
         raise click.UsageError("--brokers is for the demo's own servers; with --attach none start")
     if replace and not attach:
@@ -82,6 +92,7 @@ def demo(
         limit=limit,
         workers=workers,
         brokers=brokers,
+        with_cluster=with_cluster,
         keep_data=keep_data,
         seed=seed,
         with_spark=not no_spark,

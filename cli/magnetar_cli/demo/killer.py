@@ -17,7 +17,8 @@ import click
 
 from magnetar import Client, MagnetarError, TransactionDescription, TransactionStatus
 from magnetar_cli.demo.journal import Journal
-from magnetar_cli.demo.processes import Crew, Servers, send
+from magnetar_cli.demo.processes import Crew, send
+from magnetar_cli.demo.servers import Servers
 
 WORKER, BROKER, COORDINATOR = "worker", "broker", "coordinator"
 # By the part of the demo that starts it.
@@ -49,6 +50,7 @@ class Kill:
         open_count: how many open transactions the coordinator named that had written something.
         recovery_s: how long until a transaction that began later was committed, in seconds; for a
             worker, by the worker that replaced it.
+        joined: the server that joined afterwards, where nobody starts the killed one again.
     """
 
     kind: str
@@ -56,6 +58,7 @@ class Kill:
     at_s: float
     open_count: int
     recovery_s: float
+    joined: str = ""
 
 
 def plan(random: Random, kills: Sequence[str] = KILLS) -> list[Planned]:
@@ -125,7 +128,9 @@ class Killer:
         )
 
     async def _kill_server(self, kind: str) -> Kill:
-        """Kill it while transactions are open; whoever started it starts it again.
+        """Kill it while transactions are open.
+
+        Whoever started it starts it again. Where owners of shards change, others take its shards.
 
         The broker is stopped where it stands, meanwhile the coordinator is asked. The coordinator
         cannot be asked then: it is killed as soon as it has answered.
@@ -144,7 +149,15 @@ class Killer:
         at_s = time.monotonic()
         send(pid, signal.SIGKILL)
         recovery_s = await self._recovery(kind, at_s, None)
-        return Kill(kind=kind, pid=pid, at_s=at_s, open_count=len(open_now), recovery_s=recovery_s)
+        joined = await self._servers.replace(kind)
+        return Kill(
+            kind=kind,
+            pid=pid,
+            at_s=at_s,
+            open_count=len(open_now),
+            recovery_s=recovery_s,
+            joined=joined,
+        )
 
     async def _open_now(self) -> list[TransactionDescription]:
         """Open transactions that have written or acknowledged something."""

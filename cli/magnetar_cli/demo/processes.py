@@ -1,23 +1,20 @@
-"""The processes that the demo starts: servers and workers."""
+"""The processes of workers, and how processes are ended."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.worker import Settings
 
-PROGRAM = (sys.executable, "-m", "magnetar_cli")
 WORKER = (sys.executable, "-m", "magnetar_cli.demo.worker")
 STOP_S_MAX = 30.0
 
@@ -29,55 +26,6 @@ def send(pid: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-class Servers:
-    """`magnetar standalone` as a child process: brokers, a coordinator, and their supervisor."""
-
-    def __init__(self, directory: Path, broker_count: int = 1) -> None:
-        self.log = directory / "servers.log"
-        self._directory = directory
-        self._broker_count = broker_count
-        self._ready_file = directory / "ready.json"
-        self._process: Process | None = None
-
-    async def start(self) -> str:
-        """Start the servers, wait until they are ready, and return the brokers' addresses.
-
-        Raises:
-            click.ClickException: they could not start; the message has the end of their log.
-        """
-        with self.log.open("ab") as log:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *PROGRAM,
-                *("standalone", "--data-dir", str(self._directory / "data"), "--port", "0"),
-                *("--brokers", str(self._broker_count)),
-                *("--ready-file", str(self._ready_file), "--supervised"),
-                # Never written: its end tells them that the demo has gone.
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=log,
-                # Ctrl-C is for the demo, which then stops them in order.
-                start_new_session=True,
-            )
-        assert process.stdout is not None
-        if not await process.stdout.readline():
-            text = self.log.read_text(errors="replace").strip()
-            raise click.ClickException(f"the servers did not start:\n{text[-2_000:]}")
-        return ",".join(one["address"] for one in self._ready()["brokers"])
-
-    def pids(self, kind: str) -> list[int]:
-        """Return the present process ids of each "broker", or of each "coordinator"."""
-        return [one["pid"] for one in self._ready()[f"{kind}s"]]
-
-    async def stop(self) -> None:
-        """Stop the servers."""
-        if self._process is not None:
-            await _stop(self._process, lambda process: process.terminate())
-
-    def _ready(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self._ready_file.read_text())
-        return content
 
 
 class Crew:
@@ -134,7 +82,7 @@ class Crew:
     async def stop(self) -> None:
         """Let the workers finish their work, and read the rest of their reports."""
         processes, self._running = list(self._running.values()), {}
-        await asyncio.gather(*(_stop(one, _close_stdin) for one in processes))
+        await asyncio.gather(*(stop(one, _close_stdin) for one in processes))
         await asyncio.gather(*self._listening)
 
     async def _listen(self, process: Process) -> None:
@@ -148,7 +96,7 @@ def _close_stdin(process: Process) -> None:
     process.stdin.close()
 
 
-async def _stop(process: Process, ask: Callable[[Process], None]) -> None:
+async def stop(process: Process, ask: Callable[[Process], None]) -> None:
     """Ask a process to end, and make it when it does not."""
     if process.returncode is not None:
         return

@@ -116,6 +116,7 @@ class Display:
             f"[red]killed[/] the {kill.kind} (process {kill.pid}) with {kill.open_count} open "
             f"{'transaction' if kill.open_count == 1 else 'transactions'}; "
             f"[green]{again} committed after {kill.recovery_s:.2f} s[/]"
+            + (f"; {kill.joined} has joined" if kill.joined else "")
         )
 
 

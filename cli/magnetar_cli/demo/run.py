@@ -29,8 +29,9 @@ from magnetar import (
 from magnetar_cli.demo import verify
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.killer import Kill, Killer
-from magnetar_cli.demo.processes import Crew, Servers
+from magnetar_cli.demo.processes import Crew
 from magnetar_cli.demo.report import Display, SparkTotals, Stage, Totals, print_report
+from magnetar_cli.demo.servers import Cluster, Servers, Standalone
 from magnetar_cli.demo.spark import WINDOWS, SparkPart
 from magnetar_cli.demo.verify import Check
 from magnetar_cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
@@ -59,6 +60,7 @@ class Options:
 
     Attributes:
         brokers: how many the demo starts.
+        with_cluster: whether it starts servers whose shards change their owners.
         attached_to: a broker of the cluster to use; None: the demo starts servers.
         replace: whether to delete the topics of an earlier demo first.
         spark_master: where Spark runs; None: on this machine.
@@ -72,6 +74,7 @@ class Options:
     seed: int
     with_spark: bool
     brokers: int = 1
+    with_cluster: bool = False
     attached_to: str | None = None
     replace: bool = False
     spark_master: str | None = None
@@ -93,9 +96,7 @@ async def run(options: Options) -> bool:
             _running_servers(directory, options) as (servers, address),
             await connect(address) as client,
         ):
-            count = options.brokers
-            brokers = "a broker" if count == 1 else f"{count} brokers"
-            which = f"{brokers} and a coordinator serve" if servers else "using the cluster"
+            which = f"{servers.title} serve" if servers else "using the cluster"
             display.say(f"{which} at {address}")
             await _make_topics(client, options.replace)
             return await _Demo(options, display, directory, servers, address, client).run(lines)
@@ -141,6 +142,8 @@ class _Demo:
                     expected, self._options.flights, self._options.limit
                 )
                 checks, output_count = await self._checks(direct, committed, stage)
+            if self._servers is not None:
+                checks += await self._servers.checks()
             spark_checks, spark_totals = await self._spark(spark, count)
         entries = self._journal.entries
         killed = {kill.pid for kill in self._kills}
@@ -371,7 +374,11 @@ async def _running_servers(
     if options.attached_to is not None:
         yield None, options.attached_to
         return
-    servers = Servers(directory, options.brokers)
+    servers: Servers
+    if options.with_cluster:
+        servers = Cluster(directory)
+    else:
+        servers = Standalone(directory, options.brokers)
     try:
         yield servers, await servers.start()
     finally:
