@@ -70,6 +70,7 @@ class DirectoryFollower:
             on_up=self._on_up,
             on_down=self._on_down,
         )
+        self._ended = False
         # Whether the link is up, and the directory was taken on it.
         self.is_current = False
         # The question whose answer is waited for.
@@ -104,15 +105,22 @@ class DirectoryFollower:
 
     def start(self) -> None:
         """Begin to follow, once the store's token is durable."""
-        self._environment.when_durable(self._peer.start)
+        self._environment.when_durable(self._begin)
+
+    def _begin(self) -> None:
+        # A broker that is closed at once makes the token durable while it ends.
+        if not self._ended:
+            self._peer.start()
 
     def stop(self) -> None:
         """Break the link at once."""
+        self._ended = True
         self._stop_timer()
         self._peer.stop()
 
     async def close(self) -> None:
         """Stop following."""
+        self._ended = True
         self._stop_timer()
         await self._peer.close()
 

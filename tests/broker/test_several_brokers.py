@@ -611,3 +611,22 @@ def test_a_name_that_is_used_again_is_the_new_topic_everywhere() -> None:
             assert cluster.broker(number).topics.get("t").topic_id == second
 
     run(scenario)
+
+
+def test_a_follower_that_is_closed_at_once_does_not_begin_to_follow() -> None:
+    """Its shard may move on before the token of its store is durable.
+
+    The link that it opened while it ended was answered when nothing could be stored any more.
+    """
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.start(0)
+        node = cluster.nodes[1]
+        node.disk.sync_seconds = 0.5
+        node.start()
+        await node.ready.wait()
+        await node.server.close()
+        await time_passes(5.0)
+        assert not [one for one in cluster.network.links() if one.client_node == node.name]
+
+    run(scenario, 2, start=False)
