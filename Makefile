@@ -135,8 +135,8 @@ conformance: $(INSTALLED) ## Every storage engine against the same suite
 	$(BIN)/python -m pytest -n $(WORKERS) -k conformance tests $(ARGS)
 
 .PHONY: chaos
-chaos: $(INSTALLED) ## Real processes, killed; BROKERS=3 for a cluster of three
-	TESTED_BROKERS=$(or $(BROKERS),1) $(BIN)/python -m pytest -m chaos tests $(ARGS)
+chaos: $(INSTALLED) ## Real processes, killed; BROKERS=3 for three, OWNERS=1 for shards that move
+	TESTED_BROKERS=$(or $(BROKERS),1) TESTED_OWNERS=$(OWNERS) $(BIN)/python -m pytest -m chaos tests $(ARGS)
 
 .PHONY: compose-test
 compose-test: $(INSTALLED) ## deploy/compose for real: build, start, use, kill, take down

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.processes import Servers
+from tests.system.processes import OWNERS_VARIABLE, Servers
 
 Figure = Callable[[str, str], None]
 
@@ -28,7 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    running = Servers(tmp_path)
+    if os.environ.get(OWNERS_VARIABLE):
+        from tests.system.moving_servers import MovingServers
+
+        running: Servers = MovingServers(tmp_path)
+    else:
+        running = Servers(tmp_path)
     running.start()
     yield running
     running.stop()

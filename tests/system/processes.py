@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ COORDINATOR = "coordinator"
 BOTH = (BROKER, COORDINATOR)
 # What is true with one broker is true with several: `make chaos BROKERS=3`.
 BROKERS_VARIABLE = "TESTED_BROKERS"
+# Whether shards move all the time: `make chaos OWNERS=1`.
+OWNERS_VARIABLE = "TESTED_OWNERS"
 
 
 class Servers:
@@ -29,10 +32,16 @@ class Servers:
         settings: MAGNETAR_... variables for all servers.
     """
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
         self._directory = directory
         directory.mkdir(exist_ok=True)
-        counts = {BROKER: int(os.environ.get(BROKERS_VARIABLE, "1")), COORDINATOR: 1}
+        if counts is None:
+            counts = {BROKER: int(os.environ.get(BROKERS_VARIABLE, "1")), COORDINATOR: 1}
         self._names = {
             kind: [f"{kind}-{number}" for number in range(count)] for kind, count in counts.items()
         }
@@ -40,6 +49,11 @@ class Servers:
         members = {
             kind: {name: f"127.0.0.1:{next(ports)}" for name in names}
             for kind, names in self._names.items()
+        }
+        self._ports = {
+            name: address.rpartition(":")[2]
+            for named in members.values()
+            for name, address in named.items()
         }
         # Of the first of each kind.
         self.addresses = {kind: next(iter(named.values())) for kind, named in members.items()}
@@ -62,10 +76,9 @@ class Servers:
         kinds = kinds or BOTH
         for kind in kinds:
             for number, name in enumerate(self._names[kind]):
-                directory = self._directory / (f"{kind}-{number}" if number else kind)
                 with self._log(kind).open("a") as log:
                     self._processes[name] = subprocess.Popen(
-                        [*MAGNETAR, kind, "--name", name, "--data-dir", str(directory)],
+                        self._command(kind, number, name),
                         stdout=subprocess.PIPE,
                         stderr=log,
                         text=True,
@@ -135,6 +148,14 @@ class Servers:
                     if line.startswith(f"{name} "):
                         found += float(line.split()[-1])
         return found
+
+    def port_of(self, name: str) -> str:
+        return self._ports[name]
+
+    def _command(self, kind: str, number: int, name: str) -> list[str]:
+        """What starts a server."""
+        directory = self._directory / (f"{kind}-{number}" if number else kind)
+        return [*MAGNETAR, kind, "--name", name, "--data-dir", str(directory)]
 
     def _log(self, kind: str) -> Path:
         return self._directory / f"{kind}.log"
