@@ -11,6 +11,7 @@ WORKLOADS = (
     "transactional",
     "consume",
     "latency",
+    "cold",
     "rebalance",
     "memory",
     "recovery",

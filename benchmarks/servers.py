@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class Servers:
     coordinator_pid: int
     ready_file: Path
     data_dir: Path
+    in_object_store: bool = False
 
     def cpu_s(self) -> tuple[float, ...]:
         """Processor time so far of this process, the broker and the coordinator."""
@@ -50,6 +52,14 @@ class Servers:
         except (OSError, json.JSONDecodeError):
             return {}
         return found
+
+    def metrics(self, kind: str, name: str) -> dict[str, float]:
+        """A metric of the server of this kind, by its labels as they are shown."""
+        with urllib.request.urlopen(self.ready()[kind]["metrics"]) as page:
+            lines = page.read().decode().splitlines()
+        beginning = f"magnetar_{kind}_{name}"
+        found = (line.rpartition(" ") for line in lines if line.startswith(beginning))
+        return {shown.removeprefix(beginning): float(value) for shown, _, value in found}
 
 
 @contextmanager
@@ -97,6 +107,7 @@ def started(
                 ready["coordinator"]["pid"],
                 ready_file,
                 Path(directory) / "data",
+                store is not None,
             )
         finally:
             process.send_signal(signal.SIGTERM)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import magnetar
-from benchmarks import memory, rebalance, recovery, small_transactions, spark, streams, tailing
+from benchmarks import (
+    cold,
+    memory,
+    rebalance,
+    recovery,
+    small_transactions,
+    spark,
+    streams,
+    tailing,
+)
 from benchmarks.ceiling import measure as ceiling
 from benchmarks.plan import Plan
 from benchmarks.results import Result
@@ -18,6 +27,8 @@ CEILINGS = {
     "produce": ("stream", "store"),
     "latency": ("store",),
 }
+# Those that kill a server, and wait until it is back.
+RESTARTED = ("recovery", "cold")
 BARE_SERVERS: dict[str, tuple[str, ...]] = {
     "conversation": ("broker", "coordinator"),
     "stream": ("sink",),
@@ -46,7 +57,7 @@ async def _measure_ceiling(plan: Plan, name: str) -> list[Result]:
 
 
 async def _measure(plan: Plan, workload: str) -> list[Result]:
-    with started(plan.data_dir, restart=workload == "recovery", store=plan.store) as servers:
+    with started(plan.data_dir, restart=workload in RESTARTED, store=plan.store) as servers:
         async with await magnetar.connect(servers.address) as client:
             return [result async for result in _begin(plan, client, servers, workload)]
 
@@ -100,6 +111,8 @@ def _begin(plan: Plan, client: Client, servers: Servers, workload: str) -> Async
         )
     if workload == "latency":
         return streams.measure_latency(client, seconds=plan.seconds)
+    if workload == "cold":
+        return cold.measure(client, servers)
     if workload == "rebalance":
         return rebalance.measure(client, servers.address)
     if workload == "consume":

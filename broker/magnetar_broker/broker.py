@@ -29,6 +29,7 @@ from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.orphan_candidates import OrphanCandidates
 from magnetar_broker.orphan_resolver import OrphanResolver
+from magnetar_broker.recent_messages import SHARE, RecentMessages
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
@@ -118,6 +119,7 @@ class Broker:
                 session_max=config.session_open_txn_bytes_max,
             ),
             tails=Tails(config.tails_bytes_max),
+            recent_messages=RecentMessages(config.tails_bytes_max // SHARE),
             # Run time begins at 1: rows of an earlier version have 0.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
@@ -232,6 +234,12 @@ class Broker:
     def check(self) -> None:
         """Check the invariants of every part; for tests."""
         self.environment.tails.check()
+        self.environment.recent_messages.check(
+            writer
+            for partition in self.topics.partitions()
+            for transaction in partition.index.open.values()
+            for writer in transaction.writers.values()
+        )
         self.topics.check()
         for group in self.groups.all():
             group.check()

@@ -89,7 +89,7 @@ class BrokerConfig:
     # read.
     tail_bytes_max: int = 4 * 1024 * 1024
     # The same for all partitions together. Beyond that, the least recently written partitions keep
-    # less.
+    # less. Messages of small open transactions take up to a quarter of it besides.
     tails_bytes_max: int = 256 * 1024 * 1024
     # Bytes that are read from the log at once for a subscription.
     dispatch_bytes_max: int = 1024 * 1024

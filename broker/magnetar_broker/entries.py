@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
 from magnetar_broker import keys
+from magnetar_broker.recent_messages import Messages
 from magnetar_core.batch import BatchHeader, read_header
 from magnetar_core.errors import DAMAGED, ChecksumMismatch, DataLoss, InvalidArgument
 from magnetar_core.ids import TxnID
@@ -72,6 +73,8 @@ class MarkerEntry:
     txn_id: TxnID
     writers: tuple[MarkerWriter, ...]
     stored_bytes: int
+    # The messages of a small transaction that has just ended; they are not stored here.
+    messages: Messages | None = field(default=None, compare=False, repr=False)
 
     @property
     def end(self) -> int:

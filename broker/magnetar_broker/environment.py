@@ -12,6 +12,7 @@ from magnetar_broker.issued import Issued
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.orphan_candidates import OrphanCandidates, Participant
+from magnetar_broker.recent_messages import RecentMessages
 from magnetar_broker.tails import Tails
 from magnetar_broker.transaction_index import TransactionIndex
 from magnetar_broker.watermark import Watermarks
@@ -49,6 +50,7 @@ class Environment:
     deferred_rows: dict[Any, None]
     open_bytes: OpenBytes
     tails: Tails
+    recent_messages: RecentMessages
     run_time: RunTime
     ages: Ages
 

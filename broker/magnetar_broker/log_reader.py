@@ -21,6 +21,7 @@ from magnetar_broker.entries import (
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.stored_batch import StoredBatch
+from magnetar_broker.transaction_rows import Row, batches_between, rows_of_all, rows_of_writer
 from magnetar_core.errors import DAMAGED, DataLoss, OutOfRange
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_storage.store import RowsUnreadable, Store, scan_readable
@@ -98,15 +99,24 @@ class LogReader:
         gathered = 0
         offset, end = log.readable_from(offset)
         while offset < end:
-            for entry in await self._entries_from(offset, bytes_max):
+            entries = await self._entries_from(offset, bytes_max)
+            found: dict[TxnID, list[Row]] | None = None
+            for place, entry in enumerate(entries):
                 if entry.entry_id >= end:
                     break
                 before = len(batches)
                 if isinstance(entry, DataEntry):
                     batches.append(_plain(entry))
                 else:
+                    if found is None and entry.messages is None:
+                        found = await self._rows_ahead(entries[place:], end, bytes_max - gathered)
                     await self._resolve(
-                        batches, entry, offset - entry.entry_id, end, bytes_max - gathered
+                        batches,
+                        entry,
+                        (found or {}).get(entry.txn_id, ()),
+                        offset - entry.entry_id,
+                        end,
+                        bytes_max - gathered,
                     )
                 gathered += sum(len(one.batch) for one in batches[before:])
                 offset = entry.end
@@ -226,10 +236,26 @@ class LogReader:
             reverse=True,
         )
 
+    async def _rows_ahead(
+        self, entries: Sequence[Entry], end: int, bytes_max: int
+    ) -> dict[TxnID, list[Row]]:
+        """Return rows of the transactions that read() is about to reach, read together."""
+        markers: list[MarkerEntry] = []
+        for entry in entries:
+            if entry.entry_id >= end or bytes_max <= 0:
+                break
+            bytes_max -= entry.retained_bytes
+            if isinstance(entry, MarkerEntry) and entry.messages is None:
+                markers.append(entry)
+        if len(markers) < 2:
+            return {}
+        return await rows_of_all(self._store, self._prefix, markers)
+
     async def _resolve(
         self,
         batches: list[StoredBatch],
         marker: MarkerEntry,
+        rows: Sequence[Row],
         index: int,
         end: int,
         bytes_max: int,
@@ -237,16 +263,17 @@ class LogReader:
         """Add the transaction's batches, from the batch that holds its message `index`.
 
         Args:
+            rows: those of the transaction that were read already; all or none.
             end: stop before this offset.
         """
         gathered = 0
         base = 0
-        for writer in marker.writers:
+        for number, writer in enumerate(marker.writers):
             place = max(index - base, 0)
             wanted = min(writer.count, end - marker.entry_id - base)
             if place < wanted and gathered < bytes_max:
-                async for start, count, batch in self._batches_of(
-                    marker.txn_id, writer.ordinal, place, wanted, bytes_max - gathered
+                async for start, count, batch in self._batches_of_writer(
+                    marker, number, rows, place, wanted, bytes_max - gathered
                 ):
                     batches.append(
                         StoredBatch(
@@ -261,6 +288,31 @@ class LogReader:
                     )
                     gathered += len(batch)
             base += writer.count
+
+    async def _batches_of_writer(
+        self,
+        marker: MarkerEntry,
+        number: int,
+        rows: Sequence[Row],
+        place: int,
+        count: int,
+        bytes_max: int,
+    ) -> AsyncIterator[tuple[int, int, bytes]]:
+        """Yield a writer's batches like _batches_of: from memory, from rows, or from the store."""
+        ordinal = marker.writers[number].ordinal
+        at_hand: list[tuple[int, int, bytes]] | None = None
+        if marker.messages is not None:
+            in_memory = marker.messages.of_writers[number]
+            at_hand = batches_between(in_memory, place, count, bytes_max, verify=False)
+        elif rows:
+            read = rows_of_writer(rows, ordinal)
+            at_hand = batches_between(read, place, count, bytes_max, verify=True)
+        if at_hand is not None:
+            for one in at_hand:
+                yield one
+            return
+        async for one in self._batches_of(marker.txn_id, ordinal, place, count, bytes_max):
+            yield one
 
     async def _batches_of(
         self, txn_id: TxnID, ordinal: int, place: int, count: int, bytes_max: int

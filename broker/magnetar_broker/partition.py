@@ -19,6 +19,7 @@ from magnetar_broker.offset_set import Range
 from magnetar_broker.order import Order
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.producers import Producers
+from magnetar_broker.recent_messages import messages_of
 from magnetar_broker.subscriptions import Subscriptions
 from magnetar_broker.transaction_index import (
     End,
@@ -175,6 +176,7 @@ class Partition:
         )
         if not writer.stored_bytes:
             writer.account = account
+        self._environment.recent_messages.keep(writer, batch)
         writer.stored_bytes += len(batch)
         open_bytes.take(writer.account, len(batch))
         if not self.has_txnlog:
@@ -220,6 +222,7 @@ class Partition:
         if marker is not None:
             self._append(marker)
         for one in plan.writers:
+            self._environment.recent_messages.drop(one.writer)
             self._delete_batches(rows, end.txn_id, one.writer, from_index=one.kept)
             self._environment.open_bytes.give_back(one.writer.account, one.writer.stored_bytes)
         if plan.transaction is not None:
@@ -252,6 +255,7 @@ class Partition:
             end.txn_id,
             tuple(_marker_writer(one) for one in kept),
             sum(one.writer.stored_bytes for one in kept),
+            messages_of(kept),
         )
 
     def _delete_batches(

@@ -150,8 +150,10 @@ class PartitionLog:
 
     @staticmethod
     def _tail_cost(entry: Entry) -> int:
-        # A marker's messages are not in the tail, but its writers take memory.
-        return MARKER_BYTES if isinstance(entry, MarkerEntry) else DATA_BYTES + len(entry.batch)
+        if not isinstance(entry, MarkerEntry):
+            return DATA_BYTES + len(entry.batch)
+        # Its writers take memory, and its messages if they are in the tail with it.
+        return MARKER_BYTES + (entry.messages.byte_count if entry.messages is not None else 0)
 
 
 def _entry_id(entry: Entry) -> int:

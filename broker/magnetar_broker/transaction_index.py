@@ -50,6 +50,8 @@ class Writer:
     # False if recovery could not read some of them.
     are_starts_known: bool = True
     stored_bytes: int = 0
+    # Its batches, while they are few and in memory: see recent_messages.
+    recent: list[bytes] | None = None
     # The account that counts their bytes.
     account: Account = field(default_factory=Account)
 

@@ -261,4 +261,26 @@ MUTANTS = (
         new="            if not slot.unsettled or target is not None:",
         mistake="Whoever joins gets its keys, whatever others still have of them.",
     ),
+    Mutant(
+        name="half-a-transaction-from-a-scan",
+        file="broker/magnetar_broker/transaction_rows.py",
+        old="            del by_txn_id[behind]",
+        new="            pass",
+        mistake="A scan that ends within a transaction is taken for all of it.",
+        unseen_because="who uses the rows notices that some are missing, and reads them again",
+    ),
+    Mutant(
+        name="surplus-delivered-from-memory",
+        file="broker/magnetar_broker/log_reader.py",
+        old="batches_between(in_memory, place, count, bytes_max, verify=False)",
+        new="batches_between(in_memory, 0, count, bytes_max, verify=False)",
+        mistake="A read from the middle of a transaction in memory begins at its front.",
+    ),
+    Mutant(
+        name="recent-messages-with-a-gap",
+        file="broker/magnetar_broker/recent_messages.py",
+        old="        if is_first and writer.recent is None:",
+        new="        if writer.recent is None:",
+        mistake="After a restart, later messages of a transaction are taken for all of them.",
+    ),
 )
