@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
+
+
+class CallCancelled(Exception):
+    """What was awaited was cancelled, and whoever awaited it was not."""
+
+
+async def outcome_of(call: Awaitable[Answer]) -> Answer:
+    """Await a call. Its own cancellation is a failure like others, and ends no task here.
+
+    gRPC cancels the calls of a channel that is closed, for example.
+
+    Raises:
+        CallCancelled: the call was cancelled.
+    """
+    try:
+        return await call
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise CallCancelled("the call was cancelled") from error
 
 
 class Background:

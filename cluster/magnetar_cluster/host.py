@@ -51,7 +51,8 @@ class Host:
     Attributes:
         on_view: called with each later view.
         on_speech: called with False when the member has to be silent: all conversations of its
-            shards are to be ended at once, and none taken. Called with True when it may speak.
+            shards are to be ended at once, and none taken. Called with True when it may speak; it
+            begins in silence.
         on_change: called when a shard's phase, or the lease, may have changed.
 
     Args:
@@ -218,7 +219,7 @@ class Host:
     def speech_changed(self, may_speak: bool) -> None:
         """The member has to be silent, or may speak again."""
         for tell in self.on_speech:
-            tell(may_speak)
+            self._tell(tell, may_speak)
         self._step()
 
     # The watch.
@@ -236,7 +237,9 @@ class Host:
                         backoff.reset()
                         self._watch_broken_at_ms = None
                         self._saw(view)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise
                 _LOG.info("the watch of %s broke: %s", self._name.name, error)
             if self._watch_broken_at_ms is None:
                 self._watch_broken_at_ms = self._now_ms()
@@ -249,7 +252,7 @@ class Host:
             self._keeper.write_row()
         self._step()
         for tell in self.on_view:
-            tell(view)
+            self._tell(tell, view)
 
     def _step(self) -> None:
         """Do what is decided now, and set the timer for what comes later."""
@@ -265,4 +268,13 @@ class Host:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._step)
         self._changed.set()
         for tell in self.on_change:
-            tell()
+            self._tell(tell)
+
+    def _tell(self, tell: Callable[..., None], *news: object) -> None:
+        """Whoever listens may fail, and ends neither the watch nor an attempt by that."""
+        try:
+            tell(*news)
+        except Exception as error:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a listener of the cluster failed", "exception": error}
+            )

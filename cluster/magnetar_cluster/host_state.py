@@ -126,13 +126,8 @@ class HostState:
         if self._name not in view.members:
             # Also a view from before the member joined; joining again is harmless.
             self.joined = False
-        for shard, slot in self.slots.items():
-            held = slot.held
-            # A view that is older than the claim does not know of it.
-            if held is None or held.phase not in OWNED or held.epoch > view.revision:
-                continue
-            if view.owners.get(shard) != Owner(self._name.name, held.epoch):
-                self._take_away(slot, now_ms)
+        for shard in self.slots:
+            self._compare(shard, now_ms)
         return True
 
     def lost_openings(self) -> list[int]:
@@ -166,6 +161,8 @@ class HostState:
         slot.held.epoch = epoch
         wanted = self._wish.get(action.shard) == self._name.name and not self.leaving
         self._move(slot, PhaseEvent.GRANTED if wanted else PhaseEvent.UNWANTED, now_ms)
+        # The view may be later than the claim.
+        self._compare(action.shard, now_ms)
 
     def opened(self, action: Open, now_ms: float) -> None:
         """A shard is open."""
@@ -191,18 +188,21 @@ class HostState:
             self._fail(slot, reason, now_ms)
         self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
 
-    def failed(self, shard: ShardName, epoch: int, reason: str, now_ms: float) -> None:
-        """An open shard has ended by itself. Repeating it is harmless."""
+    def failed(self, shard: ShardName, epoch: int, reason: str, now_ms: float) -> bool:
+        """An open shard has ended by itself; return False if that changes nothing any more."""
         slot = self.slots[shard]
         held = slot.held
         if held is None or held.epoch != epoch:
-            return
-        if held.phase is Phase.OPENING:
+            return False
+        if held.phase is Phase.OPENING and not held.failed_early:
             held.failed_early = True
             slot.reason = reason
-        elif held.can(PhaseEvent.FAILED):
-            self._fail(slot, reason, now_ms)
-            self._move(slot, PhaseEvent.FAILED, now_ms)
+            return True
+        if not held.can(PhaseEvent.FAILED):
+            return False
+        self._fail(slot, reason, now_ms)
+        self._move(slot, PhaseEvent.FAILED, now_ms)
+        return True
 
     def closed(self, action: Close, now_ms: float) -> None:
         """A shard's store is closed, and everything in it durable."""
@@ -343,6 +343,15 @@ class HostState:
             return None
         slot.action = None
         return slot
+
+    def _compare(self, shard: ShardName, now_ms: float) -> None:
+        """Give up an ownership that the view denies."""
+        held = self.slots[shard].held
+        # A view that is older than the claim does not know of it.
+        if held is None or held.phase not in OWNED or held.epoch > self.view.revision:
+            return
+        if self.view.owners.get(shard) != Owner(self._name.name, held.epoch):
+            self._take_away(self.slots[shard], now_ms)
 
     def _take_away(self, slot: Slot, now_ms: float) -> None:
         held = slot.held

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from magnetar_cluster.background import Background
+from magnetar_cluster.background import Background, outcome_of
 from magnetar_cluster.directory import Directory, LeaseExpired, LeaseId
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.lease import Lease
@@ -121,7 +121,7 @@ class MemberLease:
             return
         try:
             async with asyncio.timeout(self._settings.lease_duration_ms / 1000):
-                await self._directory.revoke(given_up)
+                await outcome_of(self._directory.revoke(given_up))
         except Exception as error:
             _LOG.info("the lease of %s was not revoked, it ends by itself: %s", self._name, error)
 
@@ -146,6 +146,8 @@ class MemberLease:
             await self._over.wait()
             renewing.cancel()
             joining.cancel()
+            # A directory that ends each lease at once is not asked without a pause.
+            await asyncio.sleep(self._settings.directory_pause_ms_min / 1000)
 
     async def _grant(self) -> Lease:
         backoff = self._backoff()
@@ -153,7 +155,7 @@ class MemberLease:
             lease = Lease(self._settings.lease_duration_ms, self._now_ms)
             sent_at_ms = self._now_ms()
             try:
-                number = await self._directory.grant(self._settings.lease_duration_ms)
+                number = await outcome_of(self._directory.grant(self._settings.lease_duration_ms))
             except Exception as error:
                 if backoff.failures == 0:
                     _LOG.warning("%s gets no lease, and asks again: %s", self._name.name, error)
@@ -172,7 +174,7 @@ class MemberLease:
         sent_at_ms = self._now_ms()
         assert lease.id is not None
         try:
-            await self._directory.renew(lease.id)
+            await outcome_of(self._directory.renew(lease.id))
         except LeaseExpired:
             self.renewals_failed += 1
             self.expired(lease.id)
@@ -193,7 +195,7 @@ class MemberLease:
             self._row_wanted.clear()
             member = self._member
             try:
-                written = await self._directory.join(lease.id, self._name, member)
+                written = await outcome_of(self._directory.join(lease.id, self._name, member))
             except LeaseExpired:
                 self.expired(lease.id)
                 return

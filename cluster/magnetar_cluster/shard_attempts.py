@@ -9,8 +9,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from magnetar_cluster.background import Background
+from magnetar_cluster.background import Background, outcome_of
 from magnetar_cluster.directory import Directory, LeaseExpired, LeaseId
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
 from magnetar_cluster.host_settings import HostSettings
@@ -19,6 +20,10 @@ from magnetar_cluster.shard_opener import Ownership, RunningShard, ShardOpener
 from magnetar_cluster.view import ShardName
 
 _LOG = logging.getLogger(__name__)
+# How long the end of a lost shard may take. Then it is left alone: it may not speak, and whoever
+# opens it next fences it.
+_CANCELLING_S_MAX = 1.0
+_ABANDONING_S_MAX = 5.0
 
 
 @dataclass(slots=True)
@@ -72,20 +77,23 @@ class ShardAttempts:
         self._running: dict[int, RunningShard] = {}
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._closing: dict[int, asyncio.Task[None]] = {}
+        self._ending = False
         self._background = Background()
 
     def begin(self, actions: Iterable[Action]) -> None:
         """Begin attempts, and end openings that have become useless."""
         for epoch in self._state.lost_openings():
             # It may wait for an answer, and may not ask any more.
-            if (opening := self._opening.pop(epoch, None)) is not None:
+            if (opening := self._opening.get(epoch)) is not None and not opening.cancelling():
                 opening.cancel()
         for action in actions:
             match action:
                 case Claim():
                     self._background.start(self._claim(action))
                 case Open():
-                    self._opening[action.epoch] = self._background.start(self._open(action))
+                    opening = self._background.start(self._open(action))
+                    self._opening[action.epoch] = opening
+                    opening.add_done_callback(partial(self._opening_ended, action))
                 case Close():
                     self._closing[action.epoch] = self._background.start(self._close(action))
                 case Abandon():
@@ -95,7 +103,8 @@ class ShardAttempts:
                     self._background.start(self._release(action))
 
     def cancel_openings(self) -> None:
-        """End all openings, as if they had failed."""
+        """End all openings, as if they had failed: the server ends."""
+        self._ending = True
         for task in self._opening.values():
             task.cancel()
 
@@ -105,7 +114,9 @@ class ShardAttempts:
 
     async def _claim(self, action: Claim) -> None:
         try:
-            epoch = await self._directory.claim(action.lease, action.shard, self._member)
+            epoch = await outcome_of(
+                self._directory.claim(action.lease, action.shard, self._member)
+            )
         except LeaseExpired:
             self._expired(action.lease)
         except Exception as error:
@@ -125,14 +136,7 @@ class ShardAttempts:
         )
         _LOG.info("%s opens %s in epoch %d", self._member, shard, epoch)
         try:
-            try:
-                running = await self._opener.open(ownership)
-            finally:
-                self._opening.pop(epoch, None)
-        except asyncio.CancelledError:
-            self._state.not_opened(action, "the server ends", self._now_ms())
-            self._step()
-            raise
+            running = await outcome_of(self._opener.open(ownership))
         except Exception as error:
             self.counts.openings_failed += 1
             _LOG.warning("%s cannot open %s: %s", self._member, shard, _text(error))
@@ -143,11 +147,19 @@ class ShardAttempts:
             self._state.opened(action, self._now_ms())
         self._step()
 
+    def _opening_ended(self, action: Open, opening: asyncio.Task[None]) -> None:
+        """An opening that was cancelled says nothing itself: it may not even have begun."""
+        self._opening.pop(action.epoch, None)
+        if opening.cancelled():
+            self._state.not_opened(action, "the shard was lost", self._now_ms())
+            self._step()
+
     def _failed(self, shard: ShardName, epoch: int, error: BaseException) -> None:
-        """An open shard has ended by itself."""
+        """An open shard has ended by itself. Late news of one that is gone means nothing."""
+        if not self._state.failed(shard, epoch, _text(error), self._now_ms()):
+            return
         self.counts.failed += 1
         _LOG.warning("%s in epoch %d has ended at %s: %s", shard, epoch, self._member, _text(error))
-        self._state.failed(shard, epoch, _text(error), self._now_ms())
         # The shard may be in the middle of something; what follows begins after that.
         asyncio.get_running_loop().call_soon(self._step)
 
@@ -155,7 +167,7 @@ class ShardAttempts:
         _LOG.info("%s hands over %s", self._member, action.shard)
         try:
             async with asyncio.timeout(self._settings.handover_ms_max / 1000):
-                await self._running[action.epoch].close()
+                await outcome_of(self._running[action.epoch].close())
         except Exception as error:
             _LOG.warning("%s could not be closed in order: %s", action.shard, _text(error))
             self._state.not_closed(action, self._now_ms())
@@ -168,26 +180,25 @@ class ShardAttempts:
         self._step()
 
     async def _abandon(self, action: Abandon, closing: asyncio.Task[None] | None) -> None:
-        if action.lost:
+        if action.lost and not self._ending:
             self.counts.lost += 1
             _LOG.warning("%s is lost to %s: it ends here", action.shard, self._member)
+        if closing is not None:
+            closing.cancel()
+            await asyncio.wait([closing], timeout=_CANCELLING_S_MAX)
+        running = self._running.pop(action.epoch, None)
         try:
-            async with asyncio.timeout(self._settings.handover_ms_max / 1000):
-                if closing is not None:
-                    closing.cancel()
-                    await asyncio.wait([closing])
-                running = self._running.pop(action.epoch, None)
+            async with asyncio.timeout(_ABANDONING_S_MAX):
                 if running is not None:
-                    await running.abandon()
+                    await outcome_of(running.abandon())
         except Exception as error:
-            # It says nothing and its store is fenced by whoever comes next: nothing depends on it.
             _LOG.error("%s did not end as it should: %s", action.shard, _text(error))
         self._state.abandoned(action, self._now_ms())
         self._step()
 
     async def _release(self, action: Release) -> None:
         try:
-            await self._directory.release(action.shard, action.epoch)
+            await outcome_of(self._directory.release(action.shard, action.epoch))
         except Exception as error:
             _LOG.info("a claim of %s was not given back: %s", action.shard, error)
             self._state.unanswered(action, self._now_ms())

@@ -151,6 +151,8 @@ class Shard:
             await time_passes(node.troubles.closing_s)
         finally:
             node.closing.discard(self.ownership.epoch)
+        if "close" in node.cancelled:
+            raise asyncio.CancelledError
         if node.random.random() < node.troubles.closing_fails:
             raise OSError("the store does not answer")
         self._gone()
@@ -159,6 +161,8 @@ class Shard:
         self.calls.append("abandon")
         await time_passes(self._node.troubles.abandoning_s)
         self._gone()
+        if "abandon" in self._node.cancelled:
+            raise asyncio.CancelledError
 
     def hangs(self) -> bool:
         """Whether nobody can wait for its end: it may not speak, and its store will be fenced."""
@@ -183,11 +187,15 @@ class Link:
     random: Random
     timeout_s: float = 1.0
     requests: list[Request[object]] = field(default_factory=list)
+    # Instead of every answer.
+    raises: BaseException | None = None
 
     async def ask(self, request: Request[Answer]) -> Answer:
         troubles = self.troubles
         self.requests.append(request)  # type: ignore[arg-type]
         await time_passes(self.random.random() * troubles.delay_s)
+        if self.raises is not None:
+            raise self.raises
         fate = self.random.random()
         if troubles.cut or fate < troubles.request_lost:
             raise await self._silence()
@@ -207,6 +215,8 @@ class Link:
         async with aclosing(self.judge.service.watch()) as views:
             async for view in views:
                 await time_passes(self.random.random() * self.troubles.delay_s)
+                if self.raises is not None:
+                    raise self.raises
                 if self.troubles.cut or self.random.random() < self.troubles.watch_breaks:
                     raise DirectoryUnavailable("the watch broke")
                 yield view
@@ -237,6 +247,8 @@ class Node:
         self.slow: dict[ShardName, float] = {}
         self.broken: set[ShardName] = set()
         self.ends_early: set[ShardName] = set()
+        # Moments at which something inside of a shard cancels itself.
+        self.cancelled: set[str] = set()
         # What was asked of each shard that is gone.
         self.ended: list[list[str]] = []
         self._cluster = cluster
@@ -256,6 +268,8 @@ class Node:
     async def open(self, ownership: Ownership) -> RunningShard:
         self._cluster.judge.opening(self.name, ownership)
         await time_passes(self.slow.pop(ownership.shard, self.troubles.opening_s))
+        if "open" in self.cancelled:
+            raise asyncio.CancelledError
         if ownership.shard in self.broken:
             raise OSError("no such bucket")
         if ownership.shard in self.ends_early:

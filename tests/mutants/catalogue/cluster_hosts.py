@@ -108,39 +108,53 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lost-shard-writes",
         file=_ATTEMPTS,
-        old="                    await running.abandon()",
-        new="                    await running.close()",
+        old="outcome_of(running.abandon())",
+        new="outcome_of(running.close())",
         mistake="What is in memory is saved before a lost shard ends.",
     ),
     Mutant(
         name="closing-goes-on-beside-abandoning",
         file=_ATTEMPTS,
-        old="                    closing.cancel()\n",
+        old="            closing.cancel()\n",
         new="",
         mistake="A handover that takes long delays the end of a shard that is lost.",
     ),
     Mutant(
         name="closing-without-a-limit",
         file=_ATTEMPTS,
-        old="            async with asyncio.timeout(self._settings.handover_ms_max / 1000):\n"
-        "                await self._running[action.epoch].close()",
-        new="            await self._running[action.epoch].close()",
+        old="asyncio.timeout(self._settings.handover_ms_max / 1000)",
+        new="asyncio.timeout(None)",
         mistake="A shard whose store does not answer is never given to anybody else.",
     ),
     Mutant(
         name="another-epoch-is-ours-too",
         file=_STATE,
-        old="            if view.owners.get(shard) != Owner(self._name.name, held.epoch):\n",
-        new="            owner = view.owners.get(shard)\n"
-        "            if owner is None or owner.member != self._name.name:\n",
+        old="        if self.view.owners.get(shard) != Owner(self._name.name, held.epoch):\n",
+        new="        owner = self.view.owners.get(shard)\n"
+        "        if owner is None or owner.member != self._name.name:\n",
         mistake="The row names this member, so that the shard is its own.",
     ),
     Mutant(
         name="old-view-takes-a-new-claim-away",
         file=_STATE,
-        old=" or held.epoch > view.revision:\n",
+        old=" or held.epoch > self.view.revision:\n",
         new=":\n",
         mistake="A view from before the claim says that nobody has the shard.",
+    ),
+    Mutant(
+        name="claim-is-not-compared-with-the-view",
+        file=_STATE,
+        old="        # The view may be later than the claim.\n"
+        "        self._compare(action.shard, now_ms)\n",
+        new="",
+        mistake="A row that is gone by now is opened, and nothing will come that says so.",
+    ),
+    Mutant(
+        name="cancelled-call-ends-the-task",
+        file="cluster/magnetar_cluster/background.py",
+        old="        if task is not None and task.cancelling():\n",
+        new="        if task is not None:\n",
+        mistake="Whoever asks a directory that cancels the call never asks again.",
     ),
     Mutant(
         name="views-go-back",
