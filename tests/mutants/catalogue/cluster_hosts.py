@@ -103,7 +103,6 @@ MUTANTS: tuple[Mutant, ...] = (
         old="    (Phase.ENDING, PhaseEvent.ABANDONED): Phase.RELEASING,",
         new="    (Phase.ENDING, PhaseEvent.ABANDONED): Phase.GONE,",
         mistake="Somebody will see a claim that nobody serves.",
-        unseen_because="the member finds a row of its own that it does not have, and deletes it",
     ),
     Mutant(
         name="lost-shard-writes",
