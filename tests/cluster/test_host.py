@@ -442,6 +442,32 @@ def test_the_opening_of_a_shard_that_is_lost_ends() -> None:
     run(scenario())
 
 
+def test_the_opening_of_a_shard_that_is_lost_at_once_ends() -> None:
+    """A task that is cancelled before its first step never gets as far as to say so."""
+
+    async def scenario() -> None:
+        cluster = Cluster(shards=1)
+        await cluster.start("a")
+        a = cluster.nodes["a"]
+
+        def lose() -> None:
+            if FIRST in a.host.shards and a.host.shards[FIRST].phase is Phase.OPENING:
+                a.host.on_change.remove(lose)
+                lease = a.host.lease
+                assert lease is not None
+                assert lease.id is not None
+                cluster.service.state.revoke(lease.id)
+                a.host._keeper.expired(lease.id)
+
+        a.host.on_change.append(lose)
+        assert await cluster.until(5) < 1
+        assert a.host.leases_lost == 1
+        assert len(cluster.judge.openings) == 1
+        await cluster.end()
+
+    run(scenario())
+
+
 def test_a_claim_whose_answer_comes_after_silence_opens_nothing() -> None:
     """Opening fences whoever has the shard: it may be somebody else's by then."""
 
