@@ -141,7 +141,8 @@ class AnyBroker:
             self._order.insert(0, connection)
 
     def _suspect(self, connection: Requests) -> None:
-        log.info("broker %s does not answer: others are asked", connection.title)
+        # While shards have no owners this happens all the time.
+        log.debug("%s does not answer: others are asked", connection.title)
         self._on_silent()
 
 
