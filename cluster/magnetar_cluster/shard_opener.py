@@ -57,7 +57,8 @@ class ShardOpener(Protocol):
     async def open(self, ownership: Ownership) -> RunningShard:
         """Open a shard's store, which fences whoever had it, recover it, and serve it.
 
-        Cancelled when the server ends at once; then nothing of the shard is left, either.
+        Cancelled when the shard is lost meanwhile, or the server ends at once; then nothing of the
+        shard is left, either.
 
         Raises:
             Exception: the shard cannot be opened now. Nothing of it is left.
