@@ -216,16 +216,16 @@ class GrpcServer:
             size_of = door.answer_sizes.get(name)
             reserved = size_of(request) if size_of is not None and request is not None else 0
             budget = self._budget_of(context.peer())
-            while reserved and not budget.take(reserved):
-                await budget.shrinks()
-            if reserved:
-                # The budget is used until the client has taken the answer, or the call is
-                # cancelled.
-                done: Any = partial(_give_back, budget, reserved)
-                context.add_done_callback(done)
             visit = _UnaryVisit()
             door.come(visit)
             try:
+                while reserved and not budget.take(reserved):
+                    await budget.shrinks()
+                if reserved:
+                    # The budget is used until the client has taken the answer, or the call is
+                    # cancelled.
+                    done: Any = partial(_give_back, budget, reserved)
+                    context.add_done_callback(done)
                 body = await _answer(door, name, request, _machine_of(context), visit.answer)
             finally:
                 door.leave(visit)
@@ -403,8 +403,10 @@ async def _answer(
 
     Args:
         request: None for a request that cannot be parsed.
-        answer: to be filled; whoever ends the call may have filled it before.
+        answer: to be filled, unless the call has been ended meanwhile.
     """
+    if answer.done():
+        return answer.result()
 
     def respond(body: Any) -> None:
         check_answer(body)

@@ -371,6 +371,28 @@ def test_a_unary_call_ends_with_its_shard() -> None:
     play(scenario)
 
 
+def test_a_unary_call_that_waited_for_room_does_not_reach_a_shard_that_is_shut() -> None:
+    size = 16 << 20
+
+    async def scenario(world: World) -> None:
+        three = world.has(THREE)
+        three.held = []
+        async with grpc.aio.insecure_channel(world.server.address) as channel:
+            method = raw_call(channel, "/magnetar.v1.Broker/Read")
+            request = broker_pb2.CommandRead(bytes_max=size).SerializeToString()
+            calls = [method(request, metadata=((SHARD_KEY, "3.17"),)) for _ in range(2)]
+            ended = asyncio.gather(*calls, return_exceptions=True)
+            await until(lambda: len((world.doors._doors[THREE])._visits) == 2)
+            assert three.made_bytes == size
+            await world.doors.shut(THREE, gracefully=False)
+            for error in await ended:
+                assert isinstance(error, grpc.aio.AioRpcError)
+                assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert three.made_bytes == size
+
+    play(scenario)
+
+
 def test_a_place_that_is_none_is_an_invalid_argument() -> None:
     async def scenario(world: World) -> None:
         code, details = await world.list_topics_error("three")

@@ -28,6 +28,7 @@ from magnetar_core.parent_watch import STOP_S_MAX, watch_parent
 
 log = logging.getLogger("magnetar_cli")
 
+ETCD_VARIABLE = "MAGNETAR_ETCD"
 BACKOFF_S_MIN = 0.2
 BACKOFF_S_MAX = 10.0
 # A server that ran for this long has recovered: its next death counts as the first.
@@ -135,7 +136,9 @@ class Supervisor:
         program: Sequence[str] = PROGRAM,
     ) -> None:
         environ = {**os.environ, **membership.to_environment(members)}
-        environ.pop(membership.FILE_VARIABLE, None)
+        # These servers keep their shards, whatever cluster the commands of this shell are about.
+        for variable in (membership.FILE_VARIABLE, ETCD_VARIABLE):
+            environ.pop(variable, None)
         self._brokers = [
             Child(_label("broker", one.name, members.brokers), program, arguments, environ)
             for one, arguments in zip(members.brokers, broker_arguments, strict=True)
