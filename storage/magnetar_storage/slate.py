@@ -38,7 +38,7 @@ from magnetar_storage.slate_opening import (
     take_over,
     until_owner_knows,
 )
-from magnetar_storage.slate_options import builder_of
+from magnetar_storage.slate_options import StoreCache, builder_of
 from magnetar_storage.slate_reads import SlateReads, end_of, is_closed, text_of
 from magnetar_storage.store import (
     DELETE,
@@ -102,6 +102,7 @@ class SlateStore:
         metrics: ObjectStoreMetrics | None = None,
         on_end: Callable[[StoreFailed], object] | None = None,
         owner_is_silent: bool = False,
+        cache: StoreCache | None = None,
     ) -> SlateStore:
         """Open or create a store, and become its owner. Waits while the object store is away.
 
@@ -112,6 +113,7 @@ class SlateStore:
             metrics: counts the store's requests.
             on_end: called when the store has ended by itself, as when another process opened it.
             owner_is_silent: whether it is sure that the owner before answers nobody any more.
+            cache: shared with other stores; None: the store gets one of its own.
         Raises:
             InvalidConfig: nothing can be stored there, or not by this engine.
             StoreDamaged: objects are missing or damaged.
@@ -128,7 +130,7 @@ class SlateStore:
             await check_object_store(url, engine=ENGINE)
             try:
                 recorder = uniffi.DefaultMetricsRecorder()
-                database = await builder_of(url, config, recorder).build()
+                database = await builder_of(url, config, recorder, cache).build()
                 try:
                     places, was_closed = await take_over(database, families, payload_families)
                 except BaseException:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from slatedb import uniffi
 
@@ -19,7 +19,7 @@ _UNFLUSHED_BYTES_MAX: Final = 256 << 20
 _CACHE_SHARDS: Final = 4
 # How often an owner asks whether there is another one: a get each time.
 POLL_SECONDS: Final = 1.0
-# A store has a single database, so that any number will do.
+# With a cache of its own any number will do.
 _CACHE_ID: Final = 1
 # SlateDB takes these for the object store's, as if they had AWS_ in front, in any case of letters.
 _TAKEN_FOR_OURS: Final = frozenset(
@@ -58,25 +58,42 @@ def settings_of(url: ObjectStoreUrl, config: StoreConfig) -> Any:
     return settings
 
 
-def builder_of(url: ObjectStoreUrl, config: StoreConfig, recorder: Any) -> Any:
+class StoreCache(NamedTuple):
+    """Memory for blocks of the object store, as one of several stores uses it.
+
+    Attributes:
+        memory: what `new_cache` returned; the stores share it.
+        number: of this opening of a store; no other opening has it.
+    """
+
+    memory: Any
+    number: int
+
+
+def builder_of(
+    url: ObjectStoreUrl, config: StoreConfig, recorder: Any, cache: StoreCache | None = None
+) -> Any:
     """Return what opens a database.
 
     Args:
         recorder: gets SlateDB's metrics.
+        cache: None: the database gets one of its own.
     """
+    cache = cache or StoreCache(new_cache(config), _CACHE_ID)
     with _without_others_variables():
         objects = uniffi.ObjectStore.resolve(url.root)
     builder = uniffi.DbBuilder(url.path, objects)
     builder.with_settings(settings_of(url, config))
     # Small rows that were not read for long come ten times faster from large blocks.
     builder.with_sst_block_size(uniffi.SstBlockSize.BLOCK64_KIB)
-    builder.with_db_cache(_cache(config.store_memory_cache_bytes), _CACHE_ID)
+    builder.with_db_cache(cache.memory, cache.number)
     builder.with_metrics_recorder(recorder)
     return builder
 
 
-def _cache(byte_count: int) -> Any:
+def new_cache(config: StoreConfig) -> Any:
     """Return a cache whose larger part is for rows, the other for indexes and filters."""
+    byte_count = config.store_memory_cache_bytes
     small = max(1 << 20, byte_count // 4)
     large = max(1 << 20, byte_count - small)
     new = uniffi.DbCache.new_foyer_cache

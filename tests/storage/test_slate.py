@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import signal
@@ -23,7 +24,7 @@ from magnetar_storage import slate_binding, slate_families, slate_reads
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_options import settings_of
+from magnetar_storage.slate_options import StoreCache, new_cache, settings_of
 from magnetar_storage.store import (
     KEY_END,
     RowsUnreadable,
@@ -54,6 +55,41 @@ async def commit(store: SlateStore, first: int, end: int, value: bytes = b"v") -
 async def numbers(store: SlateStore, family: str = "numbers") -> list[int]:
     rows = await store.scan(family, b"", KEY_END, rows_max=1_000_000)
     return [int.from_bytes(key, "big") for key, _ in rows]
+
+
+def test_stores_that_share_a_cache_read_their_own_rows_and_outlive_each_other(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        memory = new_cache(StoreConfig())
+        opening = itertools.count(1)
+
+        async def shared(name: str) -> SlateStore:
+            url = directory_of(tmp_path / name)
+            # From tables, not from the log: one group is enough to be moved there.
+            config = StoreConfig(store_unflushed_groups_max=1)
+            return await opened(url, config=config, cache=StoreCache(memory, next(opening)))
+
+        stores = [await shared(name) for name in ("a", "b")]
+        for store, value in zip(stores, (b"a", b"b"), strict=True):
+            await commit(store, 0, 100, value * 1_000)
+            await until(lambda store=store: store._background.flush_count)  # type: ignore[misc]
+        # Opened anew, under numbers of their own.
+        for store in stores:
+            await store.close()
+        first, second = [await shared(name) for name in ("a", "b")]
+        for _ in range(2):
+            assert await first.get("payloads", bytes(8)) == b"a" * 1_000
+            assert await second.get("payloads", bytes(8)) == b"b" * 1_000
+        await first.close()
+        assert await second.get("payloads", (99).to_bytes(8, "big")) == b"b" * 1_000
+        third = await shared("a")
+        assert await numbers(third) == list(range(100))
+        await second.abandon()
+        assert await third.get("payloads", bytes(8)) == b"a" * 1_000
+        await third.close()
+
+    asyncio.run(scenario())
 
 
 def test_an_idle_owner_hears_of_another_one_by_itself(tmp_path: Path) -> None:
@@ -331,7 +367,7 @@ import asyncio, sys
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
-from magnetar_storage.slate_options import settings_of
+from magnetar_storage.slate_options import StoreCache, new_cache, settings_of
 from magnetar_storage.store import WriteBatch
 
 async def main(url):

@@ -19,6 +19,7 @@ from magnetar_storage.store_files import holds_store
 
 if TYPE_CHECKING:
     from magnetar_storage.slate import SlateStore
+    from magnetar_storage.slate_options import StoreCache
 
 log = logging.getLogger("magnetar_cli")
 
@@ -72,6 +73,7 @@ async def open_object_store(
     on_end: Callable[[StoreFailed], object],
     *,
     owner_is_silent: bool = False,
+    cache: StoreCache | None = None,
 ) -> SlateStore:
     """Open or create a server's store in an object store.
 
@@ -79,6 +81,7 @@ async def open_object_store(
         registry: gets the metrics of the object store.
         on_end: called when the store has ended by itself, as when another server opened it.
         owner_is_silent: whether it is sure that the owner before answers nobody any more.
+        cache: shared with other stores; None: the store gets one of its own.
     Raises:
         InvalidConfig: the place is of no use, or needs packages that are missing.
         StoreFailed: it cannot be opened.
@@ -101,6 +104,7 @@ async def open_object_store(
         metrics=ObjectStoreMetrics(f"magnetar_{rows.kind}", registry),
         on_end=on_end,
         owner_is_silent=owner_is_silent,
+        cache=cache,
     )
 
 

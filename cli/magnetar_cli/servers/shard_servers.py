@@ -27,7 +27,9 @@ from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.leased import LeasedCommands, LeasedTransport
 from magnetar_core.shard_address import ShardPlace
 from magnetar_storage.slate import SlateStore
+from magnetar_storage.slate_options import StoreCache, new_cache
 from magnetar_storage.store import StoreFailed, StoreFenced
+from magnetar_storage.store_config import StoreConfig
 
 Result = TypeVar("Result")
 
@@ -64,6 +66,7 @@ class ShardServers:
         self.address = address
         self.view = View()
         self._servers: set[_ShardServer] = set()
+        self._cache: Any = None
 
     def owners_changed(self, view: View) -> None:
         """Take a later view, and end links to former owners."""
@@ -81,6 +84,12 @@ class ShardServers:
             await server.abandon()
             raise
         return server
+
+    def cache_of(self, config: StoreConfig) -> Any:
+        """Return the memory that all stores of this process share."""
+        if self._cache is None:
+            self._cache = new_cache(config)
+        return self._cache
 
     def closed(self, server: _ShardServer) -> None:
         """Forget a server."""
@@ -112,10 +121,15 @@ class _ShardServer:
         servers, shard = self._servers, self._ownership.shard
         servers.doors.announce(self._place)
         began_ms = servers.clock.monotonic_ms()
+        rows = servers.kind.rows(shard)
         # The lease of an owner before has ended, and with it what that owner says.
         self._store = store = await self._unless_ended(
             open_object_store(
-                servers.kind.rows(shard), self._registry, self._end, owner_is_silent=True
+                rows,
+                self._registry,
+                self._end,
+                owner_is_silent=True,
+                cache=StoreCache(servers.cache_of(rows.config), self._ownership.epoch),
             )
         )
         opened_ms = servers.clock.monotonic_ms()
