@@ -14,7 +14,8 @@ INSTALLED := $(VENV)/.ready
 
 # Where the environment comes from: PYTHON=... to choose, else the first from 3.11 on that is found.
 PYTHON ?=
-WORKERS ?= 2
+# Half as many again as there are cores: many tests wait for other processes.
+WORKERS ?= $(shell n=$$(nproc 2> /dev/null || echo 2); echo $$((n + n / 2)))
 SEED ?=
 ARGS ?=
 
@@ -40,7 +41,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / && " $(FIRST) " !~ " " $$1 " " \
 		{ printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo '  Variables: PYTHON=python3.12 (for .venv)  WORKERS=2  SEED=4471  ARGS="more arguments"'
+	@echo '  Variables: PYTHON=python3.12 (for .venv)  WORKERS=3  SEED=4471  ARGS="more arguments"'
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
@@ -71,7 +72,7 @@ demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through tra
 
 .PHONY: test
 test: lint ## Lint, then every test that is not a soak
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not soak and not compose' tests $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not soak and not compose' tests $(ARGS)
 
 # Spark's tests are not among them, so these environments do without it.
 .venv-%/.installed: pyproject.toml constraints.txt

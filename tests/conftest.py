@@ -14,6 +14,29 @@ import pytest
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 
+# With several workers: what waits for processes begins first, and thousands of short tests fill the
+# gaps at the end. Tests of a file here share servers, and those of Spark a session.
+LONG_FOLDERS = ("spark", "cluster", "system", "cli", "simulation")
+SHARING_FOLDERS = ("cluster", "cli", "deploy")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into an order, and say which of them one worker runs."""
+    folders = {item: _folder(item) for item in items}
+    for item, folder in folders.items():
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif folder in SHARING_FOLDERS:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
+    items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
 def _started(directory: Path) -> Iterator[object]:
     pytest.importorskip("obstore", reason="make install: the extra object-store is missing")
     from tests.object_server import ObjectServer, program

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+# For a JVM that lives for seconds: what the second compiler makes of its code would come too late.
+SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 WITHOUT_PANDAS = Path(__file__).parent / "without_pandas"
 
 
@@ -39,6 +41,10 @@ def python_of_spark(tmp_path_factory: pytest.TempPathFactory) -> None:
 
     # They start in a third of the time that a user's take.
     os.environ.update(home_without_archive(tmp_path_factory.mktemp("spark")))
+    if "SPARK_CONF_DIR" not in os.environ:
+        settings = tmp_path_factory.mktemp("spark-conf")
+        (settings / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {SOON}\n")
+        os.environ["SPARK_CONF_DIR"] = str(settings)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     path = [WITHOUT_PANDAS, ROOT / "pipeline", ROOT, os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(str(one) for one in path if one)
