@@ -17,7 +17,7 @@ from tests.virtual_time import time_passes
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
-from magnetar_core.address_book import MemberAddress
+from magnetar_core.address_book import AddressBook, MemberAddress
 from magnetar_core.errors import LogUnavailable, from_wire
 from magnetar_core.ids import PartitionName
 from magnetar_core.placement import shard_of
@@ -89,8 +89,16 @@ class Cluster:
 
     nodes: list[ServerNode]
 
-    def __init__(self, loop: VirtualLoop, count: int, **settings: Any) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        count: int,
+        *,
+        addresses: AddressBook | None = None,
+        **settings: Any,
+    ) -> None:
         self.loop = loop
+        self._addresses = addresses
         self.network = Network(loop, Random("network"), Trace(loop.time))
         self._environment = Environment(loop, self.network, self.network.trace, "seed")
         self._settings = settings
@@ -125,6 +133,7 @@ class Cluster:
             node.clock,
             Random(f"{node.name}/{node.life}"),
             node.on_fatal,
+            addresses=self._addresses,
         )
         return broker, {"Broker": broker.server}
 
@@ -229,12 +238,13 @@ def run(
     count: int = 3,
     *,
     start: bool = True,
+    make: type[Cluster] = Cluster,
     **settings: Any,
 ) -> None:
     loop = VirtualLoop()
 
     async def within() -> None:
-        cluster = Cluster(loop, count, **settings)
+        cluster = make(loop, count, **settings)
         if start:
             await cluster.start()
             await cluster.until(lambda: all(cluster.has_met(one) for one in range(count)))

@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         name="batches-go-on-behind-those-in-flight",
         file=_IN_FLIGHT,
-        old="                self._session = None\n                self._forget_flight()",
+        old="                self._session = None\n                self._lose_flight()",
         new="                self._session = None\n                item.in_flight = False",
         mistake="After a move later batches go first, and those in flight never again.",
     ),
