@@ -163,10 +163,12 @@ class Doors:
         finally:
             self._shutting.pop(place, None)
 
-    def mute(self) -> None:
-        """End the conversations of all shards at once. New ones are let in as before."""
-        for door in (*self._doors.values(), *self._shutting.values()):
-            door.end()
+    def mute(self, place: ShardPlace | None = None) -> None:
+        """End the conversations of a shard, or of all, at once. New ones are let in as before."""
+        for doors in (self._doors, self._shutting):
+            for one, door in doors.items():
+                if place in (None, one):
+                    door.end()
 
     def stop(self) -> None:
         """Refuse everybody from now on: the server stops."""

@@ -177,6 +177,8 @@ def test_who_was_fenced_says_nothing_and_ends_alone(tmp_path: Path) -> None:
         await until(lambda: cluster.a.ends)
         (error,) = cluster.a.ends
         assert isinstance(error, StoreFenced)
+        # Its conversations end by themselves.
+        await talk.closed.wait()
         with pytest.raises(LinkClosed):
             await cluster.connect(cluster.a, 7)
         await former.abandon()

@@ -276,6 +276,23 @@ def test_what_is_answered_leaves_before_a_graceful_end_and_nothing_else() -> Non
     play(scenario)
 
 
+def test_silence_ends_conversations_and_keeps_the_doors() -> None:
+    async def scenario(world: World) -> None:
+        world.has(THREE)
+        world.has(FIVE)
+        first, second = await world.connect(THREE), await world.connect(FIVE)
+        world.doors.mute(THREE)
+        await first.closed.wait()
+        assert await second.ask("b") == "b"
+        third = await world.connect(THREE)
+        world.doors.mute()
+        await second.closed.wait()
+        await third.closed.wait()
+        assert await (await world.connect(THREE)).ask("a") == "a"
+
+    play(scenario)
+
+
 def test_an_end_at_once_sends_nothing_any_more() -> None:
     async def scenario(world: World) -> None:
         three = world.has(THREE)

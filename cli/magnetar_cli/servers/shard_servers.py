@@ -208,6 +208,7 @@ class _ShardServer:
         if self._failure.done():
             return
         self._failure.set_result(error)
+        self._servers.doors.mute(self._place)
         if self._is_open and not self._closing:
             self._ownership.on_end(error)
 
