@@ -84,7 +84,8 @@ class World:
 
 def play(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def run() -> None:
-        await scenario(World())
+        async with asyncio.timeout(10):
+            await scenario(World())
 
     asyncio.run(run())
 

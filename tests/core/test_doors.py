@@ -208,8 +208,9 @@ def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         doors = Doors()
         doors.announce(THREE)
-        with pytest.raises(LogUnavailable, match="still being opened"):
-            await doors.enter(THREE)
+        async with asyncio.timeout(10):
+            with pytest.raises(LogUnavailable, match="still being opened"):
+                await doors.enter(THREE)
 
     asyncio.run(scenario())
 
