@@ -2,101 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 from tests.cli.running import MAGNETAR, wait_until_gone
+from tests.cli.running_cluster import (
+    PATIENCE_S,
+    START_S_MAX,
+    UP,
+    Up,
+    environ,
+    skip_without_programs,
+    up,
+)
 from tests.waiting import wait_until
 
-from magnetar_cli.cluster.local import programs
-from magnetar_core.config import InvalidConfig
-
 pytestmark = pytest.mark.chaos
-# Tests run beside others: a pause of some seconds shall take no shard away.
-UP = (*MAGNETAR, "cluster", "up", "--port", "0", "--lease-ms", "10000")
-START_S_MAX = 120
-# Many processes begin at once, on machines with few cores.
-PATIENCE_S = 60
 
 
 @pytest.fixture(autouse=True)
 def needs() -> None:
-    try:
-        programs.require_object_store()
-        programs.etcd_program()
-        programs.object_server_program()
-    except InvalidConfig as error:
-        pytest.skip(str(error))
-
-
-def environ(temporary: Path) -> dict[str, str]:
-    mine = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
-    return mine | {"TMPDIR": str(temporary)}
-
-
-@dataclass
-class Up:
-    process: subprocess.Popen[str]
-    content: dict[str, Any]
-    environ: dict[str, str]
-
-    @property
-    def processes(self) -> dict[str, psutil.Process]:
-        return {one["name"]: psutil.Process(one["pid"]) for one in self.content["servers"]}
-
-    def json(self, *arguments: str) -> Any:
-        """Whatever the exit status: it says whether each shard has an owner."""
-        done = subprocess.run(
-            [*MAGNETAR, "cluster", *arguments, "--json"],
-            capture_output=True,
-            text=True,
-            env=self.environ | self.content["environment"],
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        return json.loads(done.stdout) if done.stdout else []
-
-    def owners(self) -> dict[str, str]:
-        return {one["name"]: one["owner"] for one in self.json("shards")}
-
-
-@contextmanager
-def up(directory: Path, *arguments: str) -> Iterator[Up]:
-    ready_file = directory / "ready.json"
-    temporary = directory / "temporary"
-    temporary.mkdir()
-    log = (directory / "out").open("w")
-    process = subprocess.Popen(
-        [*UP, "--ready-file", str(ready_file), *arguments],
-        stdout=log,
-        stderr=log,
-        text=True,
-        env=environ(temporary),
-        start_new_session=True,
-    )
-
-    def is_ready() -> bool:
-        assert process.poll() is None, (directory / "out").read_text()
-        return ready_file.exists()
-
-    try:
-        wait_until(is_ready, START_S_MAX)
-        yield Up(process, json.loads(ready_file.read_text()), environ(temporary))
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
+    skip_without_programs()
 
 
 def test_shards_of_a_killed_broker_go_on_elsewhere_and_nothing_is_left_behind(

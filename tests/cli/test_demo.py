@@ -15,6 +15,7 @@ from random import Random
 import psutil
 import pytest
 from tests.cli.running import running_standalone, stop, wait_until_gone
+from tests.cli.running_cluster import skip_without_programs
 from tests.waiting import wait_until
 
 from magnetar import (
@@ -24,13 +25,11 @@ from magnetar import (
     TxnID,
     blocking,
 )
-from magnetar_cli.cluster.local import programs
 from magnetar_cli.demo import killer, verify
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.processes import WORKER as WORKER_COMMAND
 from magnetar_cli.demo.worker import SUBSCRIPTION
 from magnetar_cli.pipeline.requirements import missing
-from magnetar_core.config import InvalidConfig
 from magnetar_flights import flights
 from magnetar_spark.jobs.java import java_version
 
@@ -271,20 +270,11 @@ def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
     assert "FAILS" not in done.stdout
 
 
-def _skip_without_cluster() -> None:
-    try:
-        programs.require_object_store()
-        programs.etcd_program()
-        programs.object_server_program()
-    except InvalidConfig as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.chaos
 def test_a_broker_that_is_killed_for_good_is_replaced_by_another(
     csv_file: Path, tmp_path: Path
 ) -> None:
-    _skip_without_cluster()
+    skip_without_programs()
     done = subprocess.run(
         [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--cluster", "--no-spark"],
         capture_output=True,
@@ -388,7 +378,7 @@ def test_an_interrupt_leaves_nothing_behind(
     csv_file: Path, tmp_path: Path, number: signal.Signals, during: str, arguments: tuple[str, ...]
 ) -> None:
     if arguments:
-        _skip_without_cluster()
+        skip_without_programs()
     process = subprocess.Popen(
         [*DEMO, "--flights", str(csv_file), *arguments],
         stdout=subprocess.PIPE,

@@ -104,11 +104,11 @@ async def _run(cluster: LocalCluster, directory: Path, ready_file: Path | None) 
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
+            _show(cluster, directory)
             if ready_file is not None:
                 servers = [{**asdict(one), "log": str(one.log)} for one in cluster.running()]
                 content = {"servers": servers, "environment": dict(cluster.variables)}
                 write_ready_file(ready_file, content)
-            _show(cluster, directory)
             await stop.wait()
     finally:
         for task in (starting, stopping):
