@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator
+from typing import cast
 
 import click
 
@@ -25,8 +26,8 @@ class _Server(asyncio.Protocol):
         self._client = client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._client.connected(transport)
+        # uvloop's own have no classes in common with asyncio's.
+        self._client.connected(cast(asyncio.WriteTransport, transport))
 
     def data_received(self, data: bytes) -> None:
         self._client.answer_later(data)
@@ -48,8 +49,7 @@ class _Client(asyncio.Protocol):
         self._connecting: asyncio.Task[object] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)
         connect = self._loop.create_connection(lambda: _Server(self), "127.0.0.1", self._port)
         self._connecting = self._loop.create_task(connect)
 

@@ -7,7 +7,8 @@ owner: whoever opens it last. The owner before learns of it when it writes, or w
 
 Ranges: SlateDB cannot delete a range, so the keys in it are read, in parts, and deleted one by one
 in the same batch. Families of large values keep their keys in rows of their own, so that no value
-is read for it. A range of a million rows costs about 100 bytes of log and memory for each.
+is read for it. A range of a million rows costs about 100 bytes of memory for each, and 4 of the
+compressed log.
 
 While the object store does not answer, reads and syncs wait, and no time limit ends that: nothing
 is acknowledged meanwhile, and nothing is lost.

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import obstore
@@ -20,7 +21,7 @@ from tests.object_server import ObjectServer
 from tests.storage.slate_stores import directory_of, place_in_bucket
 from tests.waiting import turns, until
 
-from magnetar_storage import slate_binding, slate_families, slate_reads
+from magnetar_storage import slate_binding, slate_families, slate_options, slate_reads
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.slate import SlateStore
@@ -36,6 +37,8 @@ from magnetar_storage.store import (
 from magnetar_storage.store_config import StoreConfig
 
 FAMILIES = ("numbers", "payloads")
+# Its bytes are as many in the store as here.
+INCOMPRESSIBLE = Random(7).randbytes(1_000)
 
 
 async def opened(url: ObjectStoreUrl, **options: Any) -> SlateStore:
@@ -452,7 +455,7 @@ def test_requests_bytes_and_the_time_of_a_put_are_counted(tmp_path: Path) -> Non
         before = value("requests_total", operation="put", component="db")
         assert before > 0
         for number in range(5):
-            await commit(store, number, number + 1, b"p" * 1_000)
+            await commit(store, number, number + 1, INCOMPRESSIBLE)
         assert value("requests_total", operation="put", component="db") >= before + 5
         assert value("written_bytes_total", part="log") > 5_000
         assert value("log_put_seconds_count") == 5
@@ -485,12 +488,70 @@ def test_a_cache_on_disk_is_used_and_may_be_lost(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         store = await opened(directory_of(tmp_path), config=config)
-        await commit(store, 0, 500, b"p" * 1_000)
+        batch = WriteBatch()
+        random = Random(7)
+        for number in range(500):
+            batch.put("payloads", number.to_bytes(8, "big"), random.randbytes(1_000))
+        await store.write(batch)
+        await store.sync()
         await until(lambda: store._background.flush_count == 1)
         await store.close()
         await read()
         await until(lambda: cached_bytes() > 400_000)
         shutil.rmtree(cache)
         await read()
+
+    asyncio.run(scenario())
+
+
+def log_bytes(tmp_path: Path) -> int:
+    return sum(one.stat().st_size for one in (tmp_path / "store").rglob("wal/*.sst"))
+
+
+def test_a_store_from_before_compression_is_read_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plain(url: ObjectStoreUrl, config: StoreConfig) -> Any:
+        settings = settings_of(url, config)
+        settings.set("compression_codec", "null")
+        return settings
+
+    value = b"alike " * 1_000
+
+    async def scenario() -> None:
+        url = directory_of(tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(slate_options, "settings_of", plain)
+            store = await opened(url)
+            await commit(store, 0, 20, value)
+            await store.close()
+        before = log_bytes(tmp_path)
+        assert before > 20 * len(value)
+        store = await opened(url)
+        await commit(store, 20, 40, value)
+        assert log_bytes(tmp_path) - before < 20 * len(value) // 4
+        # What is in tables, too.
+        await until(lambda: store._background.flush_count > 0)
+        assert await numbers(store) == list(range(40))
+        rows = await store.scan("payloads", b"", KEY_END, rows_max=100)
+        assert {row for _, row in rows} == {value}
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_deleted_range_takes_few_bytes_of_the_log(tmp_path: Path) -> None:
+    count = 5_000
+
+    async def scenario() -> None:
+        store = await opened(directory_of(tmp_path))
+        await commit(store, 0, count)
+        before = log_bytes(tmp_path)
+        batch = WriteBatch()
+        batch.delete_range("payloads", b"", KEY_END)
+        await store.write(batch)
+        await store.sync()
+        assert log_bytes(tmp_path) - before < 10 * count
+        await store.close()
 
     asyncio.run(scenario())
