@@ -21,7 +21,7 @@ from tests.system.programs import run, values
 from tests.waiting import until
 
 import magnetar
-from magnetar import Client
+from magnetar import Client, ClientConfig
 from magnetar_cluster.view import BROKER, COORDINATOR, ShardName, View
 from magnetar_cluster.whereabouts import where_is
 from magnetar_core.errors import MagnetarError
@@ -66,9 +66,10 @@ class Sender:
     It has a single client, which meets no error, whatever happens to the servers.
     """
 
-    def __init__(self, members: Members, topic: str) -> None:
+    def __init__(self, members: Members, topic: str, patience_s: float = 30.0) -> None:
         self._members = members
         self._topic = topic
+        self._patience_s = patience_s
         self.committed: list[bytes] = []
         self.sent: list[bytes] = []
         self._stopping = False
@@ -88,11 +89,12 @@ class Sender:
 
     async def _run(self) -> None:
         addresses = ",".join(self._members.addresses())
-        async with await magnetar.connect(addresses) as client:
+        config = ClientConfig(operation_timeout_ms=self._patience_s * 1_000)
+        async with await magnetar.connect(addresses, config=config) as client:
             producer = await client.create_producer(self._topic)
             for number in itertools.count():
                 value = b"%06d" % number
-                txn = await client.begin_transaction(timeout_s=30.0)
+                txn = await client.begin_transaction(timeout_s=self._patience_s)
                 for partition in range(PARTITIONS):
                     await producer.send(value, partition=partition, txn=txn)
                 self.sent.append(value)

@@ -1,0 +1,128 @@
+"""What clusters stand on is away for a while: etcd as a whole, or the object server.
+
+Source: docs/design/0009-owners.md, Zombies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.etcd_server import EtcdServer
+from tests.object_server import ObjectServer
+from tests.system.conftest import Figure
+from tests.system.members import LEASE_MS, Members, Watcher, shards_of
+from tests.system.programs import run
+from tests.system.test_owners import (
+    BROKERS,
+    COORDINATORS,
+    PARTITIONS,
+    Scene,
+    Sender,
+    check_all_there,
+    is_even,
+)
+
+import magnetar
+from magnetar_cluster.view import BROKER
+
+_numbers = itertools.count(1)
+# Beyond the end of all leases; and as long as a client waits.
+AWAY_S = [pytest.param(LEASE_MS / 1_000 + 4.0), pytest.param(30.0, marks=pytest.mark.soak)]
+
+
+@pytest.fixture
+def members(
+    tmp_path: Path, etcd_server: EtcdServer, object_server: ObjectServer
+) -> Iterator[Members]:
+    cluster_id = f"outages-{next(_numbers)}"
+    running = Members(tmp_path / "members", etcd_server, object_server, cluster_id)
+    try:
+        running.start(**BROKERS, **COORDINATORS)
+        yield running
+    finally:
+        running.close()
+
+
+async def moment(at_s: float) -> None:
+    """How long an outage lasts is the test's to say."""
+    come = asyncio.Event()
+    asyncio.get_running_loop().call_at(at_s, come.set)
+    await come.wait()
+
+
+@pytest.mark.parametrize("away_s", AWAY_S)
+def test_without_etcd_nobody_speaks_after_the_lease_and_all_go_on_when_it_is_back(
+    members: Members, etcd_server: EtcdServer, figure: Figure, away_s: float
+) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        scene = Scene(members)
+        await scene.watcher.until(is_even)
+        async with await magnetar.connect(members.address("a")) as client:
+            await client.admin.topics.create("t", partitions=PARTITIONS)
+        sender = Sender(members, "t", patience_s=away_s + 60.0)
+        await sender.more(10)
+        talks = [await scene.talk(one) for one in shards_of(scene.watcher.view, "b", BROKER)]
+        began_s = loop.time()
+        for one in etcd_server.members:
+            one.freeze()
+        try:
+            for talk in talks:
+                await talk.closed.wait()
+            figure("etcd away to silence", f"{loop.time() - began_s:.1f} s")
+            while_silent = len(sender.committed)
+            await moment(began_s + away_s)
+            assert len(sender.committed) - while_silent <= 1, "one may have been on its way"
+        finally:
+            back_s = loop.time()
+            etcd_server.mend()
+        await sender.more(1)
+        figure("etcd back to a transaction over all partitions", f"{loop.time() - back_s:.1f} s")
+        await sender.more(10)
+        await sender.stop()
+        async with await magnetar.connect(members.address("c")) as client:
+            await check_all_there(client, "t", sender)
+        assert all(members.runs(name) for name in (*BROKERS, *COORDINATORS))
+        await scene.close()
+
+    run(program(), timeout_s=300)
+
+
+@pytest.mark.parametrize("away_s", AWAY_S)
+def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
+    members: Members, object_server: ObjectServer, figure: Figure, away_s: float
+) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        watcher = Watcher(members.directory())
+        owners = (await watcher.until(is_even)).owners
+        async with await magnetar.connect(members.address("a")) as client:
+            await client.admin.topics.create("t", partitions=PARTITIONS)
+        sender = Sender(members, "t", patience_s=away_s + 60.0)
+        await sender.more(10)
+        began_s = loop.time()
+        object_server.freeze()
+        try:
+            # What was stored before is answered still.
+            await moment(began_s + 1.0)
+            before = len(sender.committed)
+            await moment(began_s + away_s)
+            assert len(sender.committed) - before <= 1
+        finally:
+            back_s = loop.time()
+            object_server.thaw()
+        await sender.more(1)
+        figure("object server back to a transaction", f"{loop.time() - back_s:.1f} s")
+        await sender.more(10)
+        await sender.stop()
+        async with await magnetar.connect(members.address("c")) as client:
+            await check_all_there(client, "t", sender)
+        assert watcher.view.owners == owners, "nobody had to take over"
+        assert all(members.runs(name) for name in (*BROKERS, *COORDINATORS))
+        await watcher.close()
+
+    run(program(), timeout_s=300)
