@@ -196,6 +196,31 @@ def test_a_cluster_that_is_not_there_is_told(etcd_server: EtcdServer) -> None:
     assert "HOST:PORT" in EtcdCluster(("nonsense",), "c").run("shards", status=1).output
 
 
+def test_the_command_line_alone_is_enough(cluster: EtcdCluster) -> None:
+    """Of the packages of servers, it needs none."""
+    without = (
+        "import sys; sys.modules.update(dict.fromkeys(("
+        "'pydantic', 'rocksdict', 'prometheus_client', 'psutil', 'grpc_health', 'obstore')));"
+        "import magnetar_cli; magnetar_cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", without, "cluster", "members", "--json", *cluster.options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [one["name"] for one in json.loads(done.stdout)] == ["a", "b"]
+
+
+def test_settings_of_etcd_come_from_the_environment(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAGNETAR_ETCD_CA_FILE", "/nowhere/ca.pem")
+    assert "/nowhere/ca.pem" in cluster.run("members", status=1).output
+
+
 def test_a_cluster_with_a_list_of_members_is_shown_without_etcd(standalone: Standalone) -> None:
     members = standalone.json("cluster", "members")
     assert [(one["kind"], one["name"], one["shards"]) for one in members] == [

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
+# Of MemberConfig: what a client of etcd needs beside addresses.
+ETCD_SETTINGS = (
+    *("etcd_ca_file", "etcd_certificate_file", "etcd_key_file"),
+    *("etcd_user", "etcd_password_file"),
+)
 
 
 def etcd_options(function: Function) -> Function:
@@ -69,17 +74,13 @@ def open_directory(etcd: str, cluster_id: str) -> Directory:
         InvalidConfig: the addresses are no addresses, or a setting is wrong.
     """
     from magnetar_cli.servers.member_config import MemberConfig
-    from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
     from magnetar_cluster.etcd_directory import EtcdDirectory
     from magnetar_cluster.host_settings import HostSettings
-    from magnetar_core.settings import Sources, resolve
+    from magnetar_core.config import PREFIX
 
-    section = SECTIONS[0]
-    config = resolve(
-        MemberConfig,
-        section,
-        Sources.load(os.environ, SECTIONS, None),
-        beside=[settings_of(section), *shared_settings()],
-        etcd=etcd,
-    ).settings
+    # Servers read them with packages that the command line alone does not need.
+    given: dict[str, Any] = {
+        name: os.environ.get(f"{PREFIX}{name.upper()}", "") for name in ETCD_SETTINGS
+    }
+    config = MemberConfig(etcd=etcd, **given)
     return EtcdDirectory(config.etcd_settings(HostSettings().lease_duration_ms), cluster_id)
