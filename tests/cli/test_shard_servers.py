@@ -15,7 +15,7 @@ from tests.waiting import turns, until
 
 from magnetar_broker.broker import Broker
 from magnetar_broker.config import BrokerConfig
-from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
+from magnetar_broker.keys import FAMILIES, META, PAYLOAD_FAMILIES
 from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.owner_options import servers_of
 from magnetar_cli.servers.server_process import Component, World
@@ -218,8 +218,11 @@ def test_a_handover_that_was_too_late_is_no_failure(tmp_path: Path) -> None:
         talk = await cluster.connect(cluster.a, 7)
         await talk.ask(wire.CommandCreateTopic(topic="orders"))
         present = await cluster.b.open(9)
-        talk.begin(wire.CommandCreateTopic(topic="late"))
+        (server,) = cluster.a.shards._servers
+        assert isinstance(server._component, Broker)
+        server._component.environment.commits.batch.put(META, b"late", b"")
         await former.close()
+        assert cluster.a.ends == []
         assert await topics(await cluster.connect(cluster.b, 9)) == ["orders"]
         await present.close()
 
@@ -278,7 +281,7 @@ def test_an_opening_ends_when_somebody_else_has_the_shard(tmp_path: Path) -> Non
         for shown in (view(6), view(7, broker_0=("a", 7)), view(9, broker_0=("a", 7))):
             process.shards.owners_changed(shown)
             await turns(10)
-            assert not opening.done()
+            assert not server._failure.done()
         process.shards.owners_changed(view(10, broker_0=("b", 10)))
         with pytest.raises(StoreFenced, match="somebody else"):
             await opening

@@ -151,11 +151,11 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="A shard whose store has failed answers from memory that is ahead of it.",
     ),
     Mutant(
-        name="lost-opening-waits",
+        name="view-from-before-the-claim",
         file=_SHARDS,
         old="        if view.revision >= epoch and (owner is None or owner.epoch != epoch):\n",
-        new="        if view.revision < epoch:\n",
-        mistake="An opening waits for an answer to a question that it may not ask any more.",
+        new="        if owner is None or owner.epoch != epoch:\n",
+        mistake="A view from before the claim ends the opening.",
     ),
     Mutant(
         name="fenced-handover-is-a-failure",
@@ -179,10 +179,10 @@ MUTANTS: tuple[Mutant, ...] = (
         mistake="Of several changes within a moment clients hear the first one only.",
     ),
     Mutant(
-        name="abandoned-group-is-told",
+        name="abandoned-groups-are-written",
         file=_COMMIT,
-        old='        self._fail(StoreFailed("the store was abandoned"))',
-        new="        pass",
-        mistake="Whoever waits for a group of an abandoned store waits for ever.",
+        old="            self._task.cancel()\n        self._fail(StoreFailed(",
+        new="            pass\n        self._fail(StoreFailed(",
+        mistake="Who has lost a shard goes on writing to its store.",
     ),
 )
