@@ -228,13 +228,13 @@ class World:
 
     def any_broker(self, client: str) -> str:
         """The broker that a client asks what every broker answers."""
-        return self.bootstrap(client)[0]
+        return _begun_by(client, self.broker_names)[0]
 
     def bootstrap(self, client: str) -> list[str]:
         """Addresses at which a client finds the cluster: not everybody begins with the first."""
-        names = self.broker_names
-        at = crc32(client.encode()) % len(names)
-        return names[at:] + names[:at]
+        if self.owners is not None:
+            return _begun_by(client, self.owners.broker_members())
+        return _begun_by(client, self.broker_names)
 
     def keeper_of(self, topic_id: int, partition: int) -> AnyServer:
         """The broker that keeps a partition."""
@@ -405,6 +405,12 @@ class World:
         for coordinator in self.coordinators:
             if coordinator.ready.is_set():
                 coordinator.server.shard.check()
+
+
+def _begun_by(client: str, names: list[str]) -> list[str]:
+    """The names in the order of one client."""
+    at = crc32(client.encode()) % len(names)
+    return names[at:] + names[:at]
 
 
 class _ErrorsFail(logging.Handler):

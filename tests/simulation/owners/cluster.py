@@ -24,6 +24,7 @@ from magnetar_cluster.directory_state import Drain, Pin
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import Format, MemberName, Owner, ShardName
 from magnetar_cluster.wish import wish
+from magnetar_core.commands import CommandServer
 from magnetar_core.shard_address import ShardAddress
 from magnetar_core.transport import Transport
 
@@ -51,12 +52,15 @@ class OwnersCluster:
         history: History,
         seats: list[Seat],
         makes: Mapping[str, Make],
+        own_commands: Callable[[MemberNode], CommandServer],
     ) -> None:
         self.environment = environment
         self.plan = plan
         self.random = environment.random("owners")
         self.seats = {one.shard: one for one in seats}
         self._makes = makes
+        # What a member without a shard answers.
+        self.own_commands = own_commands
         kinds = Counter(one.shard.kind for one in seats)
         self.format = Format(
             broker_shards=kinds[cluster_view.BROKER],
@@ -101,6 +105,14 @@ class OwnersCluster:
     def start(self) -> None:
         for node in self.members.values():
             node.start()
+
+    def broker_members(self) -> list[str]:
+        """Where an administrator tells clients to begin."""
+        return [
+            one.name
+            for one in self.members.values()
+            if one.kind == cluster_view.BROKER and not one.gone
+        ]
 
     # Who has what.
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import Node
 from tests.simulation.owners.directory import Way
 from tests.simulation.owners.opening import Opening
 from tests.virtual_loop import Incarnation
 
+from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cluster.host import Host
 from magnetar_cluster.memory_directory import MemoryDirectory
 from magnetar_cluster.shard_opener import Ownership
-from magnetar_cluster.view import Member, MemberName, View
+from magnetar_cluster.view import BROKER, Member, MemberName, View
 from magnetar_core.doors import Doors
 from magnetar_core.shard_address import ShardPlace
-from magnetar_core.wire import common_pb2
 
 if TYPE_CHECKING:
     from tests.simulation.owners.cluster import OwnersCluster
@@ -40,7 +40,6 @@ class MemberNode(Node):
         self.doors = Doors()
         self.host: Host | None = None
         self.openings: dict[ShardPlace, Opening] = {}
-        self._told_owners: object = None
         self._store_away_until = 0.0
         self._frozen_until = 0.0
         # It does not come back.
@@ -70,7 +69,10 @@ class MemberNode(Node):
             random=self.environment.random(f"{self.name}/{self.life}"),
         )
         self.host.on_speech.append(self._on_speech)
+        self._owners_push = OwnersPush(self._push)
         self.host.on_view.append(self._on_view)
+        if self.kind == BROKER:
+            self.doors.open_own(self._cluster.own_commands(self))
         await self.host.start()
 
     def _on_speech(self, may_speak: bool) -> None:
@@ -82,15 +84,15 @@ class MemberNode(Node):
         return self.host.view if self.host is not None else View()
 
     def _on_view(self, view: View) -> None:
-        if view.owners == self._told_owners:
-            return
-        self._told_owners = view.owners
         for opening in list(self.openings.values()):
             if opening.transport is not None:
                 opening.transport.owners_changed(view)
+        self._owners_push.owners_changed(view)
+
+    def _push(self, body: Any) -> None:
         for link in self.environment.network.links():
             if link.server is self.incarnation:
-                link.session.push(common_pb2.CommandOwnersChanged())
+                link.session.push(body)
 
     # Faults.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.owners.cluster import OwnersCluster
 from tests.simulation.owners.fenced_store import FencedStore
+from tests.simulation.owners.members import MemberNode
 from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.plan import OwnersPlan
 from tests.simulation.owners.seats import Seat
@@ -18,7 +19,12 @@ from tests.simulation.servers import (
     make_coordinator,
 )
 
+from magnetar_broker.cluster_answers import ClusterAnswers
+from magnetar_broker.config import BrokerConfig
+from magnetar_cli.servers.member_commands import MemberCommands
+from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import BROKER, COORDINATOR, ShardName
+from magnetar_core.commands import CommandServer
 from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
@@ -36,7 +42,8 @@ def owners_of(world: World, plan: OwnersPlan) -> OwnersCluster:
         for number, name in enumerate(names)
     ]
     makes = {BROKER: partial(_make_broker, world), COORDINATOR: partial(_make_coordinator, world)}
-    return OwnersCluster(world.environment, plan, world.history, seats, makes)
+    own_commands = partial(_own_commands, world)
+    return OwnersCluster(world.environment, plan, world.history, seats, makes, own_commands)
 
 
 def _names(world: World, kind: str) -> list[str]:
@@ -45,24 +52,30 @@ def _names(world: World, kind: str) -> list[str]:
     return [str(ShardName(kind, number)) for number in range(count)]
 
 
+def _broker_config(world: World, name: str) -> BrokerConfig:
+    return broker_config(
+        name, _names(world, BROKER), _names(world, COORDINATOR), world.plan.broker_settings
+    )
+
+
+def _own_commands(world: World, node: MemberNode) -> CommandServer:
+    config = _broker_config(world, str(ShardName(BROKER, 0)))
+    return MemberCommands(ClusterAnswers(config, OwnersBook(node.view), node.name))
+
+
 def _make_broker(
     world: World, seat: Seat, store: FencedStore, transport: Transport, opening: Opening
 ) -> Any:
     from magnetar_broker.broker import Broker
 
-    config = broker_config(
-        str(seat.shard),
-        _names(world, BROKER),
-        _names(world, COORDINATOR),
-        world.plan.broker_settings,
-    )
     return Broker(
-        config,
+        _broker_config(world, str(seat.shard)),
         store,
         transport,
         opening.node.clock,
         world.environment.random(f"{seat.name}/{opening.epoch}"),
         opening.on_fatal,
+        addresses=OwnersBook(opening.node.view),
     )
 
 
