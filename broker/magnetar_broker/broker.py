@@ -223,10 +223,8 @@ class Broker:
     def abandon(self) -> None:
         """Drop everything at once, as a crash would; the store must not be used any more."""
         self._closing = self._is_fatal = True
-        self.groups.stop()
+        self._stop_timers()
         self.directory.stop()
-        if self._retention_timer is not None:
-            self._retention_timer.cancel()
         for task in list(self._tasks):
             task.cancel()
         self.environment.commits.abandon()
@@ -282,8 +280,15 @@ class Broker:
         Tasks that read it may notice after the group commit.
         """
         if not self._is_fatal:
-            self._is_fatal = True
+            self._is_fatal = self._closing = True
+            # Others in this process may go on, and timers with them.
+            self._stop_timers()
             self._on_fatal(error)
+
+    def _stop_timers(self) -> None:
+        self.groups.stop()
+        if self._retention_timer is not None:
+            self._retention_timer.cancel()
 
     def _schedule_retention(self) -> None:
         if not self._closing:
