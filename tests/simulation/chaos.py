@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.nodes import Node
 from tests.simulation.owners.seats import AnyServer, Seat
+from tests.simulation.owners.striking import OWNER_FAULTS, strike_owners
 from tests.simulation.plan import Strike
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ class Chaos:
 
     async def _strike_at_random(self) -> None:
         random = self._world.environment.random("chaos")
-        faults = list(self._plan.fault_weights)
-        weights = [self._plan.fault_weights[fault] for fault in faults]
+        chances = dict(self._plan.fault_weights)
+        if self._world.owners is not None:
+            chances |= OWNER_FAULTS
+        faults, weights = list(chances), list(chances.values())
         while self._loop.time() < CHAOS_SECONDS_MAX:
             await asyncio.sleep(random.expovariate(1.0 / self._plan.fault_period_s))
             enough = len(self._world.history.transactions) >= self._plan.transactions_min
@@ -81,6 +84,10 @@ class Chaos:
         fault = strike.kind
         network = self._network
         links = network.links()
+        if fault in OWNER_FAULTS:
+            if self._world.owners is not None and strike_owners(self._world.owners, random, fault):
+                network.faults[fault] += 1
+            return
         server = self._one_broker(random) if random.random() < 0.6 else self._coordinator
         match fault:
             case "broker crash" | "coordinator crash":

@@ -12,6 +12,8 @@ TOPICS = ("in", "mix", "out")
 PARTITIONS = 2
 TRANSACTIONS_MIN = 100
 CRASHES_MIN = 5
+# In so many runs shards have owners that change.
+OWNERS_SHARE = 0.2
 FAULTS = (
     "broker crash",
     "coordinator crash",
@@ -86,7 +88,7 @@ class Plan:
             weights[fault] = 0.0
         for fault in ("broker crash", "coordinator crash", "client crash"):
             weights[fault] = max(weights[fault], 0.15)
-        return cls(
+        plan = cls(
             programs={
                 "atomic": random.randint(2, 3),
                 "plain": random.randint(0, 2),
@@ -105,3 +107,11 @@ class Plan:
             worker_type=random.choice(("shared", "key_shared", "failover", "exclusive")),
             broker_count=random.choice((1, 1, 1, 2, 3)),
         )
+        if random.random() < OWNERS_SHARE:
+            plan.owners = OwnersPlan(
+                broker_members=random.choice((2, 3)),
+                loss=random.choice((0.0, 0.02)),
+                lag_seconds_max=random.choice((0.01, 0.1, 1.0)),
+                settling_ms=random.choice((200, 1_000)),
+            )
+        return plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import Environment
@@ -175,6 +176,15 @@ class OwnersCluster:
         self.counts["members killed"] += 1
         self.on_trouble(self.seats_at(node), float("inf"))
 
+    def bring_back(self, node: MemberNode) -> None:
+        if not node.alive:
+            node.start()
+
+    def restart(self, node: MemberNode) -> None:
+        """Who does not end by itself is killed, as supervisors do."""
+        node.kill()
+        node.start()
+
     def others_alive(self, node: MemberNode) -> list[MemberNode]:
         """Members of its kind who would go on without it."""
         return [
@@ -183,10 +193,14 @@ class OwnersCluster:
             if one is not node and one.kind == node.kind and one.alive and not one.gone
         ]
 
-    def freeze(self, node: MemberNode, seconds: float) -> None:
+    def freeze(self, node: MemberNode, seconds: float, *, asking: bool = False) -> None:
+        """Args: asking: as soon as it has asked the directory something."""
         self.counts["members frozen"] += 1
-        self.on_trouble(self.seats_at(node), seconds + 1.0)
-        node.freeze(seconds)
+        self.on_trouble(self.seats_at(node), seconds + 1.5)
+        if asking:
+            self.directory.when_asked[node.name] = partial(node.freeze, seconds)
+        else:
+            node.freeze(seconds)
 
     def cut(self, node: MemberNode, direction: str, seconds: float) -> None:
         self.on_trouble(self.seats_at(node), seconds + 1.0)

@@ -138,10 +138,9 @@ class OwnersDialer:
         accepted.set_result(made)
 
     def _part_behind(self, node: MemberNode, door: Door, place: ShardPlace | None) -> Part | None:
-        if place is not None:
-            return node.openings.get(place)
         for opening in node.openings.values():
             if opening.commands is not None and door.commands is opening.commands:
+                self._cluster.watch.entered(opening, place)
                 return opening
         return None
 

@@ -49,6 +49,8 @@ class SimulatedDirectory:
         self.lag_seconds_max = 0.05
         self.on_claim: Callable[[ShardName, Owner], None] = lambda shard, owner: None
         self.on_end: Callable[[ShardName, Owner], None] = lambda shard, owner: None
+        # What happens as soon as a member has asked something, before it is answered.
+        self.when_asked: dict[str, Callable[[], None]] = {}
         self._random = random
         self._trace = trace
         self._shown = self.state.view
@@ -162,6 +164,9 @@ class SimulatedDirectory:
         self, member: str, request: Request[Any], answer: Callable[[Any, Exception | None], None]
     ) -> None:
         """Let a request take effect some time later, and answer some time after that; or not."""
+        asked = self.when_asked.pop(member, None)
+        if asked is not None:
+            self.loop.call_soon(asked, context=Context())
         delay = self._delay()
         if not self.reaches(member, TO) or self._strikes():
             if self._random.random() < 0.5:

@@ -78,6 +78,8 @@ class FencedStore(SlowStore):
         self.lost_count = lost_count
         self._fenced_disk = disk
         self._reach = reach
+        # Told before each attempt to write.
+        self.on_write: Callable[[], None] = lambda: None
         self._rows: dict[str, Table] | None = None
 
     @property
@@ -92,6 +94,7 @@ class FencedStore(SlowStore):
         self._rows = tables
 
     async def write(self, batch: WriteBatch) -> None:
+        self.on_write()
         self._check_owner()
         await super().write(batch)
 

@@ -112,7 +112,7 @@ class MemberNode(Node):
 
     def freeze(self, seconds: float) -> None:
         """Nothing of it runs for so long; what comes meanwhile waits."""
-        if not self.alive:
+        if not self.alive or self.environment.network.quiet:
             return
         assert self.incarnation is not None
         loop = self.environment.loop

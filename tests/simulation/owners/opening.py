@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.links import SimulatedLink
@@ -54,6 +55,7 @@ class Opening:
         self.commands: LeasedCommands | None = None
         self.transport: ClusterTransport | None = None
         self._store: FencedStore | None = None
+        self.is_abandoned = False
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     # As a part of the network.
@@ -79,6 +81,7 @@ class Opening:
         self._store = FencedStore(
             self.seat.disk, self.seat.families, self.seat.reads, self.epoch, self.node.reach_store
         )
+        self._store.on_write = partial(self._cluster.watch.writes, self)
         self.seat.lost_batch_count += self._store.lost_count
         await asyncio.sleep(self._cluster.random.uniform(0.0, OPENING_SECONDS_MAX))
         self.server = self._cluster.make(self.seat, self._store, self._transport(), self)
@@ -151,6 +154,7 @@ class Opening:
             await self.transport.close()
         if self.server is not None:
             self.server.abandon()
+        self.is_abandoned = True
         if self._store is not None:
             await self._store.close()
 

@@ -14,6 +14,7 @@ from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.fenced_store import FencedStore
 
 from magnetar_cluster.view import ShardName
+from magnetar_core.shard_address import ShardPlace
 from magnetar_core.wire import service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class OwnersWatch:
         if known != opening.node.name:
             self._violation("owners", f"{known} and {opening.node.name} both have {key}")
         self.counts["frames of owners"] += 1
+
+    def entered(self, opening: Opening, place: ShardPlace | None) -> None:
+        """Somebody is let in: to the ownership that was meant, if one was named."""
+        if place is not None and place != opening.place:
+            self._violation("owners", f"who wants {place} gets {opening.place} of {opening.name}")
+        self.counts["conversations"] += 1
+
+    def writes(self, opening: Opening) -> None:
+        """A write begins: not of what was abandoned."""
+        if opening.is_abandoned:
+            self._violation("owners", f"{opening.name} writes, and {opening.epoch} was abandoned")
 
     def wrote(self, shard: ShardName, store: FencedStore) -> None:
         """Something has become durable: whoever was fenced adds nothing any more."""

@@ -6,6 +6,7 @@
 --trace             one seed: its script and a readable trace on standard output
 --digest            seeds one after the other: the digests of their traces only
 --no-shrink         do not look for the shortest part of a failing history that still fails
+--planted NAME      with a planted bug of owners that change, until it is found; or all of them
 --script FILE       run what was left of a failing history
 """
 
@@ -24,6 +25,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tests.simulation.planted_owners import PLANTED_OWNERS, first_found
 from tests.simulation.seeds import parse_seeds, trace_path
 from tests.simulation.short.catalogue import PROFILES, make_script
 from tests.simulation.short.runner import Outcome, run_history, run_script
@@ -176,6 +178,20 @@ def _print_totals(console: Console, totals: _Chunk, seconds: float) -> None:
     )
 
 
+def _is_found(name: str, seeds: list[int]) -> bool:
+    """Say after how many histories a planted bug is found."""
+    started_at = time.process_time()
+    found = first_found(name, seeds)
+    seconds = time.process_time() - started_at
+    if found is None:
+        print(f"{name}: NOT FOUND in {len(seeds)} histories, {seconds:.1f} s", flush=True)
+        return False
+    count, failure = found
+    headline = failure.splitlines()[0][:160]
+    print(f"{name}: found after {count} histories, {seconds:.1f} s: {headline}", flush=True)
+    return True
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -188,6 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--digest", action="store_true")
     parser.add_argument("--profiles", action="store_true")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--planted", choices=[*PLANTED_OWNERS, "all"])
     parser.add_argument("--script", type=Path)
     options = parser.parse_args(arguments)
     console = Console()
@@ -195,6 +212,9 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(PROFILES))
         return 0
     seeds = parse_seeds(options.seeds)
+    if options.planted:
+        names = list(PLANTED_OWNERS) if options.planted == "all" else [options.planted]
+        return sum(not _is_found(name, seeds) for name in names)
     if options.digest:
         for seed in seeds:
             print(run_history(seed, options.profile).digest)

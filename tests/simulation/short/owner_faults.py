@@ -44,12 +44,18 @@ def member_killed(
     return True
 
 
-def member_frozen(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
-    """Nothing of a process runs, at whatever instruction it is."""
+def member_frozen(
+    world: ShortWorld, random: Random, *, server: str, seconds: float, asking: bool
+) -> bool:
+    """Nothing of a process runs, at whatever instruction it is.
+
+    Args:
+        asking: that instruction lies between a question to the directory and the answer.
+    """
     node, owners = _victim(world, server), world.owners
     if node is None or owners is None:
         return False
-    owners.freeze(node, seconds)
+    owners.freeze(node, seconds, asking=asking)
     return True
 
 

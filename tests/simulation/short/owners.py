@@ -109,6 +109,8 @@ def _arguments(draft: Draft, random: Random, kind: str) -> dict[str, Any]:
             return {**server, "down_s": round(random.uniform(0.2, 3.0), 3)}
         case "member joins":
             return {"of": random.choice(("broker", "broker", "coordinator"))}
+        case "member frozen":
+            return {**server, **brief, "asking": random.random() < 0.4}
         case "pinned":
             return {**server, **brief, "member": random.randrange(3)}
         case "directory away":

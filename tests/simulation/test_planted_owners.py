@@ -1,0 +1,27 @@
+"""Bugs of owners that change are found, each in the histories after which it was found before."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.simulation.planted_owners import first_found
+
+pytestmark = [
+    pytest.mark.sim,
+    pytest.mark.skipif("SIM_SEEDS" in os.environ, reason="replaying long seeds"),
+]
+# Those that few histories find; python -m tests.simulation --short --planted all tries all.
+SEEDS = {
+    "claims-outlive-leases": range(10),
+    "store-does-not-fence": range(10),
+    "two-owners": range(20),
+    "lease-ignored": range(20),
+    "links-unchecked": range(20),
+    "epoch-not-compared": range(20),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SEEDS))
+def test_a_planted_bug_is_found(name: str) -> None:
+    assert first_found(name, SEEDS[name]) is not None
