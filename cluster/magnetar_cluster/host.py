@@ -170,6 +170,8 @@ class Host:
         cancelled when that takes too long; close() then ends what is left.
         """
         self._state.leave()
+        # They would be handed over as soon as they are open, and may wait for others that stop too.
+        self._attempts.cancel_openings()
         self._keeper.write_row(replace(self._member, leaving=True))
         self._step()
         while not self._state.is_empty():
@@ -183,7 +185,7 @@ class Host:
             return
         self._closed = True
         self._state.leave()
-        self._attempts.cancel_openings()
+        self._attempts.end_begins()
         self._keeper.give_up()
         self._step()
         # What is left after that hangs, and may not hold up the end.

@@ -321,6 +321,9 @@ class HostState:
                 lease = self.lease.id if self.lease is not None else None
                 if lease is not None and self._is_due(slot.again_at_ms, now_ms):
                     return Claim(shard, lease)
+            case Phase.OPENING if self.leaving:
+                self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
+                return self._attempt(shard, slot, held, now_ms)
             case Phase.OPENING:
                 # Opening fences whoever has the shard: by now that may be the next owner.
                 if self.lease is not None and self.lease.may_speak():

@@ -102,9 +102,13 @@ class ShardAttempts:
                 case Release():
                     self._background.start(self._release(action))
 
-    def cancel_openings(self) -> None:
-        """End all openings, as if they had failed: the server ends."""
+    def end_begins(self) -> None:
+        """The server ends: what it loses from now on is no news."""
         self._ending = True
+        self.cancel_openings()
+
+    def cancel_openings(self) -> None:
+        """End all openings, as if they had failed."""
         for task in self._opening.values():
             task.cancel()
 

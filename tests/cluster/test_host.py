@@ -245,6 +245,26 @@ def test_a_server_that_is_closed_while_it_opens_and_hears_nobody_ends_in_time() 
     run(scenario())
 
 
+def test_a_member_that_stops_while_it_opens_does_not_wait_for_that() -> None:
+    """A new store of a coordinator asks brokers, and they may have stopped, too."""
+
+    async def scenario() -> None:
+        cluster = Cluster(shards=3)
+        await cluster.start("a")
+        a = cluster.nodes.pop("a")
+        a.troubles.opening_s = 1_000
+        await time_passes(1)
+        began_s = cluster.loop.time()
+        await cluster.loop.spawn(a.incarnation, a.host.drain())
+        assert cluster.loop.time() - began_s < 1
+        assert cluster.judge.open == {}
+        assert not cluster.service.state.view.owners
+        await cluster.loop.spawn(a.incarnation, a.host.close())
+        await cluster.end()
+
+    run(scenario())
+
+
 def test_a_drain_that_cannot_end_may_be_given_up() -> None:
     async def scenario() -> None:
         cluster = Cluster(shards=3)
