@@ -84,7 +84,7 @@ class KeySharedDispatcher(Dispatcher):
         # Offsets of `withheld` that slots count.
         self._held_back = OffsetSet()
         # Offsets in PENDING_ACK, settling or withheld, whose slots are unknown: the slots are
-        # learned before any message goes out.
+        # learned before any message goes out. And who acknowledged which of them.
         self._unplaced = cursor.pending.copy()
         self._ackers: dict[int, OffsetSet] = {}
         for consumer_id, (first, last) in pending_acks:
@@ -176,8 +176,17 @@ class KeySharedDispatcher(Dispatcher):
     def pend(self, ranges: Iterable[Range], consumer_id: int = 0) -> None:
         """Keep offsets in PENDING_ACK, and count them in their slots."""
         ranges = list(ranges)
+        taken = OffsetSet()
         for consumer in self.consumers:
-            consumer.held.difference_update(consumer.held.within(ranges))
+            held = consumer.held.within(ranges)
+            consumer.held.difference_update(held)
+            if consumer.consumer_id != consumer_id:
+                taken.update(held)
+        if taken:
+            # A consumer that lost them acknowledges late, and others got them meanwhile: from now
+            # on they count for who acknowledged.
+            self._count_settled(taken)
+            self._hold(taken, consumer_id)
         # Offsets that nobody held: a consumer that lost them acknowledges late, or they were not
         # read yet.
         self._stop_waiting(self.replay.within(ranges))
@@ -195,6 +204,9 @@ class KeySharedDispatcher(Dispatcher):
     def withhold(self, offsets: OffsetSet) -> None:
         """Keep offsets that are PENDING again until release() lets them go out."""
         super().withhold(offsets)
+        for acknowledged in self._ackers.values():
+            # Who acknowledges them next may be another.
+            acknowledged.difference_update(offsets)
         returned = offsets.intersection(self._unsettled)
         self._count_withheld(returned, 1)
         self._count_settled(returned)
@@ -348,15 +360,16 @@ class KeySharedDispatcher(Dispatcher):
     def _next_part_of(self, consumer: Consumer) -> int | None:
         """Return the next part of a message that the consumer has begun.
 
-        It goes out even while its slot must move: otherwise the holder could never put the message
-        together, nor settle it.
+        It goes out even while its slot must move, or while others have messages of the slot:
+        otherwise the consumer could never put the message together, nor settle it.
         """
         part = self._next_parts.get(consumer.consumer_id)
         if part is None:
             return None
         number = self._known.slot_at(part - 1)
         slot = self._slots.get(number) if number is not None else None
-        if slot is not None and slot.unsettled and slot.holder == consumer.consumer_id:
+        is_holder = slot is not None and slot.unsettled and slot.holder == consumer.consumer_id
+        if is_holder or part - 1 in consumer.held:
             if part in self.replay:
                 return part
             is_next = part == self.read_offset and part not in self.withheld

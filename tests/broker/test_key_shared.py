@@ -177,6 +177,85 @@ def test_after_a_restart_keys_with_pending_acks_wait(
     run(scenario)
 
 
+@pytest.mark.parametrize("others_have_it", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("action", [common.COMMIT, common.ABORT])
+def test_a_late_ack_in_a_transaction_keeps_its_key(
+    others_have_it: bool, restarts: bool, action: common.TxnAction
+) -> None:
+    """Who acknowledged late may be a stranger to the key by now: all the same, the key waits."""
+
+    async def scenario(world: World) -> None:
+        key = key_of(1, 1, 2)
+        first = await attached(world, 1)
+        await world.client.ask(keyed((key, b"0"), sequence=0))
+        await world.settle()
+        assert first.values() == [b"0"]
+        await first.close()
+        second = await attached(world, 2, permits=1000 if others_have_it else 0)
+        assert second.values() == ([b"0"] if others_have_it else [])
+        late = Client(world)
+        await late.ask(ack((0, 0), in_txn=T1))
+        if restarts:
+            await world.restart(losing=Random(1))
+            second = await attached(world, 2)
+        second.tell(flow(1000, consumer=2))
+        before = len(second.values())
+        await world.client.ask(keyed((key, b"1"), sequence=1))
+        await world.settle()
+        assert second.values()[before:] == [], "message 0 is pending, and not for this consumer"
+        await world.client.ask(end(T1, action, counts={1: 1}, on="s"))
+        await world.settle()
+        assert second.values()[before:] == ([b"1"] if action == common.COMMIT else [b"0", b"1"])
+
+    run(scenario)
+
+
+def test_after_a_late_ack_its_consumer_goes_on_with_the_key_when_it_is_back() -> None:
+    async def scenario(world: World) -> None:
+        key = key_of(1, 1, 2)
+        first = await attached(world, 1)
+        await world.client.ask(keyed((key, b"0"), sequence=0))
+        await world.settle()
+        await first.close()
+        second = await attached(world, 2)
+        assert second.values() == [b"0"]
+        await Client(world).ask(ack((0, 0), in_txn=T1))
+        await world.client.ask(keyed((key, b"1"), sequence=1))
+        again = await attached(world, 1, epoch=2)
+        assert again.values() == [b"1"]
+        assert second.values() == [b"0"]
+
+    run(scenario)
+
+
+def test_after_a_restart_an_abort_ends_the_claim_of_who_acknowledged() -> None:
+    """The broker did not need the message's key before, so it had not learned it."""
+
+    async def scenario(world: World) -> None:
+        key = key_of(2, 1, 2)
+        second = await attached(world, 2)
+        await world.client.ask(keyed((key, b"0"), sequence=0))
+        await second.ask(ack((0, 0), consumer=2, in_txn=T1))
+        await world.restart(losing=Random(1))
+        first = await attached(world, 1, permits=0)
+        await world.client.ask(end(T1, common.ABORT, on="s"))
+        first.tell(flow(1000, consumer=1))
+        await world.settle()
+        assert first.values() == [b"0"]
+        await first.close()
+        await Client(world).ask(ack((0, 0), in_txn=txn(2)))
+        second = await attached(world, 2, epoch=2)
+        await world.client.ask(keyed((key, b"1"), sequence=1))
+        await world.settle()
+        assert second.values() == [], "message 0 is pending for consumer 1"
+        await world.client.ask(end(txn(2), counts={1: 1}, on="s"))
+        await world.settle()
+        assert second.values() == [b"1"]
+
+    run(scenario)
+
+
 def test_a_slow_consumer_holds_up_the_others_when_too_much_waits_for_it() -> None:
     async def scenario(world: World) -> None:
         slow, quick = key_of(1, 1, 2), key_of(2, 1, 2)

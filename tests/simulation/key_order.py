@@ -40,9 +40,9 @@ class KeyOrder:
         self._subscriptions = subscriptions
         self._place_of = place_of
         self._violation = violation
-        # By partition and key: offsets, and the id of the consumer that was given each last. They
-        # survive the broker: what is in PENDING_ACK does.
-        self._given: dict[tuple[Place, bytes], dict[int, int]] = {}
+        # By partition and key: offsets that were ever given to anybody. They survive the broker:
+        # what is in PENDING_ACK does.
+        self._given: dict[tuple[Place, bytes], dict[int, None]] = {}
         self._last: dict[tuple[Place, bytes], int] = {}
         self.counts: Counter[str] = Counter()
 
@@ -74,9 +74,9 @@ class KeyOrder:
             if offset in excluded:
                 continue
             given = self._given.setdefault((place, keys[index]), {})
-            given[offset] = consumer_id
-            for other, owner in list(given.items()):
-                self._check_other(dispatcher, assignment, (offset, other), owner, keys[index])
+            given[offset] = None
+            for other in list(given):
+                self._check_other(dispatcher, assignment, (offset, other), keys[index])
                 if other < dispatcher.cursor.floor:
                     del given[other]
             last = self._last.get((place, keys[index]))
@@ -89,7 +89,6 @@ class KeyOrder:
         dispatcher: KeySharedDispatcher,
         assignment: Assignment,
         offsets: tuple[int, int],
-        owner: int,
         key: bytes,
     ) -> None:
         """An offset of a key was handed out: what is with the key's others?"""
@@ -100,8 +99,7 @@ class KeyOrder:
         text = f"{offset} of {key!r} goes to {consumer.name}"
         if other in cursor.pending:
             self.counts["beside a pending ack"] += 1
-            mine = owner == consumer.consumer_id
-            if not mine and self._acker_of(dispatcher, other) != consumer.consumer_id:
+            if self._acker_of(dispatcher, other) != consumer.consumer_id:
                 self._violation("q", f"{text}, and {other} is pending with another consumer")
         elif any(other in one.held for one in dispatcher.consumers):
             self._violation("q", f"{text}, and another consumer holds {other}")
@@ -109,7 +107,7 @@ class KeyOrder:
             self._violation("q", f"{text} before {other}, which nobody has")
 
     def _acker_of(self, dispatcher: KeySharedDispatcher, offset: int) -> int | None:
-        """Who acknowledged it may not be who was given it last: its link broke meanwhile."""
+        """Who acknowledged it has its key, and not who was given it last: an ack may come late."""
         for subscription in self._subscriptions():
             if subscription.dispatcher is dispatcher:
                 for consumer_id, (first, last) in subscription._pending_acks():

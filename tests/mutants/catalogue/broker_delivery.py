@@ -214,6 +214,20 @@ MUTANTS = (
         mistake="A late ack in a transaction does not keep its key where it is.",
     ),
     Mutant(
+        name="late-acks-keep-the-holder",
+        file=_KEYS,
+        old="            self._count_settled(taken)\n            self._hold(taken, consumer_id)\n",
+        new="            pass\n",
+        mistake="Who got a message again has its key although an earlier consumer acknowledged it.",
+    ),
+    Mutant(
+        name="claims-outlive-aborts",
+        file=_KEYS,
+        old="            acknowledged.difference_update(offsets)\n",
+        new="            pass\n",
+        mistake="Who acknowledged before an abort has the key when another acknowledges again.",
+    ),
+    Mutant(
         name="restored-pending-unplaced",
         file=_KEYS,
         old=(
