@@ -106,6 +106,7 @@ def alike(found: list[str], wanted: list[str]) -> bool:
     return may_skip or not rest
 
 
+@pytest.mark.soak
 def test_the_page(tmp_path: Path) -> None:
     skip_without_programs()
     directory = tmp_path / "data"

@@ -271,6 +271,7 @@ def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
+@pytest.mark.soak
 def test_a_broker_that_is_killed_for_good_is_replaced_by_another(
     csv_file: Path, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.shard_address import ShardPlace
 from magnetar_core.transport import LinkClosed
 from magnetar_core.wire import topic_pb2 as wire
-from magnetar_storage.store import StoreFenced
+from magnetar_storage.store import StoreFailed, StoreFenced
 from magnetar_storage.store_config import StoreConfig
 
 ONE = Format(broker_shards=1, coordinator_shards=1)
@@ -286,6 +286,29 @@ def test_an_opening_ends_when_somebody_else_has_the_shard(tmp_path: Path) -> Non
         with pytest.raises(StoreFenced, match="somebody else"):
             await opening
         assert not process.shards._servers
+
+    play(tmp_path, scenario)
+
+
+def test_a_shard_that_ends_just_when_it_is_ready_is_not_open(tmp_path: Path) -> None:
+    """Its member would keep it for ever, and it would never say a word."""
+
+    async def scenario(cluster: Cluster) -> None:
+        process = cluster.a
+
+        def build(shard: ShardName, world: World) -> Component:
+            class Doomed(FakeComponent):
+                async def start(self) -> None:
+                    world.on_fatal(StoreFailed("the first write failed"))
+
+            return Doomed()
+
+        process._build = build
+        with pytest.raises(StoreFailed, match="the first write"):
+            await process.open(7)
+        assert not process.shards._servers
+        with pytest.raises(LinkClosed):
+            await cluster.connect(process, 7)
 
     play(tmp_path, scenario)
 

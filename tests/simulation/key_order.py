@@ -99,18 +99,26 @@ class KeyOrder:
         text = f"{offset} of {key!r} goes to {consumer.name}"
         if other in cursor.pending:
             self.counts["beside a pending ack"] += 1
-            if self._acker_of(dispatcher, other) != consumer.consumer_id:
+            subscription = self._subscription_of(dispatcher)
+            # What a former owner of the shard hands out leaves nobody's server.
+            if subscription is not None and _acker(subscription, other) != consumer.consumer_id:
                 self._violation("q", f"{text}, and {other} is pending with another consumer")
         elif any(other in one.held for one in dispatcher.consumers):
             self._violation("q", f"{text}, and another consumer holds {other}")
         elif other < offset:
             self._violation("q", f"{text} before {other}, which nobody has")
 
-    def _acker_of(self, dispatcher: KeySharedDispatcher, offset: int) -> int | None:
-        """Who acknowledged it has its key, and not who was given it last: an ack may come late."""
+    def _subscription_of(self, dispatcher: KeySharedDispatcher) -> Subscription | None:
+        """Return the dispatcher's subscription at a broker of now."""
         for subscription in self._subscriptions():
             if subscription.dispatcher is dispatcher:
-                for consumer_id, (first, last) in subscription._pending_acks():
-                    if first <= offset <= last:
-                        return consumer_id
+                return subscription
         return None
+
+
+def _acker(subscription: Subscription, offset: int) -> int | None:
+    """Who acknowledged it has its key, and not who was given it last: an ack may come late."""
+    for consumer_id, (first, last) in subscription._pending_acks():
+        if first <= offset <= last:
+            return consumer_id
+    return None

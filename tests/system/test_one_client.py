@@ -188,7 +188,7 @@ def has_everything(view: View) -> bool:
     )
 
 
-@pytest.mark.parametrize("how", ["kill", "freeze"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=pytest.mark.soak)])
 def test_users_go_on_where_others_have_the_shards(
     members: Members, figure: Figure, how: str
 ) -> None:

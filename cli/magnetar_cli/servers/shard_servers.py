@@ -146,6 +146,9 @@ class _ShardServer:
             ),
         )
         await self._unless_ended(component.start())
+        if self._failure.done():
+            # It may have ended just when it was ready.
+            raise self._failure.result()
         servers.metrics.add(shard.number, self._registry)
         servers.doors.open(self._place, LeasedCommands(component.server, self._may_speak))
         self._is_open = True

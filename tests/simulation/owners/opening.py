@@ -86,6 +86,8 @@ class Opening:
         await asyncio.sleep(self._cluster.random.uniform(0.0, OPENING_SECONDS_MAX))
         self.server = self._cluster.make(self.seat, self._store, self._transport(), self)
         await self._unless_failed(self.server.start())
+        if self._failure.done():
+            raise self._failure.result()
         self.commands = LeasedCommands(self.server.server, self._may_speak)
         doors.open(self.place, self.commands)
         self.seat.opened(self)
