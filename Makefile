@@ -21,7 +21,7 @@ ARGS ?=
 
 # What other Pythons are tested with: minutes, not the whole of `make test`.
 FAST_TESTS := $(addprefix tests/,core storage broker coordinator client simulation)
-FAST_SEEDS := 0-19
+FAST_SEEDS := 0-9
 # An object server tells nothing about a Python that a directory does not.
 FAST_CHOICE := not s3 and not object_store
 
