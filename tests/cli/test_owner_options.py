@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from magnetar_broker.config import BrokerConfig
 from magnetar_cli.program import cli
 from magnetar_cli.servers.member_config import MemberConfig
-from magnetar_cli.servers.owner_options import servers_of, settings_of_cluster
-from magnetar_cluster.view import Format
-from magnetar_core.config import InvalidConfig
+from magnetar_cli.servers.member_process import MemberProcess, Place, place_of
+from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
+from magnetar_cli.servers.shard_servers import ShardKind
+from magnetar_cluster.host_settings import HostSettings
+from magnetar_cluster.owners_book import OwnersBook
+from magnetar_cluster.view import Format, Member, View
+from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_storage.store_config import StoreConfig
 
 FIXED = Format(broker_shards=8, coordinator_shards=2)
+
+
+def never(_place: Place) -> ShardKind:
+    raise AssertionError
 
 
 def refusal(*arguments: str, environ: dict[str, str] | None = None) -> str:
@@ -117,3 +127,31 @@ def test_the_identity_of_a_cluster_is_its_id_and_its_shards() -> None:
         ("coordinator-0", 0),
         ("coordinator-1", 1),
     ]
+
+
+def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
+    process = MemberProcess(
+        kind="broker",
+        service="Broker",
+        name="a",
+        cluster_id="orders",
+        owning=Owning(
+            config=MemberConfig(etcd="127.0.0.1:1"),
+            host=HostSettings(),
+            listen=ListenConfig(),
+            store=StoreConfig(store="s3://bucket/prefix"),
+        ),
+        # As a variable that was meant for a broker with a list of members.
+        broker=BrokerConfig(name="broker-of-a-list", external_address="outside:1"),
+        kind_of=never,
+    )
+    place = place_of(process, FIXED, Member(address="a:1"), OwnersBook(View))
+    assert place.identity == settings_of_cluster("orders", FIXED)
+    assert place.broker == BrokerConfig(
+        name="broker-0",
+        address="a:1",
+        external_address="outside:1",
+        brokers=servers_of(FIXED)[0],
+        coordinators=servers_of(FIXED)[1],
+        **settings_of_cluster("orders", FIXED),
+    )

@@ -23,9 +23,6 @@ from magnetar_cli.servers.owner_options import (
     Owning,
     owner_options,
     owning,
-    refuse_list,
-    servers_of,
-    settings_of_cluster,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.settings import Sources
+    from magnetar_storage.store_config import StoreConfig
 
 BROKER_PORT = 6650
 SERVICE = "Broker"
@@ -67,12 +65,9 @@ def broker(**options: Any) -> None:
 
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
-    listen = listen_config(options, "broker", sources, None, BROKER_PORT)
-    owner = owning(options, "broker", sources, listen)
+    owner = owning(options, "broker", sources, membership, BROKER_PORT)
     if owner is not None:
-        if membership is not None:
-            refuse_list(options["cluster_file"])
-        _run_member(options, sources, listen, owner)
+        _run_member(options, sources, owner)
     else:
         _run_one(options, membership, sources)
 
@@ -120,7 +115,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     run(
         ServerProcess(
             service=SERVICE,
-            rows=_rows(options, sources, name),
+            rows=_rows(options, store_config(options, "broker", sources), name),
             listen=listen,
             build=build,
             supervised=options["supervised"],
@@ -129,16 +124,14 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     )
 
 
-def _run_member(
-    options: dict[str, Any], sources: Sources, listen: ListenConfig, owner: Owning
-) -> None:
+def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> None:
     """Run a server that takes the shards of brokers which etcd has for it."""
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import MemberProcess, run
     from magnetar_cli.servers.shard_servers import ShardKind
     from magnetar_core.settings import resolve
 
-    resolved = resolve(
+    config = resolve(
         BrokerConfig,
         "broker",
         sources,
@@ -146,24 +139,14 @@ def _run_member(
         cluster_id=options["cluster_id"],
         external_address=options["external_address"],
     ).settings
-    _check_frames(resolved, listen)
-    cluster_id = resolved.cluster_id or DEFAULT_CLUSTER_ID
-
-    def config_of(place: Place, name: str = "broker-0") -> BrokerConfig:
-        brokers, coordinators = servers_of(place.cluster_format)
-        return replace(
-            resolved,
-            name=name,
-            address=place.member.address,
-            brokers=brokers,
-            coordinators=coordinators,
-            **settings_of_cluster(cluster_id, place.cluster_format),
-        )
+    _check_frames(config, owner.listen)
 
     def kind_of(place: Place) -> ShardKind:
         return ShardKind(
-            rows=lambda shard: _rows(options, sources, str(shard)),
-            build=lambda shard, world: _build(config_of(place, str(shard)), world, place.book),
+            rows=lambda shard: _rows(options, owner.store, str(shard)),
+            build=lambda shard, world: _build(
+                replace(place.broker, name=str(shard)), world, place.book
+            ),
         )
 
     run(
@@ -171,13 +154,10 @@ def _run_member(
             kind="broker",
             service=SERVICE,
             name=options["name"] or "",
-            cluster_id=cluster_id,
-            listen=listen,
-            config=owner.config,
-            host=owner.host,
-            external_address=resolved.external_address,
+            cluster_id=config.cluster_id or DEFAULT_CLUSTER_ID,
+            owning=owner,
+            broker=config,
             kind_of=kind_of,
-            cluster=config_of,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
@@ -200,7 +180,7 @@ def _build(config: BrokerConfig, world: World, book: AddressBook | None = None) 
     return component
 
 
-def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
+def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
     from magnetar_cli.servers.open_store import Rows
 
@@ -210,7 +190,7 @@ def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
         data_dir=options["data_dir"],
         families=FAMILIES,
         payload_families=PAYLOAD_FAMILIES,
-        config=store_config(options, "broker", sources),
+        config=config,
     )
 
 

@@ -23,22 +23,17 @@ from magnetar_cli.servers.owner_options import (
     Owning,
     owner_options,
     owning,
-    refuse_list,
-    servers_of,
-    settings_of_cluster,
 )
 
 if TYPE_CHECKING:
-    from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import Place
     from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, World
     from magnetar_cli.servers.shard_servers import ShardKind
-    from magnetar_cluster.view import ShardName
     from magnetar_coordinator.config import CoordinatorConfig
-    from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.settings import Sources
+    from magnetar_storage.store_config import StoreConfig
 
 COORDINATOR_PORT = 6651
 SERVICE = "TransactionCoordinator"
@@ -69,12 +64,9 @@ def coordinator(**options: Any) -> None:
 
     membership = load_membership(options)
     sources = Sources.load(os.environ, SECTIONS, options["config_file"])
-    listen = listen_config(options, "coordinator", sources, None, COORDINATOR_PORT)
-    owner = owning(options, "coordinator", sources, listen)
+    owner = owning(options, "coordinator", sources, membership, COORDINATOR_PORT)
     if owner is not None:
-        if membership is not None:
-            refuse_list(options["cluster_file"])
-        _run_member(options, sources, listen, owner)
+        _run_member(options, sources, owner)
     else:
         _run_one(options, membership, sources)
 
@@ -113,7 +105,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     run(
         ServerProcess(
             service=SERVICE,
-            rows=_rows(options, sources, name),
+            rows=_rows(options, store_config(options, "coordinator", sources), name),
             listen=listen,
             build=lambda world: _build(config, world),
             supervised=options["supervised"],
@@ -122,9 +114,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     )
 
 
-def _run_member(
-    options: dict[str, Any], sources: Sources, listen: ListenConfig, owner: Owning
-) -> None:
+def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> None:
     """Run a server that takes the shards of coordinators which etcd has for it."""
     from magnetar_broker.config import BrokerConfig
     from magnetar_cli.servers.member_process import MemberProcess, run
@@ -139,34 +129,15 @@ def _run_member(
         beside=shared_settings(),
         cluster_id=options["cluster_id"],
     ).settings
-    cluster_id = resolved.cluster_id or DEFAULT_CLUSTER_ID
-    external_address = options["external_address"] or ""
-
-    def config_of(place: Place, shard: ShardName) -> CoordinatorConfig:
-        names = tuple(one.name for one in servers_of(place.cluster_format)[0])
-        return replace(
-            resolved,
-            name=str(shard),
-            tcid=shard.number,
-            broker_addresses=names,
-            broker_names=names,
-            **settings_of_cluster(cluster_id, place.cluster_format),
-        )
 
     def kind_of(place: Place) -> ShardKind:
+        names = tuple(one.name for one in place.broker.brokers)
+        config = replace(resolved, broker_addresses=names, broker_names=names, **place.identity)
         return ShardKind(
-            rows=lambda shard: _rows(options, sources, str(shard)),
-            build=lambda shard, world: _build(config_of(place, shard), world),
-        )
-
-    def cluster(place: Place) -> BrokerConfig:
-        brokers, coordinators = servers_of(place.cluster_format)
-        return BrokerConfig(
-            address=place.member.address,
-            external_address=external_address,
-            brokers=brokers,
-            coordinators=coordinators,
-            **settings_of_cluster(cluster_id, place.cluster_format),
+            rows=lambda shard: _rows(options, owner.store, str(shard)),
+            build=lambda shard, world: _build(
+                replace(config, name=str(shard), tcid=shard.number), world
+            ),
         )
 
     run(
@@ -174,13 +145,11 @@ def _run_member(
             kind="coordinator",
             service=SERVICE,
             name=options["name"] or "",
-            cluster_id=cluster_id,
-            listen=listen,
-            config=owner.config,
-            host=owner.host,
-            external_address=external_address,
+            cluster_id=resolved.cluster_id or DEFAULT_CLUSTER_ID,
+            owning=owner,
+            # It answers as brokers do where everything is.
+            broker=BrokerConfig(external_address=options["external_address"] or ""),
             kind_of=kind_of,
-            cluster=cluster,
             supervised=options["supervised"],
             ready_file=options["ready_file"],
         )
@@ -202,7 +171,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
     return component
 
 
-def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
+def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
     from magnetar_cli.servers.open_store import Rows
     from magnetar_coordinator.records import FAMILIES
 
@@ -213,5 +182,5 @@ def _rows(options: dict[str, Any], sources: Sources, name: str) -> Rows:
         families=FAMILIES,
         # It reads old outcomes only, and rarely: a larger one only takes long to fill.
         block_cache_bytes=4 << 20,
-        config=store_config(options, "coordinator", sources),
+        config=config,
     )

@@ -9,11 +9,12 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +23,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.member_config import MemberConfig
+from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
 from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.ready import Ready
 from magnetar_cli.servers.server_process import (
@@ -36,12 +38,10 @@ from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
 from magnetar_cluster.directory import Directory, DirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.host import Host
-from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
-from magnetar_core.config import ListenConfig
 from magnetar_core.doors import Doors
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.observability import MetricsEndpoint
@@ -57,13 +57,13 @@ class Place:
     """Where a member is: what its shards need to know of the cluster.
 
     Attributes:
-        cluster_format: how many shards the cluster has.
-        member: the addresses of this process.
+        identity: the settings that name the cluster; as of Membership.settings.
+        broker: settings of a broker of the cluster; each shard's own have its name.
         book: knows where shards are.
     """
 
-    cluster_format: Format
-    member: Member
+    identity: Mapping[str, Any]
+    broker: BrokerConfig
     book: AddressBook
 
 
@@ -75,9 +75,8 @@ class MemberProcess:
         kind: "broker" or "coordinator".
         service: of gRPC.
         name: empty: made of the machine's name and the port.
-        external_address: where clients outside of the servers' network reach it; may be empty.
+        broker: settings of brokers, without what etcd has to tell of the cluster.
         kind_of: says how shards are made, when it is known where the member is.
-        cluster: what the member says of the cluster while it has no shard.
         supervised: as of ServerProcess.
     """
 
@@ -85,12 +84,9 @@ class MemberProcess:
     service: str
     name: str
     cluster_id: str
-    listen: ListenConfig
-    config: MemberConfig
-    host: HostSettings
-    external_address: str
+    owning: Owning
+    broker: BrokerConfig
     kind_of: Callable[[Place], ShardKind]
-    cluster: Callable[[Place], BrokerConfig]
     supervised: bool = False
     ready_file: Path | None = None
 
@@ -103,45 +99,42 @@ def run(process: MemberProcess) -> None:
 async def _serve(process: MemberProcess) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop, supervised=process.supervised)
+    config, listen = process.owning.config, process.owning.listen
     async with AsyncExitStack() as closing:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
-        server = GrpcServer(process.service, process.listen, doors)
+        server = GrpcServer(process.service, listen, doors)
         await server.open()
         closing.push_async_callback(server.close)
         member = Member(
-            address=process.config.advertised_address or server.address,
-            external_address=process.external_address,
+            address=config.advertised_address or server.address,
+            external_address=process.broker.external_address,
             version=VERSION,
         )
         name = MemberName(process.kind, process.name or default_name(server.port))
         log.info("%s %s of Magnetar %s is starting", *name, VERSION)
         metrics = ""
-        if process.listen.metrics_port is not None:
-            endpoint = MetricsEndpoint(
-                registry, host=process.listen.host, port=process.listen.metrics_port
-            )
+        if listen.metrics_port is not None:
+            endpoint = MetricsEndpoint(registry, host=listen.host, port=listen.metrics_port)
             metrics = f"http://{endpoint.address}/metrics"
             closing.push_async_callback(asyncio.to_thread, endpoint.close)
         directory = EtcdDirectory(
-            process.config.etcd_settings(process.host.lease_duration_ms),
+            config.etcd_settings(process.owning.host.lease_duration_ms),
             process.cluster_id,
             asker=name.name,
         )
         closing.push_async_callback(directory.close)
-        cluster_format = await unless_stopped(_format(directory, process.config), stop)
+        cluster_format = await unless_stopped(_format(directory, config), stop)
         if cluster_format is None:
             return
         shard_metrics = ShardMetrics()
         registry.register(shard_metrics)
         views = [View()]
-        place = Place(
-            cluster_format=cluster_format, member=member, book=OwnersBook(lambda: views[0])
-        )
+        place = place_of(process, cluster_format, member, OwnersBook(lambda: views[0]))
         shards = ShardServers(process.kind_of(place), doors, shard_metrics, clock, server.address)
         host = Host(
             directory,
             shards,
-            process.host,
+            process.owning.host,
             cluster_format=cluster_format,
             name=name,
             member=member,
@@ -159,7 +152,7 @@ async def _serve(process: MemberProcess) -> None:
 
         host.on_view.append(saw)
         host.on_speech.append(lambda may_speak: None if may_speak else doors.mute())
-        own = ClusterAnswers(process.cluster(place), place.book, name.name)
+        own = ClusterAnswers(place.broker, place.book, name.name)
         await server.serve(MemberCommands(own))
         closing.push_async_callback(host.close)
         await host.start()
@@ -178,7 +171,25 @@ async def _serve(process: MemberProcess) -> None:
         log.info("%s %s is stopping: it hands over its shards", *name)
         stop.clear()
         # A second signal does not wait for others to take the shards.
-        await unless_stopped(_drained(host), stop)
+        await unless_stopped(host.drain(), stop)
+
+
+def place_of(
+    process: MemberProcess, cluster_format: Format, member: Member, book: AddressBook
+) -> Place:
+    """Return what the shards of a member need to know of the cluster; once for all of them."""
+    identity = settings_of_cluster(process.cluster_id, cluster_format)
+    brokers, coordinators = servers_of(cluster_format)
+    broker = replace(
+        process.broker,
+        # Settings may have a name for a broker with a list of members, and here it is a shard's.
+        name=brokers[0].name,
+        address=member.address,
+        brokers=brokers,
+        coordinators=coordinators,
+        **identity,
+    )
+    return Place(identity=identity, broker=broker, book=book)
 
 
 async def _format(directory: Directory, config: MemberConfig) -> Format:
@@ -203,11 +214,6 @@ async def _joined(host: Host) -> Host:
         changed.clear()
         await changed.wait()
     host.on_change.remove(changed.set)
-    return host
-
-
-async def _drained(host: Host) -> Host:
-    await host.drain()
     return host
 
 

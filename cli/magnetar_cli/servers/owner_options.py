@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from magnetar_cli.servers.options import settings_of, shared_settings, store_config
+from magnetar_cli.servers.options import (
+    listen_config,
+    settings_of,
+    shared_settings,
+    store_config,
+)
 
 if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
@@ -17,7 +21,9 @@ if TYPE_CHECKING:
     from magnetar_cluster.view import Format
     from magnetar_core.address_book import MemberAddress
     from magnetar_core.config import ListenConfig
+    from magnetar_core.membership import Membership
     from magnetar_core.settings import Sources
+    from magnetar_storage.store_config import StoreConfig
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -75,14 +81,24 @@ def owner_options(function: Function) -> Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owning:
-    """Settings of a server whose shards change their owner."""
+    """Settings of a server whose shards change their owner.
+
+    Attributes:
+        store: where all of its shards keep their rows.
+    """
 
     config: MemberConfig
     host: HostSettings
+    listen: ListenConfig
+    store: StoreConfig
 
 
 def owning(
-    options: dict[str, Any], section: str, sources: Sources, listen: ListenConfig
+    options: dict[str, Any],
+    section: str,
+    sources: Sources,
+    membership: Membership | None,
+    default_port: int,
 ) -> Owning | None:
     """Return the settings of a member of a cluster in etcd; None: the server keeps its shard.
 
@@ -107,11 +123,13 @@ def owning(
     ).settings
     if not config.etcd:
         return None
-    if not store_config(options, section, sources).store:
+    store = store_config(options, section, sources)
+    if not store.store:
         raise InvalidConfig(
             "shards that change their owner lie in an object store: say which, with --store"
             " s3://BUCKET/PREFIX; with rows on local disks, start without --etcd"
         )
+    listen = listen_config(options, section, sources, None, default_port)
     if not config.advertised_address and listen.host in ("0.0.0.0", "::", "[::]"):
         raise InvalidConfig(
             f"others cannot reach {listen.host}: say with --advertise HOST:PORT where they reach"
@@ -120,22 +138,14 @@ def owning(
     host = resolve(
         HostSettings, section, sources, beside=beside, lease_duration_ms=options["lease_ms"]
     ).settings
-    return Owning(config=config, host=host)
-
-
-def refuse_list(cluster_file: Path | None) -> None:
-    """Refuse a list of members beside etcd.
-
-    Raises:
-        InvalidConfig: always.
-    """
-    from magnetar_core.config import InvalidConfig
-
-    where = f"in {cluster_file}" if cluster_file else "in the environment"
-    raise InvalidConfig(
-        f"the list of members {where} says who has which shard for good, and --etcd says that"
-        " shards change their owner: start without one of them"
-    )
+    if membership is not None:
+        cluster_file = options["cluster_file"]
+        where = f"in {cluster_file}" if cluster_file else "in the environment"
+        raise InvalidConfig(
+            f"the list of members {where} says who has which shard for good, and --etcd says that"
+            " shards change their owner: start without one of them"
+        )
+    return Owning(config=config, host=host, listen=listen, store=store)
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:
