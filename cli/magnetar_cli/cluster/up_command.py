@@ -85,7 +85,7 @@ def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
         try:
             asyncio.run(_run(LocalCluster(plan, _tell_end), directory, ready_file))
         except (DidNotStart, ChildFailed) as error:
-            raise click.ClickException(f"{error}{_last_lines(directory, error)}") from None
+            raise click.ClickException(str(error)) from None
         finally:
             if ready_file is not None:
                 ready_file.unlink(missing_ok=True)
@@ -142,12 +142,6 @@ def _show(cluster: LocalCluster, directory: Path) -> None:
 def _tell_end(name: str, pid: int, status: int) -> None:
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
     click.echo(f"{name} (process {pid}) {how}", err=True)
-
-
-def _last_lines(directory: Path, error: Exception) -> str:
-    """Return the end of a server's log, which would be gone with the directory."""
-    log = directory / f"{str(error).partition(' ')[0]}.log"
-    return f"\n{log.read_text(errors='replace').strip()[-2_000:]}" if log.exists() else ""
 
 
 @contextmanager

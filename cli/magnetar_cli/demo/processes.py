@@ -14,6 +14,7 @@ import click
 
 from magnetar_cli.demo.journal import Journal
 from magnetar_cli.demo.worker import Settings
+from magnetar_cli.log_end import end_of_log
 
 WORKER = (sys.executable, "-m", "magnetar_cli.demo.worker")
 STOP_S_MAX = 30.0
@@ -74,9 +75,8 @@ class Crew:
         """
         for pid, process in self._running.items():
             if process.returncode is not None:
-                text = self._log.read_text(errors="replace").strip()
                 raise click.ClickException(
-                    f"worker {pid} ended with status {process.returncode}:\n{text[-2_000:]}"
+                    f"worker {pid} ended with status {process.returncode}:\n{end_of_log(self._log)}"
                 )
 
     async def stop(self) -> None:

@@ -18,6 +18,7 @@ from magnetar_cli.cluster.local.outside_server import DidNotStart
 from magnetar_cli.cluster.options import open_directory
 from magnetar_cli.demo.processes import stop
 from magnetar_cli.demo.verify import Check
+from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.supervisor import PROGRAM, ChildFailed
 from magnetar_cluster.view import BROKER, KINDS
 
@@ -95,8 +96,7 @@ class Standalone:
             )
         assert process.stdout is not None
         if not await process.stdout.readline():
-            text = self.log.read_text(errors="replace").strip()
-            raise click.ClickException(f"the servers did not start:\n{text[-2_000:]}")
+            raise click.ClickException(f"the servers did not start:\n{end_of_log(self.log)}")
         return ",".join(one["address"] for one in self._ready()["brokers"])
 
     def pids(self, kind: str) -> list[int]:

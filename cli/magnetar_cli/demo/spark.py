@@ -25,6 +25,7 @@ from magnetar_cli.demo.killer import ASK_S_MAX, DRIVER, RETRY_S, Kill
 from magnetar_cli.demo.processes import STOP_S_MAX
 from magnetar_cli.demo.report import Stage
 from magnetar_cli.demo.worker import INPUT
+from magnetar_cli.log_end import end_of_log
 
 JOB = (sys.executable, "-m", "magnetar_flights")
 WINDOWS = "delays-by-route-and-day"
@@ -176,8 +177,7 @@ class Driver:
             await asyncio.sleep(RETRY_S)
 
     def _failed(self, what: str) -> click.ClickException:
-        text = self._log.read_text(errors="replace").strip()
-        return click.ClickException(f"the {DRIVER} {what}:\n{text[-2_000:]}")
+        return click.ClickException(f"the {DRIVER} {what}:\n{end_of_log(self._log)}")
 
 
 class SparkPart:

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from magnetar_cli.log_end import end_of_log
 from magnetar_cli.servers.ready import write_ready_file
 from magnetar_core import membership
 from magnetar_core.membership import Membership
@@ -37,7 +38,7 @@ PROGRAM = (sys.executable, "-m", "magnetar_cli")
 
 
 class ChildFailed(Exception):
-    """A server ended before it was ready; its log gives the reason."""
+    """A server ended; the message has the end of its log if it has one of its own."""
 
 
 class Child:
@@ -83,7 +84,10 @@ class Child:
         line = await process.stdout.readline()
         if not line:
             status = await process.wait()
-            raise ChildFailed(f"{self.label} ended with status {status} before it was ready")
+            what = f"{self.label} ended with status {status} before it was ready"
+            if self._log is not None:
+                what = f"{what}; the end of {self._log}:\n{end_of_log(self._log)}"
+            raise ChildFailed(what)
         self.ready = json.loads(line)
         self.was_ready.set()
 

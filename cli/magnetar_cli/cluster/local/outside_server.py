@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from magnetar_cli.cluster.local import tether
+from magnetar_cli.log_end import end_of_log
 
 STOP_S_MAX = 10.0
 START_S_MAX = 60.0
 # Between two questions whether it is ready.
 ASK_S = 0.05
-LOG_CHARACTERS_SHOWN = 2_000
 
 
 class DidNotStart(Exception):
@@ -117,5 +117,4 @@ class OutsideServer:
             self._clean_up()
 
     def _failure(self, what: str) -> DidNotStart:
-        text = self.log.read_text(errors="replace").strip()[-LOG_CHARACTERS_SHOWN:]
-        return DidNotStart(f"{self.name} {what}; the end of {self.log}:\n{text}")
+        return DidNotStart(f"{self.name} {what}; the end of {self.log}:\n{end_of_log(self.log)}")
