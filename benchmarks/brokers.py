@@ -13,20 +13,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
-import psutil
 from rich.console import Console
 from rich.table import Table
 
 import magnetar
 from benchmarks.runner import run
+from benchmarks.servers import cpu_s, started
 
 TOPIC = "brokers"
 PARTITIONS = 8
@@ -51,39 +47,14 @@ class Measured(NamedTuple):
     clients_cpu_us: float
 
 
-@contextmanager
-def servers(brokers: int) -> Iterator[dict[str, Any]]:
-    """Run brokers and a coordinator; yield what the ready file says of them."""
-    with TemporaryDirectory(prefix="magnetar-bench-") as directory:
-        ready_file = Path(directory) / "ready.json"
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "magnetar_cli", "standalone", "--port", "0"),
-                *("--brokers", str(brokers), "--data-dir", f"{directory}/data"),
-                *("--ready-file", str(ready_file), "--log-level", "warning", "--supervised"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            if not process.stdout.readline().startswith("ready:"):
-                raise RuntimeError("the servers did not start")
-            yield json.loads(ready_file.read_text())
-        finally:
-            process.terminate()
-            process.wait(30)
-
-
 def measure(brokers: int, clients: int, seconds: float) -> Measured:
-    with servers(brokers) as ready:
-        address = ready["brokers"][0]["address"]
-        run(_create(address))
+    with started(brokers=brokers) as servers:
+        run(_create(servers.address))
         asked = [
             *(sys.executable, "-m", "benchmarks.brokers"),
-            *("--client", address, "--seconds", str(seconds)),
+            *("--client", servers.address, "--seconds", str(seconds)),
         ]
+        ready = servers.ready()
         broker_pids = [one["pid"] for one in ready["brokers"]]
         other_pids = [one["pid"] for one in ready["coordinators"]]
         processes = [
@@ -93,7 +64,7 @@ def measure(brokers: int, clients: int, seconds: float) -> Measured:
         for one in processes:
             assert one.stdout is not None
             one.stdout.readline()
-        before_s = [_cpu_s(pid) for pid in broker_pids + other_pids]
+        before_s = [cpu_s(pid) for pid in broker_pids + other_pids]
         for one in processes:
             assert one.stdin is not None
             one.stdin.write("go\n")
@@ -102,7 +73,7 @@ def measure(brokers: int, clients: int, seconds: float) -> Measured:
             json.loads(one.communicate(timeout=START_TIMEOUT_S + seconds)[0]) for one in processes
         ]
         used_s = [
-            _cpu_s(pid) - then_s
+            cpu_s(pid) - then_s
             for pid, then_s in zip(broker_pids + other_pids, before_s, strict=True)
         ]
     count = sum(one["messages"] for one in told)
@@ -141,18 +112,13 @@ async def _be_client(address: str, seconds: float) -> dict[str, float]:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         count = 0
-        began_s, cpu_s = time.perf_counter(), _cpu_s(os.getpid())
+        began_s, cpu_before_s = time.perf_counter(), cpu_s(os.getpid())
         await all_transact(seconds)
         return {
             "messages": count,
             "seconds": time.perf_counter() - began_s,
-            "cpu_s": _cpu_s(os.getpid()) - cpu_s,
+            "cpu_s": cpu_s(os.getpid()) - cpu_before_s,
         }
-
-
-def _cpu_s(pid: int) -> float:
-    times = psutil.Process(pid).cpu_times()
-    return float(times.user + times.system)
 
 
 @click.command()

@@ -7,21 +7,18 @@ whole, and moves them to tables; after the second time, a reader has to fetch th
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 
 import magnetar
 from benchmarks.results import Result
-from benchmarks.servers import Servers
+from benchmarks.servers import POLL_S, Servers
 from magnetar import Client
 
 TOPIC = "cold"
 COUNTS = (100, 500)
 # At once, while they are written; a moderate number, so that the log has some order.
 WRITERS = 16
-POLL_S = 0.02
 NOTED_AFTER_S = 2.0
 MESSAGE_BYTES = 1024
 
@@ -32,7 +29,7 @@ async def measure(client: Client, servers: Servers) -> AsyncIterator[Result]:
         topic = f"{TOPIC}-{count}"
         await client.admin.topics.create(topic)
         await _write(client, topic, count)
-        await _kill_broker(servers)
+        await servers.kill("broker")
         if servers.in_object_store:
             async with await client.create_producer(topic, linger_ms=0) as producer:
                 await producer.send(b"begins a group, and with it the move to tables")
@@ -40,7 +37,7 @@ async def measure(client: Client, servers: Servers) -> AsyncIterator[Result]:
                 await asyncio.sleep(POLL_S)
             # Then the store notes which part of its log is in tables.
             await asyncio.sleep(NOTED_AFTER_S)
-            await _kill_broker(servers)
+            await servers.kill("broker")
         async with await magnetar.connect(servers.ready()["broker"]["address"]) as reading:
             began_s = time.perf_counter()
             consumer = await reading.subscribe(topic, "late", initial_position="earliest")
@@ -77,10 +74,3 @@ async def _write(client: Client, topic: str, count: int) -> None:
 def _has_tables(servers: Servers) -> bool:
     found = servers.metrics("broker", "object_store_written_bytes_total")
     return found.get('{part="tables"}', 0.0) > 0
-
-
-async def _kill_broker(servers: Servers) -> None:
-    killed = servers.ready()["broker"]["pid"]
-    os.kill(killed, signal.SIGKILL)
-    while servers.ready().get("broker", {}).get("pid", killed) == killed:
-        await asyncio.sleep(POLL_S)

@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import magnetar
+from benchmarks.results import quantile
 from magnetar_cli.cluster.local.local_cluster import CLUSTER_ID, LocalCluster, Plan, Running
 from magnetar_cluster.directory import DirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
@@ -206,8 +207,7 @@ def main(kills: int, lease_ms: int, shards: int, partitions: int, seed: int) -> 
 
 def _figures(values: tuple[float, ...]) -> list[str]:
     ordered = sorted(values)
-    p90 = ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)]
-    return [f"{one:,.0f}" for one in (median(ordered), p90, ordered[-1])]
+    return [f"{one:,.0f}" for one in (median(ordered), quantile(ordered, 0.9), ordered[-1])]
 
 
 if __name__ == "__main__":

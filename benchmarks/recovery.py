@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import signal
 import time
-import urllib.request
 from collections.abc import AsyncIterator
 
 from benchmarks.results import Result
@@ -15,7 +11,6 @@ from benchmarks.servers import Servers
 from magnetar import Client
 
 TOPIC = "recovery"
-POLL_S = 0.02
 # Batches at once, of one message each: an entry of the log is a batch.
 ENTRIES_AT_ONCE = 1_000
 
@@ -65,18 +60,14 @@ async def _kill_both(
     client: Client, servers: Servers, variant: str, scale: int | None = None
 ) -> AsyncIterator[Result]:
     for kind in ("broker", "coordinator"):
-        killed = servers.ready()[kind]["pid"]
-        began_s = time.perf_counter()
-        os.kill(killed, signal.SIGKILL)
-        while servers.ready().get(kind, {}).get("pid", killed) == killed:
-            await asyncio.sleep(POLL_S)
+        killed_s = await servers.kill(kind)
         await (
             client.admin.topics.list()
             if kind == "broker"
             else client.admin.transactions.list(limit=1)
         )
-        away_s = time.perf_counter() - began_s
-        recovery_s = await asyncio.to_thread(_recovery_s, servers, kind)
+        away_s = time.perf_counter() - killed_s
+        recovery_s = (await asyncio.to_thread(servers.metrics, kind, "recovery_seconds"))[""]
         for latency_of, seconds in (
             ("reading the store", recovery_s),
             ("kill to answer", away_s),
@@ -88,11 +79,3 @@ async def _kill_both(
                 latency_of=latency_of,
                 p50_ms=seconds * 1_000,
             )
-
-
-def _recovery_s(servers: Servers, kind: str) -> float:
-    with urllib.request.urlopen(servers.ready()[kind]["metrics"]) as page:
-        text = page.read().decode()
-    found = re.search(rf"^magnetar_{kind}_recovery_seconds (\S+)$", text, re.MULTILINE)
-    assert found
-    return float(found[1])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +18,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+
+POLL_S = 0.02
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +39,7 @@ class Servers:
 
     def cpu_s(self) -> tuple[float, ...]:
         """Processor time so far of this process, the broker and the coordinator."""
-        times = [
-            psutil.Process(pid).cpu_times()
-            for pid in (os.getpid(), self.broker_pid, self.coordinator_pid)
-        ]
-        return tuple(one.user + one.system for one in times)
+        return tuple(map(cpu_s, (os.getpid(), self.broker_pid, self.coordinator_pid)))
 
     def cpu_us_each(self, since_s: tuple[float, ...], count: int) -> tuple[float, ...]:
         """Microseconds since an earlier `cpu_s`, divided by a count."""
@@ -61,22 +67,36 @@ class Servers:
         found = (line.rpartition(" ") for line in lines if line.startswith(beginning))
         return {shown.removeprefix(beginning): float(value) for shown, _, value in found}
 
+    async def kill(self, kind: str) -> float:
+        """Kill a server, and wait until it is started again and ready; return when it was killed.
+
+        `started` was told to start it again.
+        """
+        killed = self.ready()[kind]["pid"]
+        killed_s = time.perf_counter()
+        os.kill(killed, signal.SIGKILL)
+        while self.ready().get(kind, {}).get("pid", killed) == killed:
+            await asyncio.sleep(POLL_S)
+        return killed_s
+
 
 @contextmanager
 def started(
     parent: Path | None = None,
     *,
+    brokers: int = 1,
     restart: bool = False,
     store: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Servers]:
-    """Run both servers for the time of the block.
+    """Run brokers and a coordinator for the time of the block.
 
     Args:
         parent: where the data directory is made: its disk is what the durable writes measure.
+        brokers: how many; `Servers` tells of the first.
         restart: start a server again that was killed.
         store: the address of an object store for the rows, below which each run has its own place.
-        settings: MAGNETAR_... variables for both servers.
+        settings: MAGNETAR_... variables for all servers.
     """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
     environ.update(settings or {})
@@ -85,7 +105,8 @@ def started(
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "magnetar_cli", "standalone", "--port", "0"),
-                *("--data-dir", f"{directory}/data", "--ready-file", str(ready_file)),
+                *("--brokers", str(brokers), "--data-dir", f"{directory}/data"),
+                *("--ready-file", str(ready_file)),
                 *(("--store", f"{store}/{Path(directory).name}") if store else ()),
                 *("--log-level", "warning", "--supervised"),
                 *(() if restart else ("--no-restart",)),
