@@ -24,6 +24,11 @@ STATUS_OF_KIND = {
     ErrorKind.DATA_LOST: 16,
     ErrorKind.BUG: 17,
 }
+# By name, so that the command line imports the packages of none of them.
+_FIXED_BY_THE_CALLER = (
+    *("StoreInUse", "StoreFailed", "StoreFenced"),
+    *("NoCluster", "WrongName", "NobodyTakesShards"),
+)
 
 
 def explain(error: Exception) -> click.ClickException:
@@ -43,7 +48,7 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(
             f"{text}; servers need more packages: pip install 'magnetar[server]'", ErrorKind.FIX
         )
-    if type(error).__name__ in ("StoreInUse", "StoreFailed", "StoreFenced", "NoCluster"):
+    if type(error).__name__ in _FIXED_BY_THE_CALLER:
         return _failure(text, ErrorKind.FIX)
     if type(error).__name__ == "StoreDamaged":
         return _failure(text, ErrorKind.DATA_LOST)

@@ -136,7 +136,7 @@ def test_names_are_found_or_told() -> None:
 
 def test_a_drain_ends_when_the_member_has_no_shard() -> None:
     async def scenario(world: World) -> None:
-        await changes.begin_drain(world.directory, A, may_wait=False)
+        await changes.begin_drain(world.directory, world.view, A, may_wait=False)
         waiting = asyncio.create_task(changes.until_drained(world.directory, A, world.on_progress))
         await until(lambda: world.progress)
         await world.hand_over(SHARDS[0], B)
@@ -146,9 +146,9 @@ def test_a_drain_ends_when_the_member_has_no_shard() -> None:
         await waiting
         assert world.progress == [(0, 2), (1, 2), (2, 2)]
         assert world.view.draining == {A}
-        assert await changes.end_drain(world.directory, A)
+        assert await changes.end_drain(world.directory, world.view, A)
         assert world.view.draining == frozenset()
-        assert not await changes.end_drain(world.directory, A)
+        assert not await changes.end_drain(world.directory, world.view, A)
 
     in_world(scenario)
 
@@ -164,11 +164,11 @@ def test_a_drain_that_nobody_would_take_is_refused(why: str) -> None:
             await world.join(B, "127.0.0.1:1", leaving=True)
         before = world.view
         with pytest.raises(changes.NobodyTakesShards, match="start one first"):
-            await changes.begin_drain(world.directory, A, may_wait=False)
+            await changes.begin_drain(world.directory, world.view, A, may_wait=False)
         assert world.view == before
         # Without a shard there is nothing to take; and who does not wait may begin with this.
-        await changes.begin_drain(world.directory, COORDINATOR_A, may_wait=False)
-        await changes.begin_drain(world.directory, A, may_wait=True)
+        await changes.begin_drain(world.directory, world.view, COORDINATOR_A, may_wait=False)
+        await changes.begin_drain(world.directory, world.view, A, may_wait=True)
         assert {A, COORDINATOR_A} <= world.view.draining
 
     in_world(scenario)
@@ -179,7 +179,7 @@ def test_a_shard_moves_to_a_member_that_can_have_it() -> None:
         async def refused(name: MemberName, match: str) -> None:
             before = world.view
             with pytest.raises(changes.WrongName, match=match):
-                await changes.pin(world.directory, SHARDS[0], name)
+                await changes.pin(world.directory, world.view, SHARDS[0], name)
             assert world.view == before
 
         await refused(COORDINATOR_A, "a is a coordinator, and broker-0 is of a broker")
@@ -187,7 +187,7 @@ def test_a_shard_moves_to_a_member_that_can_have_it() -> None:
         await world.directory.drain(B, draining=True)
         await refused(B, "--undo")
         await world.directory.drain(B, draining=False)
-        await changes.pin(world.directory, SHARDS[0], B)
+        await changes.pin(world.directory, world.view, SHARDS[0], B)
         assert world.view.pins == {SHARDS[0]: "b"}
         waiting = asyncio.create_task(
             changes.until_moved(world.directory, SHARDS[0], B, world.on_progress)
@@ -204,7 +204,7 @@ def test_a_rebalance_takes_pins_back_and_waits_for_every_shard() -> None:
     async def scenario(world: World) -> None:
         for shard in SHARDS:
             await world.directory.pin(shard, "b")
-        assert await changes.take_pins_back(world.directory) == list(SHARDS)
+        assert await changes.take_pins_back(world.directory, world.view) == list(SHARDS)
         assert world.view.pins == {}
         await world.claim(COORDINATOR_A, *FIXED.shards(COORDINATOR))
         wished = wishes(world.view, FIXED)

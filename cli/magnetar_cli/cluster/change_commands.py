@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,6 @@ from magnetar_cli.types import Duration
 if TYPE_CHECKING:
     from magnetar_cluster.directory import Directory
 
-Result = TypeVar("Result")
 # As of errors.STATUS_OF_KIND: ask again later.
 NOT_YET_STATUS = 10
 
@@ -59,9 +58,9 @@ def drain(
         now = await changes.known(directory)
         name = changes.member_named(now.view, member, kind, also=now.view.draining)
         if undo:
-            did = await changes.end_drain(directory, name)
+            did = await changes.end_drain(directory, now.view, name)
             return f"{member} may have shards again" if did else f"{member} was not draining"
-        await changes.begin_drain(directory, name, may_wait=no_wait)
+        await changes.begin_drain(directory, now.view, name, may_wait=no_wait)
         if no_wait:
             return f"{member} is draining"
         with JobProgress(f"drained {member}:", "shards") as progress:
@@ -70,7 +69,7 @@ def drain(
             )
         return f"{member} has no shards"
 
-    _change(etcd, cluster_id, work)
+    print(with_directory(etcd, cluster_id, work))
 
 
 @click.command()
@@ -94,7 +93,7 @@ def move(
         now = await changes.known(directory)
         name = changes.shard_named(now.fixed, shard)
         to = changes.member_named(now.view, member, name.kind)
-        await changes.pin(directory, name, to)
+        await changes.pin(directory, now.view, name, to)
         if no_wait:
             return f"{shard} is pinned to {member}"
         with JobProgress("moved", "shards") as progress:
@@ -105,7 +104,7 @@ def move(
             )
         return f"{member} has {shard}"
 
-    _change(etcd, cluster_id, work)
+    print(with_directory(etcd, cluster_id, work))
 
 
 @click.command()
@@ -122,7 +121,7 @@ def rebalance(no_wait: bool, timeout: int, etcd: str | None, cluster_id: str) ->
 
     async def work(directory: Directory) -> str:
         now = await changes.known(directory)
-        pinned = await changes.take_pins_back(directory)
+        pinned = await changes.take_pins_back(directory, now.view)
         took = f"took {len(pinned)} pin{'s' * (len(pinned) != 1)} back"
         if no_wait:
             return took
@@ -132,17 +131,7 @@ def rebalance(no_wait: bool, timeout: int, etcd: str | None, cluster_id: str) ->
             )
         return f"{took}; every shard is where it belongs"
 
-    _change(etcd, cluster_id, work)
-
-
-def _change(etcd: str | None, cluster_id: str, work: Callable[[Directory], Awaitable[str]]) -> None:
-    """Do the work, and print what it returns."""
-    from magnetar_cli.cluster.changes import NobodyTakesShards, WrongName
-
-    try:
-        print(with_directory(etcd, cluster_id, work))
-    except (WrongName, NobodyTakesShards) as error:
-        raise click.ClickException(str(error)) from None
+    print(with_directory(etcd, cluster_id, work))
 
 
 async def _patiently(waiting: Awaitable[None], timeout_ms: int, noted: str) -> None:

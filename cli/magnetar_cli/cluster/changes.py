@@ -106,15 +106,17 @@ def shard_named(fixed: Format, text: str) -> ShardName:
     raise WrongName(f"the cluster has no shard {text}; it has {' and '.join(spans)}")
 
 
-async def begin_drain(directory: Directory, name: MemberName, *, may_wait: bool) -> None:
+async def begin_drain(
+    directory: Directory, view: View, name: MemberName, *, may_wait: bool
+) -> None:
     """Ask a member to give up its shards.
 
     Args:
+        view: of now.
         may_wait: whether it is right that the shards stay until another member comes.
     Raises:
         NobodyTakesShards: all others of its kind are draining, or there are none.
     """
-    view = await present_view(directory)
     others = [
         one
         for one, member in view.members.items()
@@ -129,9 +131,8 @@ async def begin_drain(directory: Directory, name: MemberName, *, may_wait: bool)
     await directory.drain(name, draining=True)
 
 
-async def end_drain(directory: Directory, name: MemberName) -> bool:
+async def end_drain(directory: Directory, view: View, name: MemberName) -> bool:
     """Let a member have shards again; returns whether it was draining."""
-    view = await present_view(directory)
     if name not in view.draining:
         return False
     await directory.drain(name, draining=False)
@@ -152,13 +153,12 @@ async def until_drained(directory: Directory, name: MemberName, on_progress: OnP
     await until(directory, is_done)
 
 
-async def pin(directory: Directory, shard: ShardName, name: MemberName) -> None:
+async def pin(directory: Directory, view: View, shard: ShardName, name: MemberName) -> None:
     """Wish a shard at a member.
 
     Raises:
         WrongName: the member takes no shards of this kind, or none at the moment.
     """
-    view = await present_view(directory)
     if name.kind != shard.kind:
         raise WrongName(f"{name.name} is a {name.kind}, and {shard} is of a {shard.kind}")
     member = view.members.get(name)
@@ -186,9 +186,8 @@ async def until_moved(
     await until(directory, is_done)
 
 
-async def take_pins_back(directory: Directory) -> list[ShardName]:
+async def take_pins_back(directory: Directory, view: View) -> list[ShardName]:
     """Take all pins back; returns the shards that had one."""
-    view = await present_view(directory)
     pinned = sorted(view.pins)
     for shard in pinned:
         await directory.pin(shard, "")
