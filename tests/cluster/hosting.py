@@ -7,11 +7,13 @@ made of what a host can see of them: they open, close, end, are abandoned, and m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+import inspect
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tests.virtual_loop import Incarnation, SimulationFailure, VirtualLoop
 from tests.virtual_time import time_passes
@@ -25,6 +27,7 @@ from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import BROKER, Format, Member, MemberName, Owner, ShardName, View
 
 Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 SETTINGS = HostSettings()
 
 
@@ -306,10 +309,11 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self._judging = loop.create_task(self.judge.look_always())
 
-    async def start(self, *names: str, settings: HostSettings = SETTINGS) -> None:
+    async def start(self, *names: str, settings: HostSettings = SETTINGS) -> list[Node]:
         for name in names:
             node = self.nodes[name] = Node(self, name, settings)
             await self.loop.spawn(node.incarnation, node.host.start())
+        return [self.nodes[name] for name in names]
 
     def kill(self, name: str) -> None:
         """End a member's process between two instructions."""
@@ -350,3 +354,29 @@ class Cluster:
 
 def settings(**changes: int) -> HostSettings:
     return replace(SETTINGS, **changes)
+
+
+# A test of a cluster, and of what pytest gives it besides.
+ClusterTest = Callable[Concatenate[Cluster, Given], Coroutine[Any, Any, None]]
+
+
+def on_cluster(*, shards: int) -> Callable[[ClusterTest[Given]], Callable[Given, None]]:
+    """Run a test in virtual time, on a new cluster, and end the cluster after it."""
+
+    def decorate(test: ClusterTest[Given]) -> Callable[Given, None]:
+        async def scenario(*given: Given.args, **named: Given.kwargs) -> None:
+            cluster = Cluster(shards=shards)
+            await test(cluster, *given, **named)
+            await cluster.end()
+
+        @wraps(test)
+        def in_virtual_time(*given: Given.args, **named: Given.kwargs) -> None:
+            run(scenario(*given, **named))
+
+        # pytest would look for a fixture that makes the cluster.
+        signature = inspect.signature(test)
+        others = list(signature.parameters.values())[1:]
+        vars(in_virtual_time)["__signature__"] = signature.replace(parameters=others)
+        return in_virtual_time
+
+    return decorate
