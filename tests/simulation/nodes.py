@@ -8,9 +8,9 @@ from contextvars import Context
 from random import Random
 from typing import Any
 
-from tests.simulation.damaged_reads import Damage
 from tests.simulation.network import Network
-from tests.simulation.slow_reads import Reads, SlowStore
+from tests.simulation.places import Place
+from tests.simulation.slow_reads import SlowStore
 from tests.simulation.trace import Trace
 from tests.virtual_loop import Incarnation, UnhandledException, VirtualClock, VirtualLoop
 
@@ -68,7 +68,7 @@ class Node:
 MakeServer = Callable[["ServerNode", MemoryStore, Incarnation], tuple[Any, dict[str, Any]]]
 
 
-class ServerNode(Node):
+class ServerNode(Node, Place):
     """A server and its disk.
 
     Args:
@@ -83,28 +83,13 @@ class ServerNode(Node):
         make: MakeServer,
         families: tuple[str, ...],
     ) -> None:
-        super().__init__(environment, name)
+        Node.__init__(self, environment, name)
+        disk = MemoryDisk(random=environment.random(f"disk/{name}"))
+        disk.write_seconds = 0.0
+        disk.sync_seconds = 0.0004
+        Place.__init__(self, environment, name, families, disk)
         self._make = make
-        self.families = families
-        self.disk = MemoryDisk(random=environment.random(f"disk/{name}"))
-        self.damage = Damage(self.disk)
-        self.reads = Reads(environment.random(f"reads/{name}"))
-        self.disk.write_seconds = 0.0
-        self.disk.sync_seconds = 0.0004
         self.server: Any = None
-        self.ready = asyncio.Event()
-        self.ready_at = 0.0
-        # Since when it has next to no room; None: it has.
-        self._full_since: float | None = None
-        self.crash_count = 0
-        self.fatal_count = 0
-        self.lost_batch_count = 0
-        # Off: it stays down after a crash until start() is called.
-        self.restarts = True
-        self.restart_seconds_max = 1.0
-        self.on_crash: Callable[[], None] = lambda: None
-        # Told when it has recovered and listens.
-        self.on_ready: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begin a life; it listens once it has recovered."""
@@ -127,21 +112,6 @@ class ServerNode(Node):
         self.ready_at = self.environment.loop.time()
         self.ready.set()
         self.on_ready()
-
-    def fill_disk(self) -> None:
-        self.disk.free_bytes = 1 << 20
-        if self._full_since is None:
-            self._full_since = self.environment.loop.time()
-
-    def free_disk(self) -> None:
-        self.disk.free_bytes = 1 << 40
-        self._full_since = None
-
-    @property
-    def full_seconds(self) -> float:
-        """For how long its disk has been full; 0: it is not."""
-        since = self._full_since
-        return 0.0 if since is None else self.environment.loop.time() - since
 
     def on_fatal(self, error: BaseException) -> None:
         """The server found that it cannot go on; it ends at once."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.damaged_reads import Damage
 from tests.simulation.nodes import ServerNode
 from tests.simulation.owners.fenced_store import FencedDisk
-from tests.simulation.slow_reads import Reads
+from tests.simulation.places import Place
 from tests.virtual_loop import VirtualClock
 
 from magnetar_cluster.view import ShardName
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.owners.opening import Opening
 
 
-class Seat:
+class Seat(Place):
     """A shard and its rows.
 
     It stands where a server node stands in a cluster without owners: faults that strike a server
@@ -31,41 +28,25 @@ class Seat:
         families: of its store.
     """
 
+    disk: FencedDisk
+
     def __init__(
         self, environment: Environment, name: str, shard: ShardName, families: tuple[str, ...]
     ) -> None:
-        self.environment = environment
-        self.name = name
+        disk = FencedDisk(environment.random(f"disk/{name}"))
+        super().__init__(environment, name, families, disk)
         self.shard = shard
-        self.families = families
-        self.disk = FencedDisk(environment.random(f"disk/{name}"))
-        self.damage = Damage(self.disk)
-        self.reads = Reads(environment.random(f"reads/{name}"))
         self.opening: Opening | None = None
-        self.ready = asyncio.Event()
-        self.ready_at = 0.0
-        self.open_count = 0
-        self._full_since: float | None = None
+        # How often it was opened.
+        self.life = 0
         self._random = environment.random(f"seat/{name}")
         # Members that fell with it, and are to come back with it.
         self._fallen: list[MemberNode] = []
-        self.crash_count = 0
-        self.fatal_count = 0
-        self.lost_batch_count = 0
-        self.restarts = True
-        self.restart_seconds_max = 1.0
-        self.on_crash: Callable[[], None] = lambda: None
-        self.on_ready: Callable[[], None] = lambda: None
 
     @property
     def server(self) -> Any:
         assert self.opening is not None
         return self.opening.server
-
-    @property
-    def life(self) -> int:
-        """How often it was opened."""
-        return self.open_count
 
     @property
     def alive(self) -> bool:
@@ -84,7 +65,7 @@ class Seat:
 
     def opened(self, opening: Opening) -> None:
         self.opening = opening
-        self.open_count += 1
+        self.life += 1
         self.ready_at = self.environment.loop.time()
         self.environment.trace.event("ready", f"{self.name} {opening.epoch} {opening.node.name}")
         self.ready.set()
@@ -122,21 +103,6 @@ class Seat:
         for node in fallen:
             if not node.alive:
                 node.start()
-
-    def fill_disk(self) -> None:
-        self.disk.free_bytes = 1 << 20
-        if self._full_since is None:
-            self._full_since = self.environment.loop.time()
-
-    def free_disk(self) -> None:
-        self.disk.free_bytes = 1 << 40
-        self._full_since = None
-
-    @property
-    def full_seconds(self) -> float:
-        """For how long its disk has been full; 0: it is not."""
-        since = self._full_since
-        return 0.0 if since is None else self.environment.loop.time() - since
 
 
 # Nobody's.
