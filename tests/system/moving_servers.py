@@ -36,23 +36,27 @@ class MovingServers(Servers):
             del self.environ[f"MAGNETAR_{kind.upper()}S"]
         self._mover: Mover | None = None
 
-    def start(self, *kinds: str) -> None:
+    def _start(self, kinds: tuple[str, ...]) -> None:
         if self._mover is None:
             self._etcd.start()
             self._objects.start()
             self.environ.update(self._objects.environment())
             self._mover = Mover(self._etcd.endpoints)
             self._mover.start()
-        super().start(*kinds)
+        super()._start(kinds)
 
     def stop(self) -> None:
-        try:
-            if self._mover is not None:
-                self._mover.stop()
-            super().stop()
-        finally:
-            self._etcd.kill()
-            self._objects.kill()
+        if self._mover is not None:
+            self._mover.stop()
+        super().stop()
+
+    def end(self) -> None:
+        """... and what they stand on."""
+        if self._mover is not None:
+            self._mover.stop()
+        super().end()
+        self._etcd.kill()
+        self._objects.kill()
 
     def _command(self, kind: str, number: int, name: str) -> list[str]:
         return [

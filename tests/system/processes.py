@@ -72,8 +72,18 @@ class Servers:
         return self.addresses[BROKER]
 
     def start(self, *kinds: str) -> None:
-        """Start those named, or both; returns when they are ready."""
-        kinds = kinds or BOTH
+        """Start those named, or both; returns when they are ready.
+
+        If one cannot start, everything ends: whoever asked for it has nothing yet that it could
+        stop.
+        """
+        try:
+            self._start(kinds or BOTH)
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, kinds: tuple[str, ...]) -> None:
         for kind in kinds:
             for number, name in enumerate(self._names[kind]):
                 with self._log(kind).open("a") as log:
@@ -111,15 +121,19 @@ class Servers:
             for name, process in self._processes.items():
                 assert process.wait(20) == 0, self.log(name.partition("-")[0])
         finally:
-            for process in self._processes.values():
-                process.kill()
-                process.wait()
-                assert process.stdout is not None
-                process.stdout.close()
+            self.end()
         for kind in BOTH:
             if not self._log(kind).exists():
                 continue
             assert "Traceback" not in self.log(kind), self.log(kind)
+
+    def end(self) -> None:
+        """SIGKILL whatever runs; nothing is complained about."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
 
     def log(self, kind: str) -> str:
         return self._log(kind).read_text()
