@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.environment import without_settings
 from tests.waiting import wait_until
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
@@ -74,7 +74,7 @@ def _is_running(process: psutil.Process) -> bool:
 @contextmanager
 def running_standalone(directory: Path, *arguments: str) -> Iterator[Standalone]:
     ready_file = directory / "ready.json"
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+    environ = without_settings()
     log = (directory / "log").open("w")
     process = subprocess.Popen(
         [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.cli.running import MAGNETAR
+from tests.environment import own_environment
 from tests.waiting import wait_until
 
 from magnetar_cli.cluster.local import programs
@@ -34,11 +34,6 @@ def skip_without_programs() -> None:
         programs.object_server_program()
     except InvalidConfig as error:
         pytest.skip(str(error))
-
-
-def environ(temporary: Path) -> dict[str, str]:
-    mine = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
-    return mine | {"TMPDIR": str(temporary)}
 
 
 @dataclass
@@ -79,7 +74,7 @@ def up(directory: Path, *arguments: str) -> Iterator[Up]:
         stdout=log,
         stderr=log,
         text=True,
-        env=environ(temporary),
+        env=own_environment(temporary),
         start_new_session=True,
     )
 
@@ -89,7 +84,7 @@ def up(directory: Path, *arguments: str) -> Iterator[Up]:
 
     try:
         wait_until(is_ready, START_S_MAX)
-        yield Up(process, json.loads(ready_file.read_text()), environ(temporary))
+        yield Up(process, json.loads(ready_file.read_text()), own_environment(temporary))
     finally:
         process.kill()
         process.wait()

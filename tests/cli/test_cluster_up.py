@@ -16,10 +16,10 @@ from tests.cli.running_cluster import (
     START_S_MAX,
     UP,
     Up,
-    environ,
     skip_without_programs,
     up,
 )
+from tests.environment import own_environment
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.chaos
@@ -104,7 +104,7 @@ def test_a_start_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> No
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environ(tmp_path),
+        env=own_environment(tmp_path),
     )
     wait_until(lambda: any(tmp_path.glob("magnetar-cluster-*/*.log")))
     children = psutil.Process(process.pid).children(recursive=True)
@@ -121,7 +121,7 @@ def test_a_server_that_does_not_start_is_told_with_its_log(tmp_path: Path) -> No
         [*UP, "--store", "nonsense"],
         capture_output=True,
         text=True,
-        env=environ(tmp_path),
+        env=own_environment(tmp_path),
         timeout=START_S_MAX,
         check=False,
     )
@@ -144,7 +144,7 @@ def test_what_is_missing_is_told_before_anything_starts(tmp_path: Path) -> None:
         [sys.executable, "-c", without, "cluster", "up", "--port", "0"],
         capture_output=True,
         text=True,
-        env=environ(tmp_path) | {"PATH": "/nowhere"},
+        env=own_environment(tmp_path) | {"PATH": "/nowhere"},
         timeout=60,
         check=False,
     )
@@ -162,7 +162,7 @@ def test_an_etcd_that_does_not_start_is_told_with_its_log_once(tmp_path: Path) -
         [*UP, "--data-dir", str(kept)],
         capture_output=True,
         text=True,
-        env=environ(tmp_path),
+        env=own_environment(tmp_path),
         timeout=START_S_MAX,
         check=False,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import psutil
 import pytest
 from tests.cli.running import running_standalone, stop, wait_until_gone
 from tests.cli.running_cluster import skip_without_programs
+from tests.environment import own_environment
 from tests.waiting import wait_until
 
 from magnetar import (
@@ -189,11 +189,6 @@ def test_only_a_transaction_that_began_afterwards_shows_the_recovery() -> None:
     asyncio.run(check())
 
 
-def _environ(temporary: Path) -> dict[str, str]:
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
-    return environ | {"TMPDIR": str(temporary)}
-
-
 def _mentions(text: str) -> list[str]:
     """Processes whose command line contains a text."""
     found = []
@@ -213,7 +208,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
         [*DEMO, "--flights", str(csv_file), "--limit", "2500", "--seed", "3"],
         capture_output=True,
         text=True,
-        env=_environ(tmp_path),
+        env=own_environment(tmp_path),
         timeout=500,
         check=False,
     )
@@ -237,7 +232,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
 
 @pytest.mark.chaos
 def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Path) -> None:
-    environ = _environ(tmp_path) | {"PATH": str(tmp_path / "nothing")}
+    environ = own_environment(tmp_path) | {"PATH": str(tmp_path / "nothing")}
     environ.pop("JAVA_HOME", None)
     done = subprocess.run(
         [*DEMO, "--flights", str(csv_file), "--limit", "1100"],
@@ -260,7 +255,7 @@ def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
         [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--brokers", "3", "--no-spark"],
         capture_output=True,
         text=True,
-        env=_environ(tmp_path),
+        env=own_environment(tmp_path),
         timeout=90,
         check=False,
     )
@@ -280,7 +275,7 @@ def test_a_broker_that_is_killed_for_good_is_replaced_by_another(
         [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--cluster", "--no-spark"],
         capture_output=True,
         text=True,
-        env=_environ(tmp_path),
+        env=own_environment(tmp_path),
         timeout=500,
         check=False,
     )
@@ -308,7 +303,7 @@ def test_what_a_cluster_needs_is_told(csv_file: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", without, "demo", "--flights", str(csv_file), "--cluster"],
         capture_output=True,
         text=True,
-        env=_environ(tmp_path) | {"PATH": "/nowhere"},
+        env=own_environment(tmp_path) | {"PATH": "/nowhere"},
         timeout=60,
         check=False,
     )
@@ -385,7 +380,7 @@ def test_an_interrupt_leaves_nothing_behind(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=_environ(tmp_path) | {"PYTHONUNBUFFERED": "1"},
+        env=own_environment(tmp_path) | {"PYTHONUNBUFFERED": "1"},
         # Whoever runs the tests in the background has them ignore it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
@@ -413,7 +408,7 @@ def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
         [*DEMO, "--flights", str(csv_file), "--workers", "2"],
         stdout=subprocess.PIPE,
         text=True,
-        env=_environ(tmp_path) | {"PYTHONUNBUFFERED": "1"},
+        env=own_environment(tmp_path) | {"PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

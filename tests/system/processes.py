@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.core.ports import free_ports
+from tests.environment import without_settings
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 BROKER = "broker"
@@ -57,9 +58,7 @@ class Servers:
         }
         # Of the first of each kind.
         self.addresses = {kind: next(iter(named.values())) for kind, named in members.items()}
-        self.environ = {
-            name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")
-        }
+        self.environ = without_settings()
         for kind, named in members.items():
             listed = ",".join(f"{name}={address}" for name, address in named.items())
             self.environ[f"MAGNETAR_{kind.upper()}S"] = listed

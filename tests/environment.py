@@ -1,0 +1,16 @@
+"""The environment of processes that tests start."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def without_settings() -> dict[str, str]:
+    """Return the environment of now, without settings that are somebody else's."""
+    return {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
+
+
+def own_environment(temporary: Path) -> dict[str, str]:
+    """Return one whose temporary files lie where the test finds them."""
+    return without_settings() | {"TMPDIR": str(temporary)}
