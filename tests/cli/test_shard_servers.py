@@ -66,6 +66,7 @@ class Process:
         self.metrics = ShardMetrics()
         self.ends: list[BaseException] = []
         self.speaks = True
+        self.format = ONE
         self._directory = directory
         self._build: Callable[[ShardName, World], Component] = self.build
         kind = ShardKind(rows=self._rows, build=lambda shard, world: self._build(shard, world))
@@ -80,7 +81,7 @@ class Process:
         return await self.shards.open(self.own(epoch))
 
     def build(self, shard: ShardName, world: World) -> Component:
-        brokers, _ = servers_of(ONE)
+        brokers, _ = servers_of(self.format)
         component: Component = Broker(
             BrokerConfig(name=str(shard), brokers=brokers, coordinators=()),
             world.store,
@@ -316,21 +317,7 @@ def test_a_shard_that_ends_just_when_it_is_ready_is_not_open(tmp_path: Path) -> 
 def test_shards_of_one_process_have_metrics_of_their_own(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         process = cluster.a
-        two = replace(ONE, broker_shards=2)
-
-        def build(shard: ShardName, world: World) -> Component:
-            component: Component = Broker(
-                BrokerConfig(name=str(shard), brokers=servers_of(two)[0], coordinators=()),
-                world.store,
-                world.transport,
-                world.clock,
-                world.random,
-                world.on_fatal,
-                world.registry,
-            )
-            return component
-
-        process._build = build
+        process.format = replace(ONE, broker_shards=2)
         shards = [
             await process.shards.open(process.own(7 + number, ShardName(BROKER, number)))
             for number in range(2)

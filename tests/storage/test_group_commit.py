@@ -20,7 +20,7 @@ TURNS = 10
 
 
 class World:
-    """A disk whose syncs stall until `let_through`, and what was seen."""
+    """A disk whose syncs stall while the gate is closed, and what was seen."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
