@@ -20,11 +20,11 @@ from tests.simulation.owners.watch import OwnersWatch
 from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import SimulationFailure
 
+from magnetar_cli.cluster.picture import wishes
 from magnetar_cluster import view as cluster_view
 from magnetar_cluster.directory_state import Drain, Pin
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import Format, MemberName, Owner, ShardName
-from magnetar_cluster.wish import wish
 from magnetar_core.commands import CommandServer
 from magnetar_core.shard_address import ShardAddress
 from magnetar_core.transport import Transport
@@ -41,9 +41,11 @@ MEMBER_PREFIX = {cluster_view.BROKER: "keeper", cluster_view.COORDINATOR: "decid
 
 
 class OwnersCluster:
-    """Args:
-    seats: all shards, brokers' and coordinators'.
-    makes: how the server of each kind is made.
+    """Shards, the processes that may have them, and the directory that says who does.
+
+    Args:
+        seats: all shards, brokers' and coordinators'.
+        makes: how the server of each kind is made.
     """
 
     def __init__(
@@ -242,14 +244,9 @@ class OwnersCluster:
 
     def lacking(self) -> list[str]:
         """The shards that nobody serves, or somebody who shall not."""
-        view = self.directory.view
-        wishes = {
-            shard: member
-            for kind in cluster_view.KINDS
-            for shard, member in wish(view, self.format.shards(kind)).items()
-        }
+        wished = wishes(self.directory.view, self.format)
         return [
             seat.name
             for shard, seat in self.seats.items()
-            if seat.opening is None or seat.opening.node.name != wishes.get(shard)
+            if seat.opening is None or seat.opening.node.name != wished.get(shard)
         ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OwnersPlan:
-    """
+    """How many members there are, and how bad the directory is.
+
     Attributes:
         broker_members, coordinator_members: how many processes of each kind there are.
         loss: how likely a call of the directory, or its answer, is lost.

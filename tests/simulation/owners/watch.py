@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 class OwnersWatch:
-    """Args:
-    violation: ends the run; what is wrong, and text.
+    """Follows frames, conversations and writes of all owners.
+
+    Args:
+        violation: ends the run; it is told which checker complains, and what is wrong.
     """
 
     def __init__(self, violation: Callable[[str, str], NoReturn]) -> None:
