@@ -68,13 +68,14 @@ class MemoryCluster:
         self._service.close()
 
 
-def settings(server: EtcdServer) -> EtcdSettings:
+def settings(server: EtcdServer, **more: object) -> EtcdSettings:
     """Patient enough for a machine that has other work."""
     return EtcdSettings(
         endpoints=server.endpoints,
         endpoint_timeout_ms=5_000,
         call_timeout_ms=20_000,
         silence_ms_max=20_000,
+        **more,  # type: ignore[arg-type]
     )
 
 

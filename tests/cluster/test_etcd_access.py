@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import aclosing
 
 import pytest
-from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time
+from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time, settings
 from tests.etcd_server import EtcdServer, started
 
 from magnetar_cluster.directory import DirectoryUnavailable
@@ -37,16 +37,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """One member of etcd that talks TLS, with a certificate that it signed itself."""
     yield from started(tmp_path_factory.mktemp("encrypted"), 1, ["--auto-tls"])
-
-
-def settings(server: EtcdServer, **more: object) -> EtcdSettings:
-    return EtcdSettings(
-        endpoints=server.endpoints,
-        endpoint_timeout_ms=5_000,
-        call_timeout_ms=20_000,
-        silence_ms_max=20_000,
-        **more,  # type: ignore[arg-type]
-    )
 
 
 async def use(directory: EtcdDirectory) -> None:

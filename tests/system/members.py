@@ -6,21 +6,22 @@ Each member's log is a file of its own. Nothing is started again that was killed
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-import os
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from tests.cluster.directories import settings as settings_of
+from tests.environment import without_settings
 from tests.etcd_server import EtcdServer
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.processes import MAGNETAR
 from tests.waiting import wait_until
 
 from magnetar_cluster.etcd_directory import EtcdDirectory
-from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.view import BROKER, COORDINATOR, Format, ShardName, View
 
 # Longer than the program's default: other work may keep this machine's processors.
@@ -29,6 +30,12 @@ FORMAT = Format(broker_shards=6, coordinator_shards=2)
 SHARDS = (*FORMAT.shards(BROKER), *FORMAT.shards(COORDINATOR))
 READY_S = 60.0
 STOPPED_S = 60.0
+
+
+# Three members have the shards of brokers, two those of coordinators.
+BROKERS = {"a": BROKER, "b": BROKER, "c": BROKER}
+COORDINATORS = {"x": COORDINATOR, "y": COORDINATOR}
+_numbers = itertools.count(1)
 
 
 class Members:
@@ -44,15 +51,14 @@ class Members:
         etcd: EtcdServer,
         objects: ObjectServer,
         cluster_id: str,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str],
     ) -> None:
         directory.mkdir(exist_ok=True)
         self._directory = directory
         self._etcd = etcd
         self.cluster_id = cluster_id
-        clean = {name: text for name, text in os.environ.items() if name[:9] != "MAGNETAR_"}
         self.environ = {
-            **clean,
+            **without_settings(),
             **objects.environment(),
             "MAGNETAR_ETCD": ",".join(etcd.endpoints),
             "MAGNETAR_STORE": f"s3://{BUCKET}/owners/{cluster_id}",
@@ -61,7 +67,7 @@ class Members:
             "MAGNETAR_COORDINATOR_SHARDS": str(FORMAT.coordinator_shards),
             "MAGNETAR_LEASE_DURATION_MS": str(LEASE_MS),
             "MAGNETAR_METRICS_PORT": "0",
-            **(settings or {}),
+            **settings,
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ready: dict[str, dict[str, str]] = {}
@@ -133,15 +139,7 @@ class Members:
 
     def directory(self) -> EtcdDirectory:
         """The cluster's directory, as an administrator sees it."""
-        return EtcdDirectory(
-            EtcdSettings(
-                endpoints=self._etcd.endpoints,
-                endpoint_timeout_ms=5_000,
-                call_timeout_ms=20_000,
-                silence_ms_max=20_000,
-            ),
-            self.cluster_id,
-        )
+        return EtcdDirectory(settings_of(self._etcd), self.cluster_id)
 
     def _is_ready(self, name: str) -> bool:
         assert self.runs(name), self.log(name)
@@ -152,6 +150,23 @@ class Members:
 
     def _log(self, name: str) -> Path:
         return self._directory / f"{name}.log"
+
+
+def started(
+    directory: Path,
+    etcd: EtcdServer,
+    objects: ObjectServer,
+    settings: Mapping[str, str],
+    **kinds: str,
+) -> Iterator[Members]:
+    """For fixtures: members of a new cluster, until the test is done."""
+    cluster_id = f"owners-{next(_numbers)}"
+    members = Members(directory / "members", etcd, objects, cluster_id, settings)
+    try:
+        members.start(**kinds)
+        yield members
+    finally:
+        members.close()
 
 
 class Watcher:
@@ -198,3 +213,13 @@ def shards_of(view: View, member: str, kind: str) -> list[ShardName]:
         for shard, owner in sorted(view.owners.items())
         if (shard.kind, owner.member) == (kind, member)
     ]
+
+
+def is_even(view: View) -> bool:
+    """Whether each member has its share."""
+    shares = {name: len(shards_of(view, name.name, name.kind)) for name in view.members}
+    for kind in (BROKER, COORDINATOR):
+        counts = [count for name, count in shares.items() if name.kind == kind]
+        if sum(counts) != len(FORMAT.shards(kind)) or max(counts) - min(counts) > 1:
+            return False
+    return True

@@ -6,7 +6,6 @@ Source: docs/design/0009-owners.md, What it promises, 4.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,7 +15,7 @@ import pytest
 from tests.etcd_server import EtcdServer
 from tests.object_server import ObjectServer
 from tests.system.conftest import Figure
-from tests.system.members import Members, Watcher, shards_of
+from tests.system.members import Members, Watcher, shards_of, started
 from tests.system.programs import run, values
 from tests.waiting import until
 
@@ -28,21 +27,15 @@ from magnetar_core.errors import InvalidTxnState
 PARTITIONS = 6
 PATIENCE_S = 90.0
 RECEIVING = ("consume", "group")
-_numbers = itertools.count(1)
+MEMBERS = {"a": BROKER, "b": BROKER, "x": COORDINATOR, "y": COORDINATOR}
 
 
 @pytest.fixture
 def members(
     tmp_path: Path, etcd_server: EtcdServer, object_server: ObjectServer
 ) -> Iterator[Members]:
-    cluster_id = f"one-client-{next(_numbers)}"
     settings = {"MAGNETAR_SETTLING_MS": "500"}
-    running = Members(tmp_path / "members", etcd_server, object_server, cluster_id, settings)
-    try:
-        running.start(a=BROKER, b=BROKER, x=COORDINATOR, y=COORDINATOR)
-        yield running
-    finally:
-        running.close()
+    yield from started(tmp_path, etcd_server, object_server, settings, **MEMBERS)
 
 
 class Users:
@@ -182,10 +175,7 @@ async def at_work(members: Members) -> AsyncIterator[tuple[Users, Watcher]]:
 
 
 def has_everything(view: View) -> bool:
-    return all(
-        shards_of(view, name, kind)
-        for name, kind in (("a", BROKER), ("b", BROKER), ("x", COORDINATOR), ("y", COORDINATOR))
-    )
+    return all(shards_of(view, name, kind) for name, kind in MEMBERS.items())
 
 
 @pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=pytest.mark.soak)])

@@ -6,7 +6,6 @@ Source: docs/design/0009-owners.md, Zombies.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,22 +13,22 @@ import pytest
 from tests.etcd_server import EtcdServer
 from tests.object_server import ObjectServer
 from tests.system.conftest import Figure
-from tests.system.members import LEASE_MS, Members, Watcher, shards_of
-from tests.system.programs import run
-from tests.system.test_owners import (
+from tests.system.members import (
     BROKERS,
     COORDINATORS,
-    PARTITIONS,
-    Scene,
-    Sender,
-    check_all_there,
+    LEASE_MS,
+    Members,
+    Watcher,
     is_even,
+    shards_of,
+    started,
 )
+from tests.system.owned_load import Sender
+from tests.system.programs import run
+from tests.system.scene import Scene
 
-import magnetar
 from magnetar_cluster.view import BROKER
 
-_numbers = itertools.count(1)
 # Beyond the end of all leases; and as long as a client waits.
 AWAY_S = [pytest.param(LEASE_MS / 1_000 + 4.0), pytest.param(30.0, marks=pytest.mark.soak)]
 
@@ -38,13 +37,7 @@ AWAY_S = [pytest.param(LEASE_MS / 1_000 + 4.0), pytest.param(30.0, marks=pytest.
 def members(
     tmp_path: Path, etcd_server: EtcdServer, object_server: ObjectServer
 ) -> Iterator[Members]:
-    cluster_id = f"outages-{next(_numbers)}"
-    running = Members(tmp_path / "members", etcd_server, object_server, cluster_id)
-    try:
-        running.start(**BROKERS, **COORDINATORS)
-        yield running
-    finally:
-        running.close()
+    yield from started(tmp_path, etcd_server, object_server, {}, **BROKERS, **COORDINATORS)
 
 
 async def moment(at_s: float) -> None:
@@ -62,10 +55,7 @@ def test_without_etcd_nobody_speaks_after_the_lease_and_all_go_on_when_it_is_bac
         loop = asyncio.get_running_loop()
         scene = Scene(members)
         await scene.watcher.until(is_even)
-        async with await magnetar.connect(members.address("a")) as client:
-            await client.admin.topics.create("t", partitions=PARTITIONS)
-        sender = Sender(members, "t", patience_s=away_s + 60.0)
-        await sender.more(10)
+        sender = await Sender.begin(members, 10, patience_s=away_s + 60.0)
         talks = [await scene.talk(one) for one in shards_of(scene.watcher.view, "b", BROKER)]
         began_s = loop.time()
         for one in etcd_server.members:
@@ -83,9 +73,7 @@ def test_without_etcd_nobody_speaks_after_the_lease_and_all_go_on_when_it_is_bac
         await sender.more(1)
         figure("etcd back to a transaction over all partitions", f"{loop.time() - back_s:.1f} s")
         await sender.more(10)
-        await sender.stop()
-        async with await magnetar.connect(members.address("c")) as client:
-            await check_all_there(client, "t", sender)
+        await sender.finish("c")
         assert all(members.runs(name) for name in (*BROKERS, *COORDINATORS))
         await scene.close()
 
@@ -100,10 +88,7 @@ def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
         loop = asyncio.get_running_loop()
         watcher = Watcher(members.directory())
         owners = (await watcher.until(is_even)).owners
-        async with await magnetar.connect(members.address("a")) as client:
-            await client.admin.topics.create("t", partitions=PARTITIONS)
-        sender = Sender(members, "t", patience_s=away_s + 60.0)
-        await sender.more(10)
+        sender = await Sender.begin(members, 10, patience_s=away_s + 60.0)
         began_s = loop.time()
         object_server.freeze()
         try:
@@ -118,9 +103,7 @@ def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
         await sender.more(1)
         figure("object server back to a transaction", f"{loop.time() - back_s:.1f} s")
         await sender.more(10)
-        await sender.stop()
-        async with await magnetar.connect(members.address("c")) as client:
-            await check_all_there(client, "t", sender)
+        await sender.finish("c")
         assert watcher.view.owners == owners, "nobody had to take over"
         assert all(members.runs(name) for name in (*BROKERS, *COORDINATORS))
         await watcher.close()

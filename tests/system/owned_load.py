@@ -1,0 +1,86 @@
+"""Load on a cluster whose shards change their owner, and what has to be there in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from tests.system.members import Members
+from tests.system.programs import values
+from tests.waiting import until
+
+import magnetar
+from magnetar import ClientConfig
+
+TOPIC = "t"
+PARTITIONS = 6
+PATIENCE_S = 90.0
+
+
+async def create_topic(members: Members) -> None:
+    async with await magnetar.connect(members.addresses()) as client:
+        await client.admin.topics.create(TOPIC, partitions=PARTITIONS)
+
+
+class Sender:
+    """Commits transactions of a message in each partition, and knows what was answered.
+
+    It has a single client, which meets no error, whatever happens to the servers.
+    """
+
+    def __init__(self, members: Members, patience_s: float) -> None:
+        self._members = members
+        self._patience_s = patience_s
+        self.committed: list[bytes] = []
+        self.sent: list[bytes] = []
+        self._stopping = False
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @classmethod
+    async def begin(cls, members: Members, count: int, patience_s: float = 30.0) -> Sender:
+        """Create the topic, and wait for so many transactions."""
+        await create_topic(members)
+        sender = cls(members, patience_s)
+        await sender.more(count)
+        return sender
+
+    async def more(self, count: int) -> None:
+        """Wait for so many more."""
+        enough = len(self.committed) + count
+        await until(lambda: len(self.committed) >= enough or self._task.done(), PATIENCE_S)
+        if self._task.done():
+            await self._task
+
+    async def finish(self, name: str) -> None:
+        """Let the last transaction end, and check through a member what is there.
+
+        What was answered is there, once, in order, in all partitions, and so is nothing else.
+        """
+        self._stopping = True
+        await self._task
+        async with await magnetar.connect(self._members.address(name)) as client:
+
+            async def none_left() -> bool:
+                return not await client.admin.transactions.list()
+
+            await until(none_left, PATIENCE_S)
+            found = [await values(client, TOPIC, partition) for partition in range(PARTITIONS)]
+        assert all(one == found[0] for one in found), "whole transactions"
+        assert found[0] == sorted(set(found[0])), "in order, and once"
+        assert set(self.committed) <= set(found[0]) <= set(self.sent)
+
+    async def _run(self) -> None:
+        addresses = ",".join(self._members.addresses())
+        config = ClientConfig(operation_timeout_ms=self._patience_s * 1_000)
+        async with await magnetar.connect(addresses, config=config) as client:
+            producer = await client.create_producer(TOPIC)
+            for number in itertools.count():
+                value = b"%06d" % number
+                txn = await client.begin_transaction(timeout_s=self._patience_s)
+                for partition in range(PARTITIONS):
+                    await producer.send(value, partition=partition, txn=txn)
+                self.sent.append(value)
+                await txn.commit()
+                self.committed.append(value)
+                if self._stopping:
+                    return
