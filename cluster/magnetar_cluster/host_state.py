@@ -15,7 +15,7 @@ from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.shard_phase import OWNED, SPEAKING, HeldShard, Phase, PhaseEvent
 from magnetar_cluster.view import MemberName, Owner, ShardName, View
-from magnetar_cluster.wish import wish
+from magnetar_cluster.wish import may_differ, wish
 from magnetar_core.backoff import Randomness, delay_ms
 
 
@@ -121,8 +121,9 @@ class HostState:
         """Take a view; return False for one that is not later than the last one."""
         if view.revision <= self.view.revision:
             return False
+        if may_differ(self.view, view):
+            self._wish = wish(view, self.slots)
         self.view = view
-        self._wish = wish(view, self.slots)
         if self._name not in view.members:
             # Also a view from before the member joined; joining again is harmless.
             self.joined = False

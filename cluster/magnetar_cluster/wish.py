@@ -34,6 +34,18 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
     return spread(wanted, members, pins) if members else {}
 
 
+def may_differ(before: View, after: View) -> bool:
+    """Return whether two views may wish differently. Working out a wish costs far more than this.
+
+    Whoever claims a shard makes a new view, and the wish stays.
+    """
+    return (
+        before.members != after.members
+        or before.draining != after.draining
+        or before.pins != after.pins
+    )
+
+
 def spread(
     shards: Collection[ShardName], members: Collection[str], pins: Mapping[ShardName, str]
 ) -> dict[ShardName, str]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
-from magnetar_cluster.wish import spread, wish
+from magnetar_cluster.view import (
+    BROKER,
+    COORDINATOR,
+    Format,
+    Member,
+    MemberName,
+    Owner,
+    ShardName,
+    View,
+)
+from magnetar_cluster.wish import may_differ, spread, wish
 
 NAMES = [f"member-{letter}" for letter in "abcdef"]
 # A machine that is busy with other tests draws slowly.
@@ -111,6 +121,27 @@ def test_order_means_nothing(
         revision=7, members=dict(members), draining=view.draining, pins=view.pins, owners={}
     )
     assert wish(again, shuffled) == wish(view, shards)
+
+
+@SLOWLY
+@given(views(), views())
+def test_views_that_may_not_differ_wish_the_same(
+    one: tuple[View, tuple[ShardName, ...]], other: tuple[View, tuple[ShardName, ...]]
+) -> None:
+    (before, shards), (after, _) = one, other
+    assert may_differ(before, after) or wish(before, shards) == wish(after, shards)
+
+
+def test_owners_change_and_the_wish_stays() -> None:
+    """Else each of a thousand claims would cost each member a wish."""
+    before = view_of(NAMES)
+    shards = Format(broker_shards=8, coordinator_shards=1).shards(BROKER)
+    after = replace(before, revision=2, owners={shards[0]: Owner(NAMES[0], 2)})
+    assert not may_differ(before, after)
+    assert wish(before, shards) == wish(after, shards)
+    assert may_differ(before, view_of(NAMES[1:]))
+    assert may_differ(before, replace(before, draining=frozenset({MemberName(BROKER, NAMES[0])})))
+    assert may_differ(before, replace(before, pins={shards[0]: NAMES[0]}))
 
 
 def test_members_of_another_kind_have_no_part() -> None:
