@@ -210,10 +210,8 @@ class Broker:
     async def close(self) -> None:
         """Make everything durable and stop. The store stays open."""
         self._closing = True
-        self.groups.stop()
+        self._stop_timers()
         await self.directory.close()
-        if self._retention_timer is not None:
-            self._retention_timer.cancel()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -307,7 +305,7 @@ class Broker:
             partitions_shown_max=config.open_txn_gauges_max,
             lags_shown_max=config.group_lag_gauges_max,
         )
-        self.metrics.directory_current.set(self.topics.is_complete())
+        self.metrics.directory_current.set(self.directory.is_current)
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:

@@ -68,8 +68,8 @@ class BrokerPeer:
         self._link.stop()
 
     async def close(self) -> None:
-        """Break the link. No question is answered afterwards."""
-        self._questions.forget_all()
+        """Do the same, and wait until the link has ended."""
+        self.stop()
         await self._link.close()
 
     def ask(self, body: Any, on_answer: OnAnswer) -> int:

@@ -120,8 +120,7 @@ class DirectoryFollower:
 
     async def close(self) -> None:
         """Stop following."""
-        self._ended = True
-        self._stop_timer()
+        self.stop()
         await self._peer.close()
 
     def may_have(self, tcid: int) -> bool:

@@ -37,6 +37,11 @@ class DirectoryRole(Protocol):
         """The handlers of commands about topics."""
         ...
 
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker hears of new topics, as far as it knows."""
+        ...
+
     async def recover(self, losses: int) -> None:
         """Read what the store has of it; the topics are recovered already.
 
@@ -60,6 +65,9 @@ class DirectoryRole(Protocol):
 
 class FirstBroker:
     """The first broker of the list; a broker that is alone is the first one, too."""
+
+    # It makes them.
+    is_current = True
 
     def __init__(
         self,
@@ -119,8 +127,12 @@ class Follower:
         self._follower = DirectoryFollower(
             environment, topics, groups, self.guard, transport, random, on_current
         )
-        topics.is_complete = lambda: self._follower.is_current
         self.commands = DirectoryPassing(environment, self._follower)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the link to the first broker is up, and its directory is followed."""
+        return self._follower.is_current
 
     async def recover(self, losses: int) -> None:
         """Read what is known of the directory, besides the topics."""

@@ -7,7 +7,7 @@ Source: docs/design/0008-cluster.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from magnetar_broker import keys
@@ -82,11 +82,7 @@ class TopicUnheard(LogUnavailable):
 
 
 class Topics:
-    """All topics, by name.
-
-    Attributes:
-        is_complete: whether this broker hears of new topics, as far as it knows.
-    """
+    """All topics, by name."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -95,7 +91,6 @@ class Topics:
         self._records: dict[int, wire.TopicRecord] = {}
         self._shard = environment.config.shard
         self._shard_count = environment.config.shard_count
-        self.is_complete: Callable[[], bool] = lambda: True
         # The serial number of the next topic's id.
         self.next_serial = 1
         self.next_subscription_id = 1

@@ -210,7 +210,7 @@ class Cluster:
 
     def has_met(self, number: int) -> bool:
         """Whether a broker knows all that the first one knows."""
-        return self.broker(number).topics.is_complete()
+        return self.broker(number).directory.is_current
 
     def names(self, number: int) -> list[str]:
         """Names of the topics that a broker knows."""
