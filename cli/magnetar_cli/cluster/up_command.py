@@ -92,28 +92,26 @@ def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
 
 
 async def _run(cluster: LocalCluster, directory: Path, ready_file: Path | None) -> None:
+    from magnetar_cli.servers.interruption import unless_stopped
     from magnetar_cli.servers.ready import write_ready_file
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    stopping = asyncio.ensure_future(stop.wait())
-    starting = asyncio.ensure_future(cluster.start())
+
+    async def serve() -> None:
+        await cluster.start()
+        _show(cluster, directory)
+        if ready_file is not None:
+            servers = [{**asdict(one), "log": str(one.log)} for one in cluster.running()]
+            content = {"servers": servers, "environment": dict(cluster.variables)}
+            write_ready_file(ready_file, content)
+        await stop.wait()
+
     try:
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            await starting
-            _show(cluster, directory)
-            if ready_file is not None:
-                servers = [{**asdict(one), "log": str(one.log)} for one in cluster.running()]
-                content = {"servers": servers, "environment": dict(cluster.variables)}
-                write_ready_file(ready_file, content)
-            await stop.wait()
+        await unless_stopped(serve(), stop)
     finally:
-        for task in (starting, stopping):
-            task.cancel()
-        await asyncio.gather(starting, stopping, return_exceptions=True)
         if stop.is_set():
             click.echo("stopping", err=True)
         await cluster.stop()

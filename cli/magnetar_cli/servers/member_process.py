@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from magnetar_broker.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.host_metrics import HostMetrics
+from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.member_commands import MemberCommands
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
@@ -31,7 +32,6 @@ from magnetar_cli.servers.server_process import (
     run_coroutine,
     spare_the_collector,
     stop_on_signals,
-    unless_stopped,
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol
 
 from prometheus_client import CollectorRegistry
 
+from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_core.clock import SystemClock
@@ -31,8 +32,6 @@ from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
 
 log = logging.getLogger("magnetar_cli")
-
-Result = TypeVar("Result")
 
 # New container objects, less those that were freed, between looks for cycles.
 GARBAGE_THRESHOLD = 20_000
@@ -166,19 +165,6 @@ async def _serve(process: ServerProcess) -> None:
 async def _started(component: Component) -> Component:
     await component.start()
     return component
-
-
-async def unless_stopped(work: Coroutine[Any, Any, Result], stop: asyncio.Event) -> Result | None:
-    """Return what work returns; None when told to stop meanwhile."""
-    working = asyncio.ensure_future(work)
-    stopping = asyncio.ensure_future(stop.wait())
-    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-        return None
-    return await working
 
 
 def spare_the_collector() -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from magnetar_cli.servers.interruption import Interrupted, unless
 from magnetar_cli.servers.open_store import Rows, open_object_store
 from magnetar_cli.servers.server_process import Component, World
 from magnetar_cli.servers.shard_metrics import ShardMetrics
@@ -226,16 +226,10 @@ class _ShardServer:
         Raises:
             BaseException: the work failed, or the shard ended meanwhile.
         """
-        working = asyncio.ensure_future(work)
         try:
-            await asyncio.wait((working, self._failure), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise self._failure.result()
-            return await working
-        finally:
-            working.cancel()
-            with suppress(BaseException):
-                await working
+            return await unless(work, self._failure)
+        except Interrupted:
+            raise self._failure.result() from None
 
     def _forget(self) -> None:
         self._servers.metrics.remove(self._ownership.shard.number, self._registry)

@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from magnetar_cli.log_end import end_of_log
+from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.ready import write_ready_file
 from magnetar_core import membership
 from magnetar_core.membership import Membership
@@ -170,18 +171,11 @@ class Supervisor:
             loop.add_signal_handler(number, self._stop.set)
         if self._supervised:
             watch_parent(self._stop.set)
-        work = loop.create_task(self._keep_running())
-        stopping = loop.create_task(self._stop.wait())
         try:
-            await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                await work
+            await unless_stopped(self._keep_running(), self._stop)
         except ChildFailed as error:
             raise click.ClickException(f"{error}; the log above says why") from None
         finally:
-            for task in (work, stopping):
-                task.cancel()
-            await asyncio.gather(work, stopping, return_exceptions=True)
             for some in reversed(self._in_order()):
                 await asyncio.gather(*(one.stop() for one in some))
             if self._ready_file is not None:
