@@ -100,15 +100,18 @@ def run_in_time(work: Coroutine[None, None, None]) -> None:
 class Watcher:
     """Keeps all views that a member saw."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, patience_s: float = 30) -> None:
         self.views: list[View] = []
+        self._patience_s = patience_s
         self._views = directory.watch()
         self._come = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
-    async def until(self, condition: Callable[[View], bool], patience_s: float = 30) -> View:
+    async def until(
+        self, condition: Callable[[View], object], patience_s: float | None = None
+    ) -> View:
         """Wait for a view; it may be there already."""
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(patience_s or self._patience_s):
             while not self.views or not condition(self.views[-1]):
                 if self._task.done():
                     self._task.result()
@@ -118,7 +121,7 @@ class Watcher:
 
     async def stop(self) -> None:
         self._task.cancel()
-        await asyncio.wait([self._task])
+        await asyncio.gather(self._task, return_exceptions=True)
 
     async def _follow(self) -> None:
         try:

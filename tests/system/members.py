@@ -5,16 +5,15 @@ Each member's log is a file of its own. Nothing is started again that was killed
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.cluster.directories import settings as settings_of
+from tests.cluster import directories
 from tests.environment import without_settings
 from tests.etcd_server import EtcdServer
 from tests.object_server import BUCKET, ObjectServer
@@ -139,7 +138,7 @@ class Members:
 
     def directory(self) -> EtcdDirectory:
         """The cluster's directory, as an administrator sees it."""
-        return EtcdDirectory(settings_of(self._etcd), self.cluster_id)
+        return EtcdDirectory(directories.settings(self._etcd), self.cluster_id)
 
     def _is_ready(self, name: str) -> bool:
         assert self.runs(name), self.log(name)
@@ -169,22 +168,19 @@ def started(
         members.close()
 
 
-class Watcher:
-    """What the directory says, as it changes."""
+class Watcher(directories.Watcher):
+    """Follows what the directory says, and closes it in the end."""
 
     def __init__(self, directory: EtcdDirectory) -> None:
-        self.view = View()
+        super().__init__(directory, patience_s=60.0)
         self._directory = directory
-        self._changed = asyncio.Condition()
-        self._task = asyncio.get_running_loop().create_task(self._watch())
 
-    async def until(self, condition: Callable[[View], object], patience_s: float = 60.0) -> View:
-        """Wait for a view that meets a condition, and return it."""
-        async with asyncio.timeout(patience_s), self._changed:
-            await self._changed.wait_for(lambda: condition(self.view))
-        return self.view
+    @property
+    def view(self) -> View:
+        """The last one."""
+        return self.views[-1] if self.views else View()
 
-    async def owned(self, without: str = "", patience_s: float = 60.0) -> View:
+    async def owned(self, without: str) -> None:
         """Wait until each shard has an owner, and none of them is a certain member."""
 
         def is_so(view: View) -> bool:
@@ -192,18 +188,11 @@ class Watcher:
                 shard in view.owners and view.owners[shard].member != without for shard in SHARDS
             )
 
-        return await self.until(is_so, patience_s)
+        await self.until(is_so)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self.stop()
         await self._directory.close()
-
-    async def _watch(self) -> None:
-        async for view in self._directory.watch():
-            async with self._changed:
-                self.view = view
-                self._changed.notify_all()
 
 
 def shards_of(view: View, member: str, kind: str) -> list[ShardName]:
