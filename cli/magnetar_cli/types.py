@@ -1,14 +1,29 @@
-"""Parameter types that several commands use."""
+"""Parameter types and options that several commands use."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from magnetar_core.durations import parse_duration_ms
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_options(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Return a decorator that adds options to a command; its help shows them in this order."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

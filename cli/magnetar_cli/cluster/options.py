@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from magnetar_cli.servers.owner_options import DEFAULT_CLUSTER_ID
+from magnetar_cli.types import with_options
+
 if TYPE_CHECKING:
     from magnetar_cluster.directory import Directory
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Result = TypeVar("Result")
 # Of MemberConfig: what a client of etcd needs beside addresses.
 ETCD_SETTINGS = (
@@ -21,28 +23,23 @@ ETCD_SETTINGS = (
 )
 
 
-def etcd_options(function: Function) -> Function:
-    """Add the options that name a cluster in etcd."""
-    for option in reversed(
-        (
-            click.option(
-                "--etcd",
-                envvar="MAGNETAR_ETCD",
-                metavar="HOST:PORT,...",
-                help="The members of etcd.  [env: MAGNETAR_ETCD]",
-            ),
-            click.option(
-                "--cluster-id",
-                envvar="MAGNETAR_CLUSTER_ID",
-                default="magnetar",
-                show_default=True,
-                metavar="NAME",
-                help="The cluster, of several in one etcd.  [env: MAGNETAR_CLUSTER_ID]",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+# The options that name a cluster in etcd.
+etcd_options = with_options(
+    click.option(
+        "--etcd",
+        envvar="MAGNETAR_ETCD",
+        metavar="HOST:PORT,...",
+        help="The members of etcd.  [env: MAGNETAR_ETCD]",
+    ),
+    click.option(
+        "--cluster-id",
+        envvar="MAGNETAR_CLUSTER_ID",
+        default=DEFAULT_CLUSTER_ID,
+        show_default=True,
+        metavar="NAME",
+        help="The cluster, of several in one etcd.  [env: MAGNETAR_CLUSTER_ID]",
+    ),
+)
 
 
 def with_directory(

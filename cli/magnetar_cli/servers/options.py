@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.settings import Sources
     from magnetar_storage.store_config import StoreConfig
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Of the configuration file.
 SECTIONS = ("broker", "coordinator")
@@ -25,70 +24,54 @@ LOG_FORMATS = click.Choice(["auto", "text", "json"])
 PORT = click.IntRange(0, 0xFFFF)
 
 
-def server_options(function: Function) -> Function:
-    """Add the options that every server process has."""
-    for option in reversed(
-        (
-            click.option(
-                "--host", metavar="HOST", help="Listen on this address.  [default: 127.0.0.1]"
-            ),
-            click.option(
-                "--allow-remote",
-                is_flag=True,
-                default=None,
-                help="Allow an address that other machines can reach; they may use the server.",
-            ),
-            click.option(
-                "--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"
-            ),
-            click.option(
-                "--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"
-            ),
-            click.option(
-                "--config",
-                "config_file",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                envvar="MAGNETAR_CONFIG_FILE",
-                help="The settings, as TOML; see `magnetar config show`.",
-            ),
-            click.option(
-                "--ready-file",
-                type=click.Path(dir_okay=False, path_type=Path),
-                help="When ready, write process ids and addresses to this file, as JSON.",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+# The options that every server process has.
+server_options = with_options(
+    click.option("--host", metavar="HOST", help="Listen on this address.  [default: 127.0.0.1]"),
+    click.option(
+        "--allow-remote",
+        is_flag=True,
+        default=None,
+        help="Allow an address that other machines can reach; they may use the server.",
+    ),
+    click.option("--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"),
+    click.option("--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"),
+    click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="MAGNETAR_CONFIG_FILE",
+        help="The settings, as TOML; see `magnetar config show`.",
+    ),
+    click.option(
+        "--ready-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="When ready, write process ids and addresses to this file, as JSON.",
+    ),
+)
 
 
-def member_options(function: Function) -> Function:
-    """Add the options of a single server."""
-    for option in reversed(
-        (
-            click.option(
-                "--port",
-                type=PORT,
-                envvar="MAGNETAR_PORT",
-                help="Listen on this port; 0: the system chooses.",
-            ),
-            click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
-            click.option(
-                "--store",
-                metavar="URL",
-                help="Keep rows in an object store, as s3://BUCKET/PREFIX, and not in --data-dir.",
-            ),
-            click.option(
-                "--cluster-file",
-                type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                envvar="MAGNETAR_CLUSTER_FILE",
-                help="The members of the cluster, as TOML.",
-            ),
-            click.option("--supervised", is_flag=True, hidden=True),
-        )
-    ):
-        function = option(function)
-    return function
+# The options of a single server.
+member_options = with_options(
+    click.option(
+        "--port",
+        type=PORT,
+        envvar="MAGNETAR_PORT",
+        help="Listen on this port; 0: the system chooses.",
+    ),
+    click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
+    click.option(
+        "--store",
+        metavar="URL",
+        help="Keep rows in an object store, as s3://BUCKET/PREFIX, and not in --data-dir.",
+    ),
+    click.option(
+        "--cluster-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="MAGNETAR_CLUSTER_FILE",
+        help="The members of the cluster, as TOML.",
+    ),
+    click.option("--supervised", is_flag=True, hidden=True),
+)
 
 
 def load_membership(options: dict[str, Any]) -> Membership | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +13,7 @@ from magnetar_cli.servers.options import (
     shared_settings,
     store_config,
 )
+from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
@@ -25,58 +25,49 @@ if TYPE_CHECKING:
     from magnetar_core.settings import Sources
     from magnetar_storage.store_config import StoreConfig
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 DEFAULT_CLUSTER_ID = "magnetar"
 
 
-def owner_options(function: Function) -> Function:
-    """Add the options of a server whose shards change their owner."""
-    for option in reversed(
-        (
-            click.option(
-                "--etcd",
-                metavar="HOST:PORT,...",
-                help="Take shards as etcd has them, and give them up; needs --store."
-                "  [env: MAGNETAR_ETCD]",
-            ),
-            click.option(
-                "--cluster-id",
-                metavar="NAME",
-                help="With --etcd: the cluster, of several in one etcd."
-                f"  [env: MAGNETAR_CLUSTER_ID; default: {DEFAULT_CLUSTER_ID}]",
-            ),
-            click.option(
-                "--advertise",
-                metavar="HOST:PORT",
-                help="With --etcd: where servers and clients reach this one."
-                "  [default: where it listens]",
-            ),
-            click.option(
-                "--external-address",
-                metavar="HOST:PORT",
-                help="With --etcd: where clients outside of the servers' network reach it.",
-            ),
-            click.option(
-                "--broker-shards",
-                type=click.IntRange(1),
-                help="With --etcd: how many shards of brokers a new cluster has.",
-            ),
-            click.option(
-                "--coordinator-shards",
-                type=click.IntRange(1),
-                help="With --etcd: how many shards of coordinators a new cluster has.",
-            ),
-            click.option(
-                "--lease-ms",
-                type=click.IntRange(1),
-                help="With --etcd: a server that is silent for this long loses its shards."
-                "  [default: 3000]",
-            ),
-        )
-    ):
-        function = option(function)
-    return function
+# The options of a server whose shards change their owner.
+owner_options = with_options(
+    click.option(
+        "--etcd",
+        metavar="HOST:PORT,...",
+        help="Take shards as etcd has them, and give them up; needs --store.  [env: MAGNETAR_ETCD]",
+    ),
+    click.option(
+        "--cluster-id",
+        metavar="NAME",
+        help="With --etcd: the cluster, of several in one etcd."
+        f"  [env: MAGNETAR_CLUSTER_ID; default: {DEFAULT_CLUSTER_ID}]",
+    ),
+    click.option(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="With --etcd: where servers and clients reach this one.  [default: where it listens]",
+    ),
+    click.option(
+        "--external-address",
+        metavar="HOST:PORT",
+        help="With --etcd: where clients outside of the servers' network reach it.",
+    ),
+    click.option(
+        "--broker-shards",
+        type=click.IntRange(1),
+        help="With --etcd: how many shards of brokers a new cluster has.",
+    ),
+    click.option(
+        "--coordinator-shards",
+        type=click.IntRange(1),
+        help="With --etcd: how many shards of coordinators a new cluster has.",
+    ),
+    click.option(
+        "--lease-ms",
+        type=click.IntRange(1),
+        help="With --etcd: a server that is silent for this long loses its shards."
+        "  [default: 3000]",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,6 @@ from magnetar_cluster.view import BROKER, COORDINATOR
 
 HOST = "127.0.0.1"
 CLUSTER_ID = "local"
-# Members of a kind are called by letters, and shards by numbers.
-MEMBERS_MAX = len(ascii_lowercase)
 ENVIRONMENT_FILE = "environment"
 
 
@@ -133,6 +131,7 @@ class LocalCluster:
             ChildFailed: it did not become ready.
         """
         number = len(self._children[kind])
+        # Members of a kind are called by letters, and shards by numbers.
         name = f"{kind}-{ascii_lowercase[number]}"
         log = self._plan.directory / f"{name}.log"
         child = Child(name, PROGRAM, self._arguments(kind, name, number), self.environ(), log)
