@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NOT_YET_STATUS = 10
 
 no_wait_option = click.option(
-    "--no-wait", is_flag=True, help="Return when it is noted, before any shard has moved."
+    "--no-wait", is_flag=True, help="Return when etcd has noted it, before any shard has moved."
 )
 timeout_option = click.option(
     "--timeout", type=Duration(), default="5m", show_default=True, help="How long to wait."

@@ -55,7 +55,10 @@ async def known(directory: Directory) -> Known:
     """
     fixed = await directory.format(None)
     if fixed is None:
-        raise NoCluster("the directory has no such cluster; the first server that starts makes it")
+        raise NoCluster(
+            "etcd knows no such cluster: is --cluster-id the id that its servers have? The first"
+            " server that starts makes the cluster"
+        )
     return Known(await present_view(directory), fixed)
 
 

@@ -42,7 +42,11 @@ SERVICE = "Broker"
 
 
 @click.command()
-@click.option("--name", help="The name in the cluster file, or of a member.  [default: broker-0]")
+@click.option(
+    "--name",
+    help="The name in the cluster file, or with --etcd any that no other broker has."
+    "  [default: broker-0; with --etcd: the machine's name and the port]",
+)
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),

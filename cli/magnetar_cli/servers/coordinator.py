@@ -41,7 +41,9 @@ SERVICE = "TransactionCoordinator"
 
 @click.command()
 @click.option(
-    "--name", help="The name in the cluster file, or of a member.  [default: coordinator-0]"
+    "--name",
+    help="The name in the cluster file, or with --etcd any that no other coordinator has."
+    "  [default: coordinator-0; with --etcd: the machine's name and the port]",
 )
 @click.option(
     "--data-dir",

@@ -58,7 +58,12 @@ member_options = with_options(
         envvar="MAGNETAR_PORT",
         help="Listen on this port; 0: the system chooses.",
     ),
-    click.option("--metrics-port", type=PORT, envvar="MAGNETAR_METRICS_PORT"),
+    click.option(
+        "--metrics-port",
+        type=PORT,
+        envvar="MAGNETAR_METRICS_PORT",
+        help="Serve metrics for Prometheus on this port; 0: the system chooses.  [default: none]",
+    ),
     click.option(
         "--store",
         metavar="URL",
@@ -68,7 +73,7 @@ member_options = with_options(
         "--cluster-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         envvar="MAGNETAR_CLUSTER_FILE",
-        help="The members of the cluster, as TOML.",
+        help="The members of the cluster, as TOML; not with --etcd.",
     ),
     click.option("--supervised", is_flag=True, hidden=True),
 )
