@@ -20,7 +20,14 @@ from tests.system.programs import run, values
 from tests.waiting import until
 
 import magnetar
-from magnetar import Client, MagnetarError, Transaction, TransactionStatus, TxnID
+from magnetar import (
+    Client,
+    MagnetarError,
+    Transaction,
+    TransactionDescription,
+    TransactionStatus,
+    TxnID,
+)
 from magnetar_core.placement import shard_of
 
 BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
@@ -173,6 +180,18 @@ async def create(client: Client) -> None:
         assert kept == {shard: 2 for shard in range(BROKERS)}
 
 
+async def unfinished(client: Client) -> list[TransactionDescription]:
+    """Transactions that have participants and an end to come."""
+    # Who asked for a TxnID when the coordinator died asked again: the first one expires.
+    left = await client.admin.transactions.list()
+    return [one for one in left if one.partitions or one.subscriptions]
+
+
+async def are_carried_out(client: Client) -> bool:
+    """Whether readers see all that was committed: commit() may return a moment before."""
+    return not await unfinished(client)
+
+
 async def check(client: Client, topic: str) -> None:
     for partition in range(PARTITIONS):
         found = [int(value) for value in await values(client, topic, partition)]
@@ -193,12 +212,11 @@ def test_what_was_acknowledged_is_there_once_and_in_order(
                     group.create_task(step(client, progress))
                     group.create_task(progress.kill())
                 figure(f"{topic}: done again", str(progress.again))
+                await until(partial(are_carried_out, client), PATIENCE_S)
                 await check(client, topic)
             described = await client.admin.topics.describe("orders")
             assert [one.subscriptions[0].backlog for one in described.partitions] == [0] * 6
-            # Who asked for a TxnID when the coordinator died asked again: the first one expires.
-            left = await client.admin.transactions.list()
-            assert [one for one in left if one.partitions or one.subscriptions] == []
+            assert await unfinished(client) == []
         # Whoever comes later finds the same, by any broker.
         for address in addresses(cluster):
             async with await magnetar.connect(address) as witness:
