@@ -75,7 +75,6 @@ class Owners(GroupBrokers):
         self.epoch = 10
         self.owner: dict[Shard, tuple[str, int]] = {}
         self.net: OwnersTransport = OwnersTransport(self)
-        self.coordinators = {}
         for number, server in enumerate(self.servers):
             for kind in (BROKER, COORDINATOR):
                 self.epoch += 1
