@@ -20,15 +20,19 @@ OWNER_FAULTS = {
 }
 
 
+def trouble_seconds(random: Random) -> float:
+    """Shorter than what a lease forgives, about as long, or longer."""
+    return random.choice(
+        (random.uniform(0.05, 0.6), random.uniform(0.6, 1.3), random.uniform(1.3, 3.0))
+    )
+
+
 def strike_owners(cluster: OwnersCluster, random: Random, kind: str) -> bool:
     """Returns whether there was somebody to strike."""
     loop = cluster.environment.loop
     seat = random.choice(list(cluster.seats.values()))
     node = cluster.owner_node(seat)
-    # Shorter than what a lease forgives, about as long, and longer.
-    seconds = random.choice(
-        (random.uniform(0.05, 0.6), random.uniform(0.6, 1.3), random.uniform(1.3, 3.0))
-    )
+    seconds = trouble_seconds(random)
     if kind == "directory away":
         cluster.directory_away(seconds)
     elif node is None or not node.alive:

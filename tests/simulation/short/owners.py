@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from tests.simulation.owners.striking import trouble_seconds
 from tests.simulation.servers import broker_names, coordinator_names
 from tests.simulation.short import (
     acks,
@@ -96,11 +97,7 @@ def _arguments(draft: Draft, random: Random, kind: str) -> dict[str, Any]:
     names = broker_names(draft.broker_count)
     names += coordinator_names(draft.coordinator_count)
     server = {"server": random.choice(names)}
-    # Shorter than what a lease forgives, about as long, and longer.
-    seconds = random.choice(
-        (random.uniform(0.05, 0.6), random.uniform(0.6, 1.3), random.uniform(1.3, 3.0))
-    )
-    brief = {"seconds": round(seconds, 3)}
+    brief = {"seconds": round(trouble_seconds(random), 3)}
     match kind:
         case "member killed":
             down_s = round(random.choice((0.01, random.uniform(0.1, 2.0))), 3)
