@@ -17,6 +17,7 @@ from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, QuotaExceeded
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.texts import check_texts
 from magnetar_core.transport import Session
 from magnetar_core.wire import service_pb2 as pb
@@ -27,7 +28,15 @@ log = logging.getLogger(__name__)
 class Reply:
     """Reply to a request: send or fail, once. Does nothing after the conversation has ended."""
 
-    __slots__ = ("_on_answer", "_respond", "answered", "origin", "request_id", "session")
+    __slots__ = (
+        "_on_answer",
+        "_respond",
+        "answered",
+        "origin",
+        "principal",
+        "request_id",
+        "session",
+    )
 
     def __init__(
         self,
@@ -35,6 +44,7 @@ class Reply:
         session: CommandSession | None,
         origin: str = "",
         request_id: int = 0,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self._respond = respond
         self._on_answer: Callable[[Any], None] | None = None
@@ -43,6 +53,8 @@ class Reply:
         self.session = session
         # The client's machine, as far as the transport knows it.
         self.origin = origin
+        # Who sends the command.
+        self.principal = principal
         # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
 
@@ -152,6 +164,8 @@ class CommandSession:
         self.client_name = ""
         # The client's machine, as far as the transport knows it.
         self.origin = ""
+        # Who the client is; set by the transport before the first command.
+        self.principal = ANONYMOUS
         # Answers that the client has not taken yet; the transport sets the limit.
         self.answers = AnswerBudget(1 << 62)
         # When a turn gathers more than this, pushing pauses until the client has taken some of it.
@@ -227,7 +241,7 @@ class CommandSession:
                 # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
-        reply = Reply(respond, self, self.origin, request_id)
+        reply = Reply(respond, self, self.origin, request_id, self.principal)
         run_handler(self._handlers, name, request, reply, self._on_error)
         return True
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import grpc
@@ -48,6 +48,7 @@ from magnetar_core.grpc_transport import (
     RECEIVE_LIMIT,
 )
 from magnetar_core.outbox import Outbox
+from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.wire import common_pb2, service_pb2
 
@@ -212,6 +213,7 @@ class GrpcServer:
                 return None
 
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            principal = _principal_of(context)
             door = await self._enter(context)
             size_of = door.answer_sizes.get(name)
             reserved = size_of(request) if size_of is not None and request is not None else 0
@@ -226,7 +228,8 @@ class GrpcServer:
                     # cancelled.
                     done: Any = partial(_give_back, budget, reserved)
                     context.add_done_callback(done)
-                body = await _answer(door, name, request, _machine_of(context), visit.answer)
+                sender = _Sender(_machine_of(context), principal)
+                body = await _answer(door, name, request, sender, visit.answer)
             finally:
                 door.leave(visit)
             if isinstance(body, common_pb2.ServerError):
@@ -246,9 +249,10 @@ class GrpcServer:
         return budget
 
     async def _exchange(self, _requests: object, context: Context) -> None:
+        principal = _principal_of(context)
         door = await self._enter(context)
         try:
-            session = _ServerSession(context, door, self._config)
+            session = _ServerSession(context, door, self._config, principal)
         except MagnetarError as error:
             await _abort(context, error.to_wire())
             return
@@ -271,6 +275,13 @@ class GrpcServer:
             raise
 
 
+class _Sender(NamedTuple):
+    """Sender of a unary call: its machine, and who it is."""
+
+    origin: str
+    principal: Principal
+
+
 class _UnaryVisit:
     """Unary call, as the door of its shard sees it."""
 
@@ -289,7 +300,13 @@ class _UnaryVisit:
 class _ServerSession:
     """Server's end of a stream."""
 
-    def __init__(self, context: Context, commands: CommandServer, config: ListenConfig) -> None:
+    def __init__(
+        self,
+        context: Context,
+        commands: CommandServer,
+        config: ListenConfig,
+        principal: Principal,
+    ) -> None:
         self._context = context
         self._config = config
         self._answers = AnswerBudget(config.session_answer_bytes_max)
@@ -302,6 +319,7 @@ class _ServerSession:
         self._session.push_bytes_max = config.session_push_bytes_max
         self._session.answers = self._answers
         self._session.origin = _machine_of(context)
+        self._session.principal = principal
         self._session.end = self.end
 
     def write(self, frame: service_pb2.Frame) -> None:
@@ -397,7 +415,7 @@ class _ServerSession:
 
 
 async def _answer(
-    commands: CommandServer, name: str, request: Any, origin: str, answer: asyncio.Future[Any]
+    commands: CommandServer, name: str, request: Any, sender: _Sender, answer: asyncio.Future[Any]
 ) -> Any:
     """Return the answer to a unary call.
 
@@ -413,7 +431,7 @@ async def _answer(
         if not answer.done():
             answer.set_result(body)
 
-    reply = Reply(respond, None, origin)
+    reply = Reply(respond, None, sender.origin, principal=sender.principal)
     if request is None:
         run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
     else:
@@ -441,6 +459,11 @@ def _place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
                     f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
                 ) from None
     return None
+
+
+def _principal_of(_context: grpc.aio.ServicerContext[Any, Any]) -> Principal:
+    """Return who makes a call. Both forms of a command ask here, before anything else."""
+    return ANONYMOUS
 
 
 def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:

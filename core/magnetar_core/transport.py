@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.frames import Carried
+from magnetar_core.principal import Principal
 from magnetar_core.wire import service_pb2 as pb
 
 
@@ -69,6 +70,7 @@ class Session(Protocol):
         push_bytes_max: with more bytes to send, pushes pause until there is room again.
         answers: budget of the answers that the client may leave unread.
         origin: the client's machine.
+        principal: who the client is.
         end: ends the conversation at once; what is queued does not leave.
     """
 
@@ -76,6 +78,7 @@ class Session(Protocol):
     push_bytes_max: int
     answers: AnswerBudget
     origin: str
+    principal: Principal
     end: Callable[[], None]
 
     def push(self, body: Any) -> None:

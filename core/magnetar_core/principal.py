@@ -1,0 +1,27 @@
+"""Who sends a command, as far as the server knows.
+
+The transport finds that out once for each conversation and each unary call; everything behind it
+sees a principal, and never a certificate or a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A person or a program that a server knows by name.
+
+    Attributes:
+        name: as its certificate or its token says, such as "alice".
+    """
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# Who has shown neither a certificate nor a token.
+ANONYMOUS = Principal("anonymous")

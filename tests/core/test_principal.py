@@ -1,0 +1,68 @@
+"""Who sends a command: the transport says so once, and every handler sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.core.envelope import command
+
+from magnetar_core.commands import CommandServer, CommandSession, Reply
+from magnetar_core.leased import LeasedCommands
+from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.transport import Session
+from magnetar_core.wire import service_pb2, topic_pb2
+
+ALICE = Principal("alice")
+LOOKUP = command(topic_pb2.CommandLookup(topic="t"), 1)
+
+
+class Server:
+    """Notes who asks."""
+
+    def __init__(self) -> None:
+        self.askers: list[Principal] = []
+        self.handlers = {"lookup": self.lookup}
+        self.answer_sizes: dict[str, Any] = {}
+
+    def lookup(self, _: object, reply: Reply) -> None:
+        self.askers.append(reply.principal)
+        reply.send(topic_pb2.CommandLookupResponse())
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> Session:
+        return CommandSession(self.handlers, write, self.refuse, self.answer_sizes)
+
+    def refuse(self, error: Exception, reply: Reply) -> None:
+        raise AssertionError(error)
+
+
+def ask(server: CommandServer, principal: Principal | None) -> None:
+    async def run() -> None:
+        session = server.accept(lambda _: None)
+        if principal is not None:
+            session.principal = principal
+        session.on_frame(service_pb2.Frame(commands=[LOOKUP]))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_a_handler_sees_who_the_transport_says_the_client_is(leased: bool) -> None:
+    server = Server()
+    ask(LeasedCommands(server, lambda: True) if leased else server, ALICE)
+    assert server.askers == [ALICE]
+
+
+def test_a_unary_call_to_a_leased_shard_keeps_its_sender() -> None:
+    server = Server()
+    reply = Reply(lambda _: None, None, principal=ALICE)
+    LeasedCommands(server, lambda: True).handlers["lookup"](topic_pb2.CommandLookup(), reply)
+    assert server.askers == [ALICE]
+
+
+def test_a_conversation_whose_transport_says_nothing_is_anonymous() -> None:
+    server = Server()
+    ask(server, None)
+    assert server.askers == [ANONYMOUS]
