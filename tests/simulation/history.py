@@ -307,6 +307,12 @@ class History:
         if txn is not None:
             txn.acks.setdefault(cursor, set()).update(offsets)
 
+    def cover(self, cursor: Cursor, end: int, txn: TransactionRecord) -> None:
+        """Somebody is about to acknowledge cumulatively: also what it received long before."""
+        ackers = self.ackers.setdefault(cursor, {})
+        for offset in range(self._mark_delete.get(cursor, 0), end):
+            ackers.setdefault(offset, []).append(txn)
+
     def ack_confirmed(
         self,
         cursor: Cursor,

@@ -200,9 +200,12 @@ class Network:
             self.trace.event("fault", f"{kind} #{source.number} on #{target.number}")
 
     def partition(self, first: str, second: str, seconds: float) -> None:
+        """They cannot reach each other. Two shards on the same machine always can."""
+        ends = self._between(first, second)
+        if len(ends) == 1:
+            return
         self.faults["partition"] += 1
         self.trace.event("fault", f"partition {first} {second} {seconds:.2f} s")
-        ends = self._between(first, second)
         self._partitions[ends] = self.loop.time() + seconds
         for link in self.links():
             if frozenset(link.machines) == ends and self.random.random() < 0.5:
@@ -210,10 +213,13 @@ class Network:
                 self.loop.call_later(seconds, link.break_off)
 
     def hold_up(self, first: str, second: str, seconds: float) -> None:
-        """What leaves meanwhile arrives afterwards; links stay."""
+        """What leaves meanwhile arrives afterwards; links stay. On a machine nothing is held up."""
+        ends = self._between(first, second)
+        if len(ends) == 1:
+            return
         self.faults["hold-up"] += 1
         self.trace.event("fault", f"hold-up between {first} and {second} for {seconds:.2f} s")
-        self._partitions[self._between(first, second)] = self.loop.time() + seconds
+        self._partitions[ends] = self.loop.time() + seconds
 
     def delay_spike(self, factor: float, seconds: float) -> None:
         self.faults["delay spike"] += 1

@@ -106,8 +106,10 @@ async def ack_in(
     asked_at = world.loop.time()
     by_cursor = acknowledges(actor, unit, consumer, subscription, messages)
     if way == "cumulative":
-        for some in by_cursor.values():
-            await consumer.ack_cumulative(max(some, key=lambda one: one.offset), txn=unit.txn)
+        for cursor, some in by_cursor.items():
+            newest = max(some, key=lambda one: one.offset)
+            history.cover(cursor, newest.offset, unit.record)
+            await consumer.ack_cumulative(newest, txn=unit.txn)
     elif way == "each":
         for message in messages:
             await consumer.ack(message, txn=unit.txn)

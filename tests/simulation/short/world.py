@@ -25,6 +25,7 @@ from magnetar_core.ids import TxnID
 
 if TYPE_CHECKING:
     from tests.simulation.short.derived import Tally
+    from tests.simulation.short.members import Instance
 
 Verb = Callable[..., Coroutine[Any, Any, None]]
 CLIENT_SETTINGS = {
@@ -125,7 +126,7 @@ class ShortWorld(World):
         self.skips_answered: dict[Place, set[int]] = {}
         # Instances of each transactional id, oldest first; sequences of each name that may have
         # been committed, and whether that is certain.
-        self.instances: dict[str, list[str]] = {}
+        self.instances: dict[str, list[Instance]] = {}
         self.sequences: dict[str, dict[int, bool]] = {}
         # Of members by hand: whose each transaction is.
         self.hand_transactions: dict[TxnID, str] = {}
