@@ -26,6 +26,7 @@ from magnetar_broker.transaction_commands import TransactionCommands
 from magnetar_broker.views import describe_topic
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import MagnetarError
+from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.placement import shard_of
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -93,11 +94,12 @@ class BrokerServer:
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
         }
-        self._handlers = directory.patient(handlers)
+        self._handlers = {**directory.patient(handlers), **LOG_LEVEL_HANDLERS}
         repeats = Repeats()
         for name in TAKING_EFFECT_ONCE:
             self._handlers[name] = repeats.once(self._handlers[name])
-        self._guarded = guarded(guard, self._handlers)
+        # The log is wanted most while something is wrong.
+        self._guarded = {**guarded(guard, self._handlers), **LOG_LEVEL_HANDLERS}
 
     @property
     def handlers(self) -> Mapping[str, Handler]:

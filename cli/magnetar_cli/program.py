@@ -27,6 +27,7 @@ _COMMANDS = {
     "transactions": "commands.transactions:transactions",
     "pipeline": "pipeline:pipeline",
     "storage": "commands.storage:storage",
+    "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",
     "demo": "demo:demo",
 }

@@ -19,6 +19,7 @@ from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import LogUnavailable, MagnetarError
+from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
@@ -43,7 +44,7 @@ class CoordinatorServer:
         self._runtime = runtime
         self.answer_sizes: AnswerSizes = ANSWER_SIZES
         transactional_id_commands = TransactionalIdCommands(runtime)
-        self.handlers: dict[str, Handler] = {"hello": self._hello}
+        self.handlers: dict[str, Handler] = {"hello": self._hello, **LOG_LEVEL_HANDLERS}
         for commands in (
             TransactionCommands(runtime, transactional_id_commands),
             transactional_id_commands,

@@ -18,6 +18,7 @@ from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, 
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.texts import check_texts
 from magnetar_core.transport import Session
 from magnetar_core.wire import service_pb2 as pb
@@ -172,6 +173,8 @@ class CommandSession:
         self.push_bytes_max = 1 << 62
         # A larger frame ends the conversation.
         self.frame_bytes_max = FRAME_BYTES_MAX
+        # Set by a transport that knows the time.
+        self.slow_operations: SlowOperations | None = None
         # Ends the conversation; set by the transport.
         self.end: Callable[[], None] = _nothing
         # Whether there is room for pushes.
@@ -233,10 +236,14 @@ class CommandSession:
         if reserved and not self.answers.take(reserved):
             return False
         request_id = request.request_id
+        slow_operations = self.slow_operations
+        begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
 
         def respond(body: Any) -> None:
             if not self.closed:
                 self._writer.send(body, request_id, check_answer(body) if reserved else 0)
+            if slow_operations is not None and name is not None:
+                slow_operations.answered(name, self.origin, begun_ms)
             if reserved:
                 # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)

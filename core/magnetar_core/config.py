@@ -67,6 +67,8 @@ class ListenConfig:
         session_queue_bytes_max: a client that leaves more bytes unread is disconnected. Higher:
             patience with slow networks. Lower: clients can use less of the server's memory.
         stop_grace_ms: how long a stopping server waits for calls that are under way.
+        slow_operation_ms: a command whose answer takes longer is logged, once a second at most for
+            each kind of command; 0: none is.
         tls_certificate_file, tls_key_file: PEM files; both or neither. Without them all
             conversations are plain text.
     """
@@ -80,6 +82,7 @@ class ListenConfig:
     session_answer_bytes_max: int = 16 << 20
     session_queue_bytes_max: int = 256 << 20
     stop_grace_ms: int = 2_000
+    slow_operation_ms: int = 1_000
     tls_certificate_file: str = ""
     tls_key_file: str = ""
 
@@ -97,7 +100,9 @@ class ListenConfig:
             raise InvalidConfig(
                 f"frame_bytes_max must be from {FRAME_BYTES_MIN} to {FRAME_BYTES_MAX}"
             )
-        check_numbers(self, may_be_zero=("port", "metrics_port", "stop_grace_ms"))
+        check_numbers(
+            self, may_be_zero=("port", "metrics_port", "stop_grace_ms", "slow_operation_ms")
+        )
         if self.session_answer_bytes_max < self.session_push_bytes_max:
             raise InvalidConfig(
                 "session_answer_bytes_max must be at least session_push_bytes_max, or what is"

@@ -50,6 +50,7 @@ from magnetar_core.grpc_transport import (
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.shard_address import SHARD_KEY, ShardPlace
+from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.wire import common_pb2, service_pb2
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,9 @@ class GrpcServer:
         self._config = config
         self._doors = doors or Doors()
         self._stopping = False
+        self._slow_operations = SlowOperations(
+            config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
+        )
         self._sessions: set[_ServerSession] = set()
         # Keys are the addresses of clients.
         self._unary_budgets: WeakValueDictionary[str, AnswerBudget] = WeakValueDictionary()
@@ -229,7 +233,9 @@ class GrpcServer:
                     done: Any = partial(_give_back, budget, reserved)
                     context.add_done_callback(done)
                 sender = _Sender(_machine_of(context), principal)
+                begun_ms = self._slow_operations.begun()
                 body = await _answer(door, name, request, sender, visit.answer)
+                self._slow_operations.answered(name, sender.origin, begun_ms)
             finally:
                 door.leave(visit)
             if isinstance(body, common_pb2.ServerError):
@@ -252,7 +258,7 @@ class GrpcServer:
         principal = _principal_of(context)
         door = await self._enter(context)
         try:
-            session = _ServerSession(context, door, self._config, principal)
+            session = _ServerSession(context, door, self._config, principal, self._slow_operations)
         except MagnetarError as error:
             await _abort(context, error.to_wire())
             return
@@ -306,6 +312,7 @@ class _ServerSession:
         commands: CommandServer,
         config: ListenConfig,
         principal: Principal,
+        slow_operations: SlowOperations,
     ) -> None:
         self._context = context
         self._config = config
@@ -321,6 +328,7 @@ class _ServerSession:
         self._session.origin = _machine_of(context)
         self._session.principal = principal
         self._session.end = self.end
+        self._session.slow_operations = slow_operations
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that leaves too much unread is disconnected."""

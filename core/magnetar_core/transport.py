@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.frames import Carried
 from magnetar_core.principal import Principal
+from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.wire import service_pb2 as pb
 
 
@@ -72,6 +73,7 @@ class Session(Protocol):
         origin: the client's machine.
         principal: who the client is.
         end: ends the conversation at once; what is queued does not leave.
+        slow_operations: hears how long answers took; None: nobody does.
     """
 
     frame_bytes_max: int
@@ -80,6 +82,7 @@ class Session(Protocol):
     origin: str
     principal: Principal
     end: Callable[[], None]
+    slow_operations: SlowOperations | None
 
     def push(self, body: Any) -> None:
         """Send a command that the client did not ask for. Does nothing after the end."""

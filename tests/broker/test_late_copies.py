@@ -5,6 +5,7 @@ docs/design/0001-protocol.md, Late copies, has a row for each of these tests.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -367,6 +368,24 @@ def test_txns_issued() -> None:
             await world.client.ask(send(b"0", in_txn=txn(9, tcid=3)))
 
     run(scenario)
+
+
+def test_set_log_level() -> None:
+    logger = logging.getLogger("magnetar_broker")
+    before = logger.level
+
+    async def scenario(world: World) -> None:
+        first = common.CommandSetLogLevel(level="debug", logger=logger.name)
+        await world.client.ask(first)
+        second = common.CommandSetLogLevel(level="error", logger=logger.name)
+        assert (await world.client.ask(second)).previous_level == "debug"
+        assert (await Client(world).ask(first)).previous_level == "error"
+        assert logger.level == logging.DEBUG
+
+    try:
+        run(scenario)
+    finally:
+        logger.setLevel(before)
 
 
 def test_take_incarnation() -> None:

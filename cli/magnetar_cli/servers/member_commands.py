@@ -8,6 +8,7 @@ from magnetar_broker.cluster_answers import ClusterAnswers
 from magnetar_core.commands import AnswerSizes, CommandSession, Handler, Reply
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.log_levels import LOG_LEVEL_HANDLERS
 from magnetar_core.wire import common_pb2, service_pb2, topic_pb2
 
 
@@ -21,6 +22,7 @@ class MemberCommands:
             **dict.fromkeys(FIELD_OF_BODY.values(), _elsewhere),
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
+            **LOG_LEVEL_HANDLERS,
         }
 
     def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:

@@ -254,6 +254,20 @@ class CommandHelloResponse(_message.Message):
     membership_version: int
     def __init__(self, protocol_version: _Optional[int] = ..., server_name: _Optional[str] = ..., cluster_hash: _Optional[str] = ..., frame_bytes_max: _Optional[int] = ..., batch_bytes_max: _Optional[int] = ..., cluster_id: _Optional[str] = ..., membership_version: _Optional[int] = ...) -> None: ...
 
+class CommandSetLogLevel(_requests.Request[CommandSetLogLevelResponse]):
+    __slots__ = ("level", "logger")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LOGGER_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    logger: str
+    def __init__(self, level: _Optional[str] = ..., logger: _Optional[str] = ...) -> None: ...
+
+class CommandSetLogLevelResponse(_message.Message):
+    __slots__ = ("previous_level",)
+    PREVIOUS_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    previous_level: str
+    def __init__(self, previous_level: _Optional[str] = ...) -> None: ...
+
 class CommandOwnersChanged(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
