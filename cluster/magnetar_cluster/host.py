@@ -102,6 +102,7 @@ class Host:
         self._changed = asyncio.Event()
         self._closed = False
         self._watch_broken_at_ms: float | None = now_ms()
+        self._silent_since_ms: float | None = now_ms()
 
     # For servers.
 
@@ -163,12 +164,17 @@ class Host:
         self._keeper.start()
         self._background.start(self._watch())
 
-    async def drain(self) -> None:
+    async def drain(self) -> str:
         """Hand over all shards, and leave.
 
-        Returns when each shard has another owner, or nobody else is there to have it. It may be
-        cancelled when that takes too long; close() then ends what is left.
+        It ends when each shard has another owner, or nobody else is there to have it; or else when
+        it has taken as long as it may, or the member has been silent for so long that its lease has
+        ended: then there is nothing to hand over any more. It may also be cancelled.
+
+        Returns:
+            Why shards are left, which close() ends without a last write; empty: none is.
         """
+        began_ms = self._now_ms()
         self._state.leave()
         # They would be handed over as soon as they are open, and may wait for others that stop too.
         self._attempts.cancel_openings()
@@ -176,8 +182,16 @@ class Host:
         self._step()
         while not self._state.is_empty():
             self._changed.clear()
-            await self._changed.wait()
+            ends_at_ms, reason = self._patience(began_ms)
+            wait_ms = ends_at_ms - self._now_ms()
+            if wait_ms <= 0:
+                return reason
+            with contextlib.suppress(TimeoutError):
+                # At least a millisecond: the loop's clock and this one need not agree.
+                async with asyncio.timeout(max(wait_ms, 1.0) / 1000):
+                    await self._changed.wait()
         await self._keeper.end()
+        return ""
 
     async def close(self) -> None:
         """End at once: abandon what is open, and give up the lease. Repeating it is harmless."""
@@ -220,9 +234,22 @@ class Host:
 
     def speech_changed(self, may_speak: bool) -> None:
         """The member has to be silent, or may speak again."""
+        self._silent_since_ms = None if may_speak else self._now_ms()
         for tell in self.on_speech:
             self._tell(tell, may_speak)
         self._step()
+
+    def _patience(self, began_ms: float) -> tuple[float, str]:
+        """Return until when a member that stops waits for handovers, and why not longer."""
+        longest_ms = self._settings.leaving_ms_max
+        ends_at_ms, reason = began_ms + longest_ms, f"it took longer than {longest_ms} ms"
+        if self._silent_since_ms is not None:
+            silent_until_ms = (
+                max(self._silent_since_ms, began_ms) + self._settings.lease_duration_ms
+            )
+            if silent_until_ms < ends_at_ms:
+                return silent_until_ms, "the directory does not answer"
+        return ends_at_ms, reason
 
     # The watch.
 

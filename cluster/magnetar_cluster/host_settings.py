@@ -28,6 +28,11 @@ class HostSettings:
     # How many shards a member that stops hands over at once. Higher: it stops sooner. Lower: fewer
     # shards pause at the same time.
     leaving_handovers_max: int = 4
+    # How long a member that stops takes for all handovers. What is left then is abandoned: the next
+    # owners replay its logs. At least handover_ms_max. Shorter: a
+    # stop is over sooner, as whoever kills a server that does not stop may demand. Longer: many
+    # shards, or large ones, move in order.
+    leaving_ms_max: int = 60_000
     # Pauses after a shard could not be opened, from the first one to the longest. Shorter: it is
     # back sooner when its store is. Longer: fewer attempts at a store that is away.
     opening_pause_ms_min: int = 500
@@ -40,6 +45,8 @@ class HostSettings:
         check_numbers(self, may_be_zero=("settling_ms",))
         if self.lease_duration_ms % 1_000:
             raise InvalidConfig("lease_duration_ms must be whole seconds: etcd counts leases so")
+        if self.leaving_ms_max < self.handover_ms_max:
+            raise InvalidConfig("leaving_ms_max must be at least handover_ms_max")
         for name in ("opening_pause_ms", "directory_pause_ms"):
             if getattr(self, f"{name}_min") > getattr(self, f"{name}_max"):
                 raise InvalidConfig(f"{name}_min must not exceed {name}_max")

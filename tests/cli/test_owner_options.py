@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.program import cli
+from magnetar_cli.servers import member_process
 from magnetar_cli.servers.member_config import MemberConfig
-from magnetar_cli.servers.member_process import MemberProcess, Place, place_of
+from magnetar_cli.servers.member_process import MemberProcess, Place, member_of, place_of
 from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_cluster
 from magnetar_cli.servers.shard_servers import ShardKind
 from magnetar_cluster.host_settings import HostSettings
@@ -68,6 +69,8 @@ def test_others_have_to_be_able_to_reach_it(tmp_path: Path) -> None:
         ({"broker_shards": 1, "coordinator_shards": -1}, "negative"),
         ({"advertised_address": "host"}, "HOST:PORT"),
         ({"advertised_address": "host:0"}, "port 0"),
+        ({"external_address": "host"}, "HOST:PORT"),
+        ({"external_address": "host:0"}, "port 0"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict[str, object], complaint: str) -> None:
@@ -129,6 +132,32 @@ def test_the_identity_of_a_cluster_is_its_id_and_its_shards() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["broker", "coordinator"])
+@pytest.mark.parametrize("source", ["option", "variable", "file"])
+def test_where_clients_outside_reach_a_member_may_be_said_in_each_place(
+    kind: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[MemberProcess] = []
+    monkeypatch.setattr(member_process, "run", started.append)
+    arguments = [kind, "--etcd", "127.0.0.1:1", "--store", f"file://{tmp_path}"]
+    environ: dict[str, str] = {}
+    if source == "option":
+        arguments += ["--external-address", "outside:1"]
+    elif source == "variable":
+        environ["MAGNETAR_EXTERNAL_ADDRESS"] = "outside:1"
+    else:
+        file = tmp_path / "magnetar.toml"
+        file.write_text(f'[{kind}]\nexternal_address = "outside:1"\n')
+        environ["MAGNETAR_CONFIG_FILE"] = str(file)
+    result = CliRunner().invoke(cli, arguments, env=environ)
+    assert result.exit_code == 0, result.output
+    (process,) = started
+    member = member_of(process, "10.0.0.1:5")
+    assert (member.address, member.external_address) == ("10.0.0.1:5", "outside:1")
+    place = place_of(process, FIXED, member, OwnersBook(View))
+    assert place.broker.external_address == "outside:1"
+
+
 def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
     process = MemberProcess(
         kind="broker",
@@ -142,10 +171,11 @@ def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
             store=StoreConfig(store="s3://bucket/prefix"),
         ),
         # As a variable that was meant for a broker with a list of members.
-        broker=BrokerConfig(name="broker-of-a-list", external_address="outside:1"),
+        broker=BrokerConfig(name="broker-of-a-list", external_address="of-a-list:1"),
         kind_of=never,
     )
-    place = place_of(process, FIXED, Member(address="a:1"), OwnersBook(View))
+    member = Member(address="a:1", external_address="outside:1")
+    place = place_of(process, FIXED, member, OwnersBook(View))
     assert place.identity == settings_of_cluster("orders", FIXED)
     assert place.broker == BrokerConfig(
         name="broker-0",

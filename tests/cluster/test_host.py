@@ -8,7 +8,16 @@ from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
-from tests.cluster.hosting import SETTINGS, Cluster, Node, delete_row, now_ms, on_cluster, run
+from tests.cluster.hosting import (
+    SETTINGS,
+    Cluster,
+    Node,
+    delete_row,
+    now_ms,
+    on_cluster,
+    run,
+    settings,
+)
 from tests.virtual_time import time_passes
 
 from magnetar_cluster.directory_state import Claim, Release, Renew
@@ -181,6 +190,64 @@ async def test_the_last_member_closes_its_shards_in_order(cluster: Cluster) -> N
     assert not cluster.service.state.leases()
 
 
+@pytest.mark.parametrize("away", ["before", "meanwhile"])
+@on_cluster(shards=4)
+async def test_a_member_that_stops_without_a_directory_ends_when_its_lease_has(
+    cluster: Cluster, away: str
+) -> None:
+    a, _ = await started(cluster, "a", "b")
+    shards = a.open_shards()
+    if away == "before":
+        a.troubles.cut = True
+    else:
+        a.troubles.closing_s = 1.0
+    draining = cluster.loop.spawn(a.incarnation, a.host.drain())
+    await time_passes(0.5)
+    a.troubles.cut = True
+    began_s = cluster.loop.time()
+    assert await draining == "the directory does not answer"
+    # It is silent after two thirds of its lease, and waits for a lease's duration then.
+    assert cluster.loop.time() - began_s <= 5.1
+    del cluster.nodes["a"]
+    await cluster.loop.spawn(a.incarnation, a.host.close())
+    ends = {tuple(one.calls) for one in shards}
+    assert ends == ({("abandon", "gone")} if away == "before" else {("close", "gone")})
+    assert await cluster.until(10) <= 3.2
+    assert set(cluster.served().values()) == {"b"}
+
+
+@on_cluster(shards=4)
+async def test_a_member_that_stops_hands_over_though_the_directory_was_away_for_a_moment(
+    cluster: Cluster,
+) -> None:
+    a, _ = await started(cluster, "a", "b")
+    shards = a.open_shards()
+    a.troubles.cut = True
+    draining = cluster.loop.spawn(a.incarnation, a.host.drain())
+    await time_passes(1.0)
+    a.troubles.cut = False
+    assert await draining == ""
+    assert {tuple(one.calls) for one in shards} == {("close", "gone")}
+
+
+@on_cluster(shards=5)
+async def test_a_member_that_stops_waits_for_handovers_as_long_as_it_is_told(
+    cluster: Cluster,
+) -> None:
+    (a,) = await cluster.start(
+        "a", settings=settings(handover_ms_max=20_000, leaving_ms_max=20_000)
+    )
+    await cluster.until(5)
+    a.troubles.closing_s = 15
+    shards = a.open_shards()
+    began_s = cluster.loop.time()
+    reason = await cluster.loop.spawn(a.incarnation, a.host.drain())
+    assert reason == "it took longer than 20000 ms"
+    assert cluster.loop.time() - began_s == pytest.approx(20, abs=0.1)
+    await cluster.loop.spawn(a.incarnation, a.host.close())
+    assert [one.calls for one in shards] == [["close", "gone"]] * 4 + [["close", "abandon", "gone"]]
+
+
 @on_cluster(shards=3)
 async def test_a_server_that_is_closed_abandons_first_and_gives_its_lease_back_then(
     cluster: Cluster,
@@ -231,7 +298,7 @@ async def test_a_member_that_stops_while_it_opens_does_not_wait_for_that(cluster
 @on_cluster(shards=3)
 async def test_a_drain_that_cannot_end_may_be_given_up(cluster: Cluster) -> None:
     (a,) = await started(cluster, "a")
-    a.troubles.cut = True
+    a.troubles.closing_s = 10_000
     draining = cluster.loop.spawn(a.incarnation, a.host.drain())
     await time_passes(20)
     assert not draining.done()
@@ -679,6 +746,8 @@ def test_settings_that_cannot_work_are_refused() -> None:
         replace(SETTINGS, lease_duration_ms=2_500)
     with pytest.raises(ValueError, match="opening_pause_ms_min"):
         replace(SETTINGS, opening_pause_ms_min=60_000)
+    with pytest.raises(ValueError, match="leaving_ms_max must be at least"):
+        replace(SETTINGS, leaving_ms_max=29_999)
     with pytest.raises(ValueError, match="handover_ms_max must be positive"):
         replace(SETTINGS, handover_ms_max=0)
     assert replace(SETTINGS, settling_ms=0).settling_ms == 0

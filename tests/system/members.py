@@ -117,11 +117,11 @@ class Members:
     def thaw(self, name: str) -> None:
         self._processes[name].send_signal(signal.SIGCONT)
 
-    def stop(self, name: str) -> None:
-        """Stop a member in order, and wait until it has gone."""
+    def stop(self, name: str, *, status: int = 0) -> None:
+        """Tell a member to stop, and wait until it has gone with this exit status."""
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(STOPPED_S) == 0, self.log(name)
+        assert process.wait(STOPPED_S) == status, self.log(name)
 
     def runs(self, name: str) -> bool:
         return self._processes[name].poll() is None

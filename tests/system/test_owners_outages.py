@@ -80,6 +80,34 @@ def test_without_etcd_nobody_speaks_after_the_lease_and_all_go_on_when_it_is_bac
     run(program(), timeout_s=300)
 
 
+def test_a_server_that_is_stopped_while_etcd_is_away_ends_and_says_what_it_left(
+    members: Members, etcd_server: EtcdServer, figure: Figure
+) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        watcher = Watcher(members.directory())
+        await watcher.until(is_even)
+        sender = await Sender.begin(members, 10)
+        left = len(shards_of(watcher.view, "a", BROKER))
+        began_s = loop.time()
+        for one in etcd_server.members:
+            one.freeze()
+        try:
+            await asyncio.to_thread(members.stop, "a", status=75)
+            figure("SIGTERM without etcd to the end", f"{loop.time() - began_s:.1f} s")
+        finally:
+            etcd_server.mend()
+        said = members.log("a").splitlines()[-1]
+        assert f"broker a stops with {left} shards that it could not hand over" in said
+        assert "since the directory does not answer" in said
+        await watcher.owned(without="a")
+        await sender.more(10)
+        await sender.finish("b")
+        await watcher.close()
+
+    run(program(), timeout_s=300)
+
+
 @pytest.mark.parametrize("away_s", AWAY_S)
 def test_without_the_object_server_nothing_is_answered_and_nothing_is_lost(
     members: Members, object_server: ObjectServer, figure: Figure, away_s: float

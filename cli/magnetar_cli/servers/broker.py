@@ -141,7 +141,6 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
         sources,
         beside=shared_settings(),
         cluster_id=options["cluster_id"],
-        external_address=options["external_address"],
     ).settings
     _check_frames(config, owner.listen)
 

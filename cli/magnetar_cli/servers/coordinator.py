@@ -150,7 +150,7 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
             cluster_id=resolved.cluster_id or DEFAULT_CLUSTER_ID,
             owning=owner,
             # It answers as brokers do where everything is.
-            broker=BrokerConfig(external_address=options["external_address"] or ""),
+            broker=BrokerConfig(),
             kind_of=kind_of,
             supervised=options["supervised"],
             ready_file=options["ready_file"],

@@ -33,6 +33,8 @@ class MemberConfig:
         etcd_password_file: a file with the user's password.
         advertised_address: where servers and clients reach this one, HOST:PORT. Empty: where it
             listens.
+        external_address: where clients outside of the servers' network reach this one, HOST:PORT.
+            Empty: as servers do. (With a list of members, the list says so.)
         broker_shards, coordinator_shards: how many shards a new cluster has, of each kind; a few
             for each server that you expect. 0: as the cluster was made. They never change.
     """
@@ -44,6 +46,7 @@ class MemberConfig:
     etcd_user: str = ""
     etcd_password_file: str = ""
     advertised_address: str = ""
+    external_address: str = ""
     broker_shards: int = 0
     coordinator_shards: int = 0
 
@@ -55,8 +58,10 @@ class MemberConfig:
             raise InvalidConfig(f"coordinator_shards must be at most {TCID_MAX + 1}")
         if bool(self.broker_shards) != bool(self.coordinator_shards):
             raise InvalidConfig("broker_shards and coordinator_shards need each other: give both")
-        if self.advertised_address and split_address(self.advertised_address)[1] == 0:
-            raise InvalidConfig("advertised_address has port 0; name the port that others reach")
+        for name in ("advertised_address", "external_address"):
+            address = getattr(self, name)
+            if address and split_address(address)[1] == 0:
+                raise InvalidConfig(f"{name} has port 0; name the port that others reach")
 
     def etcd_settings(self, lease_duration_ms: int) -> EtcdSettings:
         """Return how etcd is reached, by a server whose lease has this duration.

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -50,6 +51,8 @@ from magnetar_core.version import VERSION
 log = logging.getLogger("magnetar_cli")
 
 _ASK_AGAIN_SECONDS = 1.0
+# sysexits.h, EX_TEMPFAIL: it has ended, as it was told to, and others have to wait a little longer.
+EXIT_NOT_HANDED_OVER = 75
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +94,17 @@ class MemberProcess:
     ready_file: Path | None = None
 
 
+class NotHandedOver(Exception):
+    """A server stopped, and could not hand over its shards in order; its text says why."""
+
+
 def run(process: MemberProcess) -> None:
     """Serve until a signal."""
-    run_coroutine(_serve(process))
+    try:
+        run_coroutine(_serve(process))
+    except NotHandedOver as reason:
+        log.error("%s", reason)
+        sys.exit(EXIT_NOT_HANDED_OVER)
 
 
 async def _serve(process: MemberProcess) -> None:
@@ -105,11 +116,7 @@ async def _serve(process: MemberProcess) -> None:
         server = GrpcServer(process.service, listen, doors)
         await server.open()
         closing.push_async_callback(server.close)
-        member = Member(
-            address=config.advertised_address or server.address,
-            external_address=process.broker.external_address,
-            version=VERSION,
-        )
+        member = member_of(process, server.address)
         name = MemberName(process.kind, process.name or default_name(server.port))
         log.info("%s %s of Magnetar %s is starting", *name, VERSION)
         metrics = ""
@@ -171,7 +178,23 @@ async def _serve(process: MemberProcess) -> None:
         log.info("%s %s is stopping: it hands over its shards", *name)
         stop.clear()
         # A second signal does not wait for others to take the shards.
-        await unless_stopped(host.drain(), stop)
+        if reason := await unless_stopped(host.drain(), stop):
+            left = sum(bool(one.epoch) for one in host.shards.values())
+            raise NotHandedOver(
+                f"{name.kind} {name.name} stops with {left} shards that it could not hand over,"
+                f" since {reason}. Nothing acknowledged is lost: others open the shards when its"
+                " lease has ended, and replay their logs"
+            )
+
+
+def member_of(process: MemberProcess, listens_at: str) -> Member:
+    """Return what a member says of itself."""
+    config = process.owning.config
+    return Member(
+        address=config.advertised_address or listens_at,
+        external_address=config.external_address,
+        version=VERSION,
+    )
 
 
 def place_of(
@@ -185,6 +208,7 @@ def place_of(
         # Settings may have a name for a broker with a list of members, and here it is a shard's.
         name=brokers[0].name,
         address=member.address,
+        external_address=member.external_address,
         brokers=brokers,
         coordinators=coordinators,
         **identity,

@@ -49,7 +49,8 @@ owner_options = with_options(
     click.option(
         "--external-address",
         metavar="HOST:PORT",
-        help="With --etcd: where clients outside of the servers' network reach it.",
+        help="With --etcd: where clients outside of the servers' network reach it."
+        "  [env: MAGNETAR_EXTERNAL_ADDRESS]",
     ),
     click.option(
         "--broker-shards",
@@ -109,6 +110,7 @@ def owning(
         beside=beside,
         etcd=options["etcd"],
         advertised_address=options["advertise"],
+        external_address=options["external_address"],
         broker_shards=options["broker_shards"],
         coordinator_shards=options["coordinator_shards"],
     ).settings
