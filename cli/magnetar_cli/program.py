@@ -26,6 +26,7 @@ _COMMANDS = {
     "peek": "commands.peek:peek",
     "transactions": "commands.transactions:transactions",
     "pipeline": "pipeline:pipeline",
+    "check": "check:check",
     "storage": "commands.storage:storage",
     "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",

@@ -75,3 +75,37 @@ class JobProgress:
         if line != self._last_line:
             self._last_line = line
             print(line, file=sys.stderr, flush=True)
+
+
+class RowsRead:
+    """Shows on a terminal how many rows of a store were read; nobody knows how many there are.
+
+    Args:
+        shown: False: nothing is shown anywhere.
+    """
+
+    def __init__(self, *, shown: bool) -> None:
+        self._status: Any = None
+        self._is_shown = shown and sys.stderr.isatty()
+
+    def __enter__(self) -> RowsRead:
+        if self._is_shown:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("reading")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def show(self, what: str, row_count: int) -> None:
+        """Show the progress."""
+        if self._status is not None:
+            self._status.update(f"{what}: {row_count:,} rows")

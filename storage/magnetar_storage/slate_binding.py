@@ -31,6 +31,7 @@ _LENGTH: Final = struct.Struct(">i")
 _VERSION_OF_ROW: Final = struct.Struct(">QqB")
 _TIME_BYTES: Final = 8
 _BYTES: Final = ctypes.POINTER(ctypes.c_char)
+_KINDS: Final = {uniffi.DbSnapshot: "dbsnapshot", uniffi.DbReader: "dbreader"}
 
 
 def say_if_slow() -> None:
@@ -69,7 +70,7 @@ def delete(batch: Any, key: bytes) -> None:
 
 
 async def get(reader: Any, key: bytes) -> bytes | None:
-    """Return a row's value, from the database or a snapshot of it."""
+    """Return a row's value, from the database, a snapshot or a reader of it."""
     if not IS_FAST:
         found: bytes | None = await reader.get(key)
         return found
@@ -196,7 +197,7 @@ def rows_from(buffer: Any) -> list[Row]:
 
 
 def _method(reader: Any, name: str) -> Any:
-    kind = "dbsnapshot" if isinstance(reader, uniffi.DbSnapshot) else "db"
+    kind = _KINDS.get(type(reader), "db")
     return getattr(_generated._UniffiLib, f"uniffi_slatedb_uniffi_fn_method_{kind}_{name}")
 
 

@@ -16,7 +16,7 @@ TABLE_KEY: Final = b"\x00families"
 # The byte 0 is the table's.
 FAMILIES_MAX: Final = 255
 # Appended to the name of a family: where its keys are.
-_KEYS: Final = "/keys"
+KEYS: Final = "/keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def with_families(
     for name in families:
         if name in table:
             continue
-        for entry in (name, name + _KEYS) if name in payload_families else (name,):
+        for entry in (name, name + KEYS) if name in payload_families else (name,):
             grown[entry] = max(grown.values(), default=0) + 1
     if len(grown) > FAMILIES_MAX:
         raise ValueError(f"a store has at most {FAMILIES_MAX} families")
@@ -72,7 +72,7 @@ def families_of(table: dict[str, int], names: Collection[str]) -> dict[str, Fami
     return {
         name: Family(
             bytes((table[name],)),
-            bytes((table[name + _KEYS],)) if name + _KEYS in table else None,
+            bytes((table[name + KEYS],)) if name + KEYS in table else None,
         )
         for name in names
     }

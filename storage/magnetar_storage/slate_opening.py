@@ -64,6 +64,11 @@ async def until_owner_knows(url: ObjectStoreUrl) -> None:
     await asyncio.sleep(OWNER_KNOWS_SECONDS)
 
 
+async def is_owned(database: Any) -> bool:
+    """Return whether the store has an owner that did not close it: it runs, or was killed."""
+    return await slate_binding.get(database, _OWNER_KEY) == _OPEN
+
+
 async def let_go(database: Any) -> None:
     """Note that the owner closes the store and answers nobody any more."""
     batch = uniffi.WriteBatch()

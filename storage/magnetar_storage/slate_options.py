@@ -94,6 +94,16 @@ def builder_of(
     return builder
 
 
+def reader_builder_of(url: ObjectStoreUrl, options: Any) -> Any:
+    """Return what opens a database for reading; it writes nothing, not even a checkpoint."""
+    with _without_others_variables():
+        objects = uniffi.ObjectStore.resolve(url.root)
+    builder = uniffi.DbReaderBuilder(url.path, objects)
+    builder.with_options(options)
+    builder.with_reader_mode(uniffi.ReaderMode.FOLLOW_LATEST())
+    return builder
+
+
 def new_cache(config: StoreConfig) -> Any:
     """Return a cache whose larger part is for rows, the other for indexes and filters."""
     byte_count = config.store_memory_cache_bytes

@@ -1,0 +1,163 @@
+"""Checks stores one after the other, the coordinators first, and then against each other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from magnetar_broker.rest_check import check_broker
+from magnetar_cli.check.decisions import Decisions
+from magnetar_coordinator.rest_check import RestCoordinator, check_coordinator
+from magnetar_core.config import InvalidConfig
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire.record_pb2 import StoreIdentity
+from magnetar_storage import store_identity
+from magnetar_storage.findings import Finding, Findings
+from magnetar_storage.read_only import ReadOnlyStore, open_read_only
+from magnetar_storage.store import RowsUnreadable, StoreDamaged, StoreFailed
+
+# Both servers keep the store's identity in this family.
+_META = "meta"
+
+# Takes a store, and the number of rows of it that were read.
+Progress = Callable[[str, int], object]
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was found in a store.
+
+    Attributes:
+        kind: "broker", "coordinator", or "" if that cannot be read.
+        server: the server's name.
+        may_have_owner: whether a server may be using the store.
+    """
+
+    place: str
+    kind: str = ""
+    server: str = ""
+    may_have_owner: bool = False
+    brokers: tuple[str, ...] = ()
+    row_count: int = 0
+    damage_count: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found in all stores, and between them."""
+
+    stores: list[Checked]
+    between: list[Finding]
+    between_damage_count: int
+    # Of servers that were not given, so that comparisons with them were not made.
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def damage_count(self) -> int:
+        """How many findings are damage."""
+        return self.between_damage_count + sum(one.damage_count for one in self.stores)
+
+
+@dataclass(slots=True)
+class _Open:
+    checked: Checked
+    store: ReadOnlyStore
+    findings: Findings = field(default_factory=Findings)
+
+
+async def check_stores(places: Sequence[str], progress: Progress) -> Report:
+    """Check stores.
+
+    Raises:
+        InvalidConfig: a place holds no store, or two are of the same server.
+        StoreInUse: a server has a directory open.
+    """
+    checked: list[Checked] = []
+    opened: list[_Open] = []
+    try:
+        for place in places:
+            one = Checked(place)
+            checked.append(one)
+            await _open(one, opened)
+        names = [(one.checked.kind, one.checked.server) for one in opened]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidConfig(f"two of the stores are of the {name[0]} {name[1]}")
+        between = await _check_all(opened, progress)
+    finally:
+        for each in opened:
+            await each.store.close()
+    known = {one.server for one in checked if one.kind == "broker"}
+    listed = dict.fromkeys(name for one in checked for name in one.brokers)
+    missing = [name for name in listed if name not in known]
+    return Report(checked, between.kept, between.damage_count, missing)
+
+
+async def _open(checked: Checked, opened: list[_Open]) -> None:
+    findings = Findings()
+    try:
+        store = await open_read_only(checked.place)
+    except StoreDamaged as error:
+        findings.damage("files", checked.place, str(error))
+    except StoreFailed as error:
+        raise InvalidConfig(f"{checked.place} cannot be read: {error}") from error
+    else:
+        opened.append(_Open(checked, store, findings))
+        try:
+            row = await store.get(_META, store_identity.KEY)
+        except (RowsUnreadable, KeyError) as error:
+            row = None
+            findings.damage("identity", _META, f"the store's identity cannot be read: {error}")
+        if row is not None:
+            identity = StoreIdentity.FromString(row)
+            checked.kind, checked.server = identity.kind, identity.member
+            checked.brokers = tuple(identity.brokers)
+        else:
+            findings.damage("identity", _META, "the store does not say to which server it belongs")
+        checked.may_have_owner = store.may_have_owner
+    checked.findings = findings.kept
+    checked.damage_count = findings.damage_count
+
+
+async def _check_all(opened: Sequence[_Open], progress: Progress) -> Findings:
+    between = Findings()
+    coordinators: dict[int, RestCoordinator] = {}
+    for one in opened:
+        if one.checked.kind == "coordinator":
+            found = await check_coordinator(one.store, one.findings, _counting(one, progress))
+            if found.tcid is not None:
+                coordinators[found.tcid] = found
+    decisions = Decisions(coordinators, between)
+    for one in opened:
+        if one.checked.kind == "broker":
+            await _check_broker(one, decisions, progress)
+    for one in opened:
+        one.checked.findings = one.findings.kept
+        one.checked.damage_count = one.findings.damage_count
+    return between
+
+
+async def _check_broker(one: _Open, decisions: Decisions, progress: Progress) -> None:
+    name = one.checked.server
+
+    def saw(txn_id: TxnID, where: str, status: common.TxnStatus) -> None:
+        decisions.saw(name, txn_id, where, status)
+
+    broker = await check_broker(one.store, one.findings, saw, _counting(one, progress))
+    decisions.check_watermarks(name, broker)
+
+
+def _counting(one: _Open, progress: Progress) -> Callable[[int], object]:
+    def passed(row_count: int) -> None:
+        one.checked.row_count += row_count
+        progress(one.checked.place, one.checked.row_count)
+
+    return passed
+
+
+def run_check(places: Sequence[str], progress: Progress) -> Report:
+    """Check stores; see check_stores."""
+    return asyncio.run(check_stores(places, progress))

@@ -1,0 +1,93 @@
+"""`magnetar check`: the command."""
+
+from __future__ import annotations
+
+import click
+
+from magnetar_cli.types import json_option
+
+
+@click.command()
+@click.argument("places", nargs=-1, required=True, metavar="PLACE...")
+@json_option
+def check(places: tuple[str, ...], as_json: bool) -> None:
+    """Check what stopped servers have stored, and change nothing.
+
+    PLACE is the data directory of a broker or coordinator, a directory with several of them, or the
+    address of a store (s3://BUCKET/PREFIX), as servers got it as --store. The command reads
+    everything: checksums, logs, indexes, cursors, transactions, decisions. Given brokers and
+    coordinators together, it compares them, too: what was decided must be true everywhere.
+
+    A directory whose server runs is refused. The exit status is 0 if everything is whole, and 16 if
+    something is damaged or missing. docs/check.md says what each check means and what to do.
+    """
+    from magnetar_cli.check.checking import run_check
+    from magnetar_cli.check.places import stores_at
+    from magnetar_cli.errors import STATUS_OF_KIND
+    from magnetar_cli.output import print_json
+    from magnetar_cli.progress import RowsRead
+    from magnetar_core.error_kinds import ErrorKind
+
+    stores = list(dict.fromkeys(store for place in places for store in stores_at(place)))
+    with RowsRead(shown=not as_json) as rows_read:
+        report = run_check(stores, rows_read.show)
+    if as_json:
+        print_json(
+            {
+                "whole": not report.damage_count,
+                "damage_count": report.damage_count,
+                "stores": report.stores,
+                "between": report.between,
+                "missing": report.missing,
+            }
+        )
+    else:
+        _print(report)
+    raise click.exceptions.Exit(STATUS_OF_KIND[ErrorKind.DATA_LOST] if report.damage_count else 0)
+
+
+def _print(report: object) -> None:
+    from magnetar_cli.check.checking import Report
+    from magnetar_cli.output import print_table
+
+    assert isinstance(report, Report)
+    print_table(
+        ("STORE", "SERVER", "ROWS", "DAMAGE"),
+        [
+            (one.place, one.server or "unknown", one.row_count, one.damage_count)
+            for one in report.stores
+        ],
+        empty="nothing was checked",
+    )
+    found = [
+        ("damage" if finding.is_damage else "note", server, finding)
+        for server, findings in (
+            *((one.server or one.place, one.findings) for one in report.stores),
+            ("all", report.between),
+        )
+        for finding in findings
+    ]
+    if found:
+        click.echo()
+        print_table(
+            ("FOUND", "SERVER", "CHECK", "WHERE", "WHAT"),
+            [(kind, server, one.check, one.where, one.text) for kind, server, one in found],
+            empty="",
+        )
+    shown = sum(kind == "damage" for kind, _, _ in found)
+    if report.damage_count > shown:
+        click.echo(f"and {report.damage_count - shown:,} more of the same kinds")
+    click.echo()
+    for name in report.missing:
+        click.echo(f"not compared with {name}: its store was not given")
+    for one in report.stores:
+        if one.may_have_owner:
+            click.echo(
+                f"{one.place}: its owner did not close it. If it is running, it may have written"
+                " meanwhile: compare servers with each other only when all are stopped"
+            )
+    click.echo(
+        f"{report.damage_count:,} places are damaged: see docs/check.md"
+        if report.damage_count
+        else "everything is whole"
+    )

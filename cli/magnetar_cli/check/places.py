@@ -1,0 +1,66 @@
+"""Stores below a directory or an address: those of one server, or of a whole cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from magnetar_core.config import InvalidConfig
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.store_files import holds_store
+
+# The prefixes below which servers have their stores in an object store.
+_KINDS = ("brokers", "coordinators")
+
+
+def stores_at(place: str) -> list[str]:
+    """Return the stores at a place.
+
+    Args:
+        place: the data directory of a server, a directory that has such directories, the address of
+            a store, or the address that servers got as --store.
+    Raises:
+        InvalidConfig: there are none.
+    """
+    return _in_object_store(place) if "://" in place else _in_directory(place)
+
+
+def _in_directory(place: str) -> list[str]:
+    if holds_store(place):
+        return [place]
+    directory = Path(place)
+    if not directory.is_dir():
+        raise InvalidConfig(f"{place} is no directory: name the data directory of a server")
+    found = sorted(
+        str(one) for one in directory.iterdir() if one.is_dir() and holds_store(str(one))
+    )
+    if not found:
+        raise InvalidConfig(
+            f"{place} holds no store: name the data directory of a server, or the directory in"
+            " which those of several servers lie"
+        )
+    return found
+
+
+def _in_object_store(place: str) -> list[str]:
+    import obstore
+    from obstore.store import from_url
+
+    from magnetar_storage.store_stamp import STAMP
+
+    url = ObjectStoreUrl.parse(place)
+    if url.is_local and not Path(url.directory).is_dir():
+        raise InvalidConfig(f"{place} is no directory")
+    objects: Any = from_url(str(url))
+    listed = obstore.list_with_delimiter(objects)
+    if any(one["path"] == STAMP for one in listed["objects"]):
+        return [str(url)]
+    found = []
+    for kind in _KINDS:
+        for prefix in obstore.list_with_delimiter(objects, f"{kind}/")["common_prefixes"]:
+            found.append(str(url.below(kind, prefix.rstrip("/").rpartition("/")[2])))
+    if not found:
+        raise InvalidConfig(
+            f"{url} holds no store: name what servers got as --store, or the address of one store"
+        )
+    return sorted(found)

@@ -1,0 +1,109 @@
+"""A store that is read and not changed: whoever checks it becomes no owner of it.
+
+A directory is read in place. Its server must be stopped: a running one removes files while they are
+read. A store in an object store is read as its newest manifest shows it, whoever owns it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, Protocol
+
+import rocksdict
+
+from magnetar_core.config import InvalidConfig
+from magnetar_storage.directory_check import check_directory
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.rocks import ENGINE, check_unused
+from magnetar_storage.rocks_options import database_options, row_family_options
+from magnetar_storage.rocks_reads import get_row, scan_rows
+from magnetar_storage.store import Reader, StoreDamaged
+from magnetar_storage.store_files import holds_store
+from magnetar_storage.store_stamp import check_stamp, read_local_stamp
+
+_CACHE_BYTES: Final = 32 << 20
+
+
+class ReadOnlyStore(Reader, Protocol):
+    """Rows of a store that somebody else may own.
+
+    Attributes:
+        families: the families that the store has.
+        may_have_owner: whether its owner did not close it: it runs, or was killed.
+    """
+
+    families: frozenset[str]
+    may_have_owner: bool
+
+    async def close(self) -> None:
+        """Release the store."""
+
+
+async def open_read_only(place: str) -> ReadOnlyStore:
+    """Open a data directory, or the address of a store, for reading.
+
+    Raises:
+        InvalidConfig: nothing is stored there, or by another engine.
+        StoreInUse: a server has the directory open.
+        StoreDamaged: synced data is missing from a directory, or it cannot be opened.
+        StoreFailed: an object store cannot be read.
+    """
+    if "://" not in place:
+        return RocksReader(place)
+    from magnetar_storage.slate_read_only import open_slate_reader
+
+    return await open_slate_reader(ObjectStoreUrl.parse(place))
+
+
+class RocksReader:
+    """A data directory whose server is stopped."""
+
+    may_have_owner = False
+
+    def __init__(self, directory: str) -> None:
+        directory = os.path.realpath(directory)
+        if not holds_store(directory):
+            raise InvalidConfig(f"{directory} holds no store: name the data directory of a server")
+        stamp = read_local_stamp(directory)
+        if stamp is not None:
+            check_stamp(stamp, directory, ENGINE)
+        check_unused(directory)
+        check_directory(directory)
+        cache = rocksdict.Cache(_CACHE_BYTES)
+        try:
+            names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
+            self._database = rocksdict.Rdict(
+                directory,
+                database_options(),
+                {name: row_family_options(cache) for name in sorted(names)},
+                access_type=rocksdict.AccessType.read_only(),
+            )
+        except Exception as error:
+            raise StoreDamaged(f"cannot open {directory}: {error}") from error
+        self.families = frozenset(names)
+        self._families: dict[str, Any] = {
+            name: self._database.get_column_family(name) for name in names
+        }
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
+        return get_row(self._families[family], family, key)
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
+        rows = self._families[family]
+        return scan_rows(rows, family, start, end, rows_max, bytes_max, reverse)
+
+    async def close(self) -> None:
+        """Release the directory."""
+        self._families.clear()
+        self._database.close()

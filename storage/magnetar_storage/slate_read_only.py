@@ -1,0 +1,89 @@
+"""A SlateDB store that is read without becoming its owner, and without writing anything."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from slatedb import uniffi
+
+from magnetar_core.config import InvalidConfig
+from magnetar_storage import slate_binding, slate_families
+from magnetar_storage.object_store_url import ObjectStoreUrl
+from magnetar_storage.slate_opening import cannot_open, is_owned
+from magnetar_storage.slate_options import reader_builder_of
+from magnetar_storage.slate_reads import SlateReads, end_of, text_of
+from magnetar_storage.store import StoreFailed
+
+_NO_TIME: Final = 600_000
+_MEMTABLE_BYTES_MAX: Final = 64 << 20
+
+
+async def open_slate_reader(url: ObjectStoreUrl) -> SlateReader:
+    """Open a store for reading.
+
+    Raises:
+        InvalidConfig: nothing is stored there.
+        StoreDamaged: objects are missing or damaged.
+        StoreFailed: it cannot be read.
+    """
+    options = uniffi.ReaderOptions(
+        # What is read shall stay as it is, also when somebody writes.
+        manifest_poll_interval_ms=_NO_TIME,
+        checkpoint_lifetime_ms=2 * _NO_TIME,
+        max_memtable_bytes=_MEMTABLE_BYTES_MAX,
+        skip_wal_replay=False,
+    )
+    try:
+        database = await reader_builder_of(url, options).build()
+        row = await slate_binding.get(database, slate_families.TABLE_KEY)
+        owned = await is_owned(database)
+    except uniffi.Error as error:
+        raise cannot_open(url, error) from error
+    table = slate_families.read_table(row)
+    if not table:
+        raise InvalidConfig(f"{url} holds no store of a server")
+    names = [name for name in table if not name.endswith(slate_families.KEYS)]
+    return SlateReader(url, database, slate_families.families_of(table, names), owned)
+
+
+class SlateReader:
+    """A store in an object store, as it was when this was opened."""
+
+    def __init__(
+        self,
+        url: ObjectStoreUrl,
+        database: Any,
+        families: dict[str, slate_families.Family],
+        may_have_owner: bool,
+    ) -> None:
+        self._url = url
+        self._database = database
+        self.families = frozenset(families)
+        self.may_have_owner = may_have_owner
+        self._reads = SlateReads(database, families, lambda: None, self._ended)
+
+    async def get(self, family: str, key: bytes) -> bytes | None:
+        """Return a row's value; see `Reader.get`."""
+        return await self._reads.get(family, key)
+
+    async def scan(
+        self,
+        family: str,
+        start: bytes,
+        end: bytes,
+        *,
+        rows_max: int,
+        bytes_max: int | None = None,
+        reverse: bool = False,
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the rows of a range; see `Reader.scan`."""
+        return await self._reads.scan(
+            family, start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse
+        )
+
+    async def close(self) -> None:
+        """Release the store."""
+        await self._database.shutdown()
+
+    def _ended(self, error: BaseException) -> StoreFailed:
+        return end_of(str(self._url), getattr(error, "reason", None), text_of(error))

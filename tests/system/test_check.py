@@ -1,0 +1,389 @@
+"""`magnetar check` on directories of servers that were killed under load, and on damaged ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.object_server import BUCKET, ObjectServer
+from tests.system.conftest import Figure
+from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
+from tests.system.programs import run
+from tests.system.transfers import TransfersProcess, create_topics
+
+from magnetar_broker import keys
+from magnetar_broker.entries import TXN_COMMIT
+from magnetar_coordinator import records
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import record_pb2 as pb
+from magnetar_storage.rocks import RocksStore
+from magnetar_storage.store import KEY_END, WriteBatch
+
+# The directories are filled once.
+pytestmark = pytest.mark.xdist_group("check")
+
+COUNTS = {BROKER: 2, COORDINATOR: 2}
+ROUNDS = 3
+ROUNDS_LONG = 60
+DAMAGED = 16
+DIRECTORIES = ("broker", "broker-1", "coordinator", "coordinator-1")
+
+
+def checked(*places: Path | str, status: int = 0, environ: dict[str, str] | None = None) -> Any:
+    done = subprocess.run(
+        [*MAGNETAR, "check", *map(str, places), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environ,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def kill_under_load(servers: Servers, name: str, count: int, *, new: bool) -> None:
+    """Transfers until so many are committed; then everybody is killed."""
+
+    if new:
+        run(create_topics(servers.address))
+    transfers = TransfersProcess(servers.address, name)
+    try:
+        transfers.more(count)
+        servers.kill()
+    finally:
+        transfers.kill()
+
+
+def rounds(tmp_path: Path, figure: Figure, count: int) -> None:
+    servers = Servers(tmp_path / "servers", counts=COUNTS)
+    rows = 0
+    try:
+        for number in range(count):
+            servers.start()
+            kill_under_load(servers, f"round{number}", 50 + 37 * (number % 5), new=not number)
+            report = checked(tmp_path / "servers")
+            assert report["whole"]
+            assert [one["server"] for one in report["stores"]] == [
+                *("broker-0", "broker-1", "coordinator-0", "coordinator-1")
+            ]
+            assert report["missing"] == []
+            rows = sum(one["row_count"] for one in report["stores"])
+    finally:
+        servers.end()
+    figure("rows checked in the last round", f"{rows:,}")
+
+
+def test_servers_killed_under_load_are_whole(tmp_path: Path, figure: Figure) -> None:
+    rounds(tmp_path, figure, ROUNDS)
+
+
+@pytest.mark.soak
+def test_servers_killed_under_load_are_whole_for_long(tmp_path: Path, figure: Figure) -> None:
+    rounds(tmp_path, figure, ROUNDS_LONG)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directories of servers with finished and open transactions, killed under load."""
+    directory = tmp_path_factory.mktemp("killed") / "servers"
+    servers = Servers(directory, counts=COUNTS)
+    servers.start()
+    try:
+        kill_under_load(servers, "transfer", 120, new=True)
+    finally:
+        servers.end()
+    return directory
+
+
+Change = Callable[[Path], None]
+FAMILIES = {
+    "broker": (keys.FAMILIES, keys.PAYLOAD_FAMILIES),
+    "coordinator": (records.FAMILIES, ()),
+}
+
+
+def changed(
+    path: Path, change: Callable[[dict[str, dict[bytes, bytes]], WriteBatch], None]
+) -> None:
+    """Change rows behind the server's back; change() gets all rows and fills a batch."""
+
+    async def work() -> None:
+        families, payloads = FAMILIES[path.name.partition("-")[0]]
+        store = RocksStore.open(path, families, payload_families=payloads)
+        rows = {
+            family: dict(await store.scan(family, b"", KEY_END, rows_max=1_000_000))
+            for family in families
+        }
+        batch = WriteBatch()
+        change(rows, batch)
+        assert batch.operations, "there is nothing to damage"
+        await store.write(batch)
+        await store.sync()
+        await store.close()
+
+    asyncio.run(work())
+
+
+def a_marker(rows: dict[str, dict[bytes, bytes]]) -> tuple[bytes, pb.CommitMarker]:
+    for key, value in rows[keys.LOG].items():
+        if value[0] == TXN_COMMIT:
+            return key, pb.CommitMarker.FromString(value[13:])
+    raise AssertionError("no transaction was committed")
+
+
+def remove_marker(directory: Path) -> None:
+    changed(directory / "broker", lambda rows, batch: batch.delete(keys.LOG, a_marker(rows)[0]))
+
+
+def remove_sidecar_row(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        key, marker = a_marker(rows)
+        txn_id = marker.txn_id.most_bits.to_bytes(8, "big") + marker.txn_id.least_bits.to_bytes(
+            8, "big"
+        )
+        (row,) = [one for one in rows[keys.TXNLOG] if one.startswith(key[:12] + txn_id)]
+        batch.delete(keys.TXNLOG, row)
+
+    changed(directory / "broker", change)
+
+
+def open_ones(rows: dict[str, dict[bytes, bytes]]) -> list[bytes]:
+    """Keys of partitions' index rows whose transactions are open."""
+    return [
+        key
+        for key, value in rows[keys.TXNINDEX].items()
+        if len(key) == 36
+        and not int.from_bytes(key[28:36], "big")
+        and pb.TransactionIndexRow.FromString(value).status == common.OPEN
+    ]
+
+
+def remove_index_entry(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        key = open_ones(rows)[0]
+        for one in rows[keys.TXNINDEX]:
+            if one.startswith(key):
+                batch.delete(keys.TXNINDEX, one)
+
+    for name in ("broker", "broker-1"):
+        try:
+            changed(directory / name, change)
+        except IndexError:
+            continue
+        return
+    raise AssertionError("no transaction was open")
+
+
+def add_index_entry(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        key, marker = a_marker(rows)
+        extra = marker.txn_id.most_bits.to_bytes(8, "big") + (1 << 40).to_bytes(8, "big")
+        row = pb.TransactionIndexRow(status=common.COMMITTED, has_marker=True, marker_entry_id=1)
+        batch.put(keys.TXNINDEX, extra + key[:12] + bytes(8), row.SerializeToString())
+
+    changed(directory / "broker", change)
+
+
+def move_cursor_beyond_the_end(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        key = next(iter(rows[keys.CURSORS]))
+        batch.put(keys.CURSORS, key[:-8] + (99).to_bytes(8, "big"), b"\xff" * 512)
+
+    changed(directory / "broker", change)
+
+
+def remove_pending_ack(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        for key in rows[keys.PENDINGACKS]:
+            batch.delete(keys.PENDINGACKS, key)
+
+    for name in ("broker", "broker-1"):
+        try:
+            changed(directory / name, change)
+        except AssertionError:
+            continue
+        return
+    raise AssertionError("no ack was pending")
+
+
+def lose_outcome(directory: Path) -> None:
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        batch.delete(records.OUTCOMES, next(reversed(rows[records.OUTCOMES])))
+
+    changed(directory / "coordinator", change)
+
+
+def turn_outcome_around(directory: Path) -> None:
+    """A decision is another one than brokers heard: only a comparison of servers finds it."""
+
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        for key, value in rows[records.OUTCOMES].items():
+            outcome = pb.TransactionOutcome.FromString(value)
+            if outcome.status == common.COMMITTED:
+                outcome.status = common.ABORTED
+                batch.put(records.OUTCOMES, key, outcome.SerializeToString())
+
+    changed(directory / "coordinator", change)
+
+
+def reopen_transaction(directory: Path) -> None:
+    """A partition forgets that it has committed, marker and all, at the end of its log."""
+
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        last: dict[bytes, bytes] = {}
+        for key in rows[keys.LOG]:
+            last[key[:12]] = key
+        for place, key in last.items():
+            value = rows[keys.LOG][key]
+            if value[0] != TXN_COMMIT:
+                continue
+            marker = pb.CommitMarker.FromString(value[13:])
+            txn_id = marker.txn_id.most_bits.to_bytes(8, "big")
+            txn_id += marker.txn_id.least_bits.to_bytes(8, "big")
+            index = txn_id + place + bytes(8)
+            partition = pb.PartitionRow.FromString(rows[keys.PARTITIONS][place])
+            partition.end_offset = keys.last_u64(key)
+            batch.delete(keys.LOG, key)
+            batch.put(keys.PARTITIONS, place, partition.SerializeToString())
+            opened = pb.TransactionIndexRow(status=common.OPEN)
+            batch.put(keys.TXNINDEX, index, opened.SerializeToString())
+            for writer in marker.writers:
+                row = pb.TransactionWriterRow(writer_id=writer.producer_id, next_index=writer.count)
+                batch.put(
+                    keys.TXNINDEX,
+                    keys.txnindex_writer(index, writer.ordinal),
+                    row.SerializeToString(),
+                )
+
+    for name in ("broker", "broker-1"):
+        changed(directory / name, change)
+
+
+def flip_byte_of(pattern: str) -> Change:
+    def flip(directory: Path) -> None:
+        path = directory / "broker"
+
+        async def settle() -> None:
+            """An orderly end moves rows from the log to tables and blob files."""
+            await RocksStore.open(
+                path, keys.FAMILIES, payload_families=(keys.LOG, keys.TXNLOG)
+            ).close()
+
+        asyncio.run(settle())
+        file = max(path.glob(pattern), key=lambda one: one.stat().st_size)
+        content = bytearray(file.read_bytes())
+        content[len(content) // 3] ^= 0x40
+        file.write_bytes(content)
+
+    return flip
+
+
+def cut_log(directory: Path) -> None:
+    path = directory / "broker-1"
+    file = max(path.glob("*.log"), key=lambda one: one.name)
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (flip_byte_of("*.sst"), "unreadable"),
+        (flip_byte_of("*.blob"), "unreadable"),
+        (cut_log, "files"),
+        (remove_marker, "log-dense"),
+        (remove_sidecar_row, "sidecar"),
+        (remove_index_entry, "index"),
+        (add_index_entry, "marker"),
+        (move_cursor_beyond_the_end, "cursor"),
+        (remove_pending_ack, "pending-ack"),
+        (lose_outcome, "outcome"),
+        (turn_outcome_around, "decision"),
+        (reopen_transaction, "decision"),
+    ],
+    ids=[
+        *("table", "blob", "log-file", "marker", "sidecar-row", "index-entry", "extra-index-entry"),
+        *("cursor", "pending-ack", "outcome", "decision", "reopened"),
+    ],
+)
+def test_damage_is_found(killed: Path, tmp_path: Path, damage: Change, found: str) -> None:
+    directory = tmp_path / "servers"
+    shutil.copytree(killed, directory, ignore=shutil.ignore_patterns("LOCK"))
+    damage(directory)
+    report = checked(directory, status=DAMAGED)
+    every = [
+        finding
+        for findings in (report["between"], *(one["findings"] for one in report["stores"]))
+        for finding in findings
+    ]
+    assert found in {one["check"] for one in every if one["is_damage"]}, every
+    assert not report["whole"]
+
+
+def test_the_table_says_what_is_wrong(killed: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "servers"
+    shutil.copytree(killed, directory, ignore=shutil.ignore_patterns("LOCK"))
+    whole = subprocess.run(
+        [*MAGNETAR, "check", str(directory)], capture_output=True, text=True, check=False
+    )
+    assert whole.returncode == 0, whole.stdout
+    assert whole.stdout.splitlines()[-1] == "everything is whole"
+    one = subprocess.run(
+        [*MAGNETAR, "check", str(directory / "broker")], capture_output=True, text=True, check=False
+    )
+    assert "not compared with broker-1" in one.stdout
+    remove_marker(directory)
+    damaged = subprocess.run(
+        [*MAGNETAR, "check", str(directory)], capture_output=True, text=True, check=False
+    )
+    assert damaged.returncode == DAMAGED
+    assert "entries are missing from the log" in damaged.stdout
+    assert "docs/check.md" in damaged.stdout.splitlines()[-1]
+
+
+def test_a_check_changes_nothing(killed: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "servers"
+    shutil.copytree(killed, directory, ignore=shutil.ignore_patterns("LOCK"))
+    before = {one: one.read_bytes() for one in directory.rglob("*") if one.is_file()}
+    checked(directory)
+    after = {one: one.read_bytes() for one in directory.rglob("*") if one.is_file()}
+    assert after == before
+
+
+def test_a_running_server_is_refused(servers: Servers, tmp_path: Path) -> None:
+    if not (tmp_path / "broker").exists():
+        pytest.skip("its rows are in an object store")
+    refusal = checked(tmp_path / "broker", status=1)
+    assert "another process uses this data directory" in refusal
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    assert "holds no store" in checked(tmp_path, status=1)
+    assert "is no directory" in checked(tmp_path / "nothing", status=1)
+    assert "holds no store" in checked(f"file://{tmp_path}", status=1)
+
+
+def test_stores_in_an_object_store_are_checked(tmp_path: Path, object_server: ObjectServer) -> None:
+    url = f"s3://{BUCKET}/checked"
+    environ = object_server.environment()
+    servers = Servers(tmp_path / "servers", {"MAGNETAR_STORE": url, **environ}, counts=COUNTS)
+    servers.start()
+    try:
+        kill_under_load(servers, "transfer", 40, new=True)
+    finally:
+        servers.end()
+    report = checked(url, environ=servers.environ)
+    assert report["whole"]
+    assert [one["kind"] for one in report["stores"]] == [BROKER, BROKER, COORDINATOR, COORDINATOR]
+    assert all(one["row_count"] and one["may_have_owner"] for one in report["stores"])
+    # Nobody was fenced: the servers go on as the owners that they were.
+    again = checked(f"{url}/brokers/broker-0", environ=servers.environ)
+    assert again["whole"]
+    assert again["missing"] == ["broker-1"]
