@@ -54,7 +54,9 @@ class GroupWiretap:
         # With which epoch a member had joined when it left: a copy of that call is refused.
         self._joins: dict[Request, tuple[tuple[str, str], int, bool]] = {}
         self._epochs: dict[tuple[str, str], int] = {}
-        self._leaves: dict[Request, tuple[str, str]] = {}
+        self._leaves: dict[Request, tuple[tuple[str, str], int]] = {}
+        # Calls to leave that were answered: a copy gets the same answer, and changes nothing.
+        self._leaves_done: set[int] = set()
         self._left: dict[tuple[str, str], int] = {}
         self.counts: Counter[str] = Counter()
 
@@ -73,7 +75,8 @@ class GroupWiretap:
                 if name == "join_group":
                     self._note_join(request, body)
             elif name == "leave_group":
-                self._leaves[request] = (one.leave_group.group, one.leave_group.member_id)
+                member = one.leave_group.group, one.leave_group.member_id
+                self._leaves[request] = member, one.leave_group.call_token
             elif name == "ack" and one.ack.HasField("member"):
                 self._acks.setdefault(request, self._ack(one.ack))
             elif name == "subscribe" and one.subscribe.HasField("member"):
@@ -103,9 +106,10 @@ class GroupWiretap:
                 self._check_join(request)
                 self._announce(request, one.join_group_response.state)
             elif name == "leave_group_response":
-                left = self._leaves.pop(request, None)
-                if left is not None:
+                left, token = self._leaves.pop(request, (None, 0))
+                if left is not None and token not in self._leaves_done:
                     self._left[left] = self._epochs.get(left, 0)
+                    self._leaves_done |= {token} - {0}
             elif name == "group_heartbeat_response":
                 self._check_held(request, one.group_heartbeat_response)
                 self._announce(request, one.group_heartbeat_response)
@@ -134,6 +138,7 @@ class GroupWiretap:
         """The broker is gone. Copies of what it was asked do not survive that."""
         self._joins.clear()
         self._leaves.clear()
+        self._leaves_done.clear()
         self._left.clear()
 
     def _note_join(self, request: Request, wire: Any) -> None:

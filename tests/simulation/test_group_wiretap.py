@@ -45,8 +45,10 @@ class Wire:
         state = group_pb2.CommandGroupHeartbeatResponse(generation=generation)
         self.answers(request_id, group_pb2.CommandJoinGroupResponse(state=state))
 
-    def leaves(self, member_id: str) -> None:
-        request_id = self.asks(group_pb2.CommandLeaveGroup(group="g", member_id=member_id))
+    def leaves(self, member_id: str, call_token: int = 0) -> None:
+        request_id = self.asks(
+            group_pb2.CommandLeaveGroup(group="g", member_id=member_id, call_token=call_token)
+        )
         self.answers(request_id, group_pb2.CommandLeaveGroupResponse())
 
 
@@ -82,6 +84,15 @@ def test_who_has_left_does_not_come_back_by_a_copy() -> None:
     copy = wire.join("a", 2)
     with pytest.raises(Seen, match="back by a copy of its join 2"):
         wire.joined(copy, 5)
+
+
+def test_a_copy_of_a_departure_takes_nobody_out_again() -> None:
+    wire = Wire()
+    wire.joined(wire.join("a", 1), 1)
+    wire.leaves("a", call_token=7)
+    wire.joined(wire.join("a", 2), 3)
+    wire.leaves("a", call_token=7)
+    wire.joined(wire.join("a", 2), 3)
 
 
 def test_copies_do_not_survive_a_crash() -> None:
