@@ -11,6 +11,7 @@ from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_core.config import ListenConfig
+from magnetar_core.security.link_security import LinkConfig
 from magnetar_core.settings import names_of
 from magnetar_storage.store_config import StoreConfig
 
@@ -41,6 +42,7 @@ def page() -> str:
         ("[broker]", BrokerConfig),
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
+        ("Links to other servers: in both sections, and for the command line", LinkConfig),
         ("Where rows are kept: in both sections", StoreConfig),
         ("Shards that change their owner: in both sections", MemberConfig),
         ("How a server takes and keeps shards: in both sections", HostSettings),

@@ -7,7 +7,7 @@ import click
 from magnetar_core.config import InvalidConfig
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport import LinkClosed, LinkRefused
 
 _START_ONE = "is it running? `magnetar standalone` starts one, --broker names another"
 # With which the command line exits; `magnetar --help` and docs/errors.md tell them. Click exits
@@ -34,6 +34,8 @@ _FIXED_BY_THE_CALLER = (
 def explain(error: Exception) -> click.ClickException:
     """Return the message for an error; its exit status says what kind of error it is."""
     text = _one_line(str(error)) or type(error).__name__
+    if isinstance(error, LinkRefused):
+        return _failure(text, ErrorKind.FIX)
     if isinstance(error, LinkClosed):
         return _failure(f"{text}; {_START_ONE}", ErrorKind.RETRY)
     if isinstance(error, MagnetarError):

@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from magnetar_cli.help_texts import with_help
+from magnetar_cli.link_options import link_options, note_links
 from magnetar_core.version import VERSION
 
 # "module:attribute" below this package.
@@ -88,15 +89,17 @@ class LazyGroup(click.Group):
     help="A broker of the cluster, or several: the first that answers is used."
     "  [env: MAGNETAR_BROKER]",
 )
+@link_options
 @click.option("--debug", is_flag=True, help="Show tracebacks, and the log of the client.")
 @click.version_option(VERSION, prog_name="magnetar")
 @click.pass_context
-def cli(ctx: click.Context, broker: str, debug: bool) -> None:
+def cli(ctx: click.Context, /, broker: str, debug: bool, **links: str | bool | None) -> None:
     """Magnetar is a transactional log broker whose open transactions delay nobody.
 
     `magnetar standalone` starts one here; everything else talks to a broker.
     """
     ctx.obj = broker
+    note_links(links)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if debug:
         from magnetar_core.observability import set_up_logging

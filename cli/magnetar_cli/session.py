@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from magnetar_cli.link_options import new_transport
+
 if TYPE_CHECKING:
     from magnetar import Client
     from magnetar_core.grpc_transport import GrpcTransport
@@ -31,13 +33,12 @@ def with_client(
 ) -> Result:
     """Connect to the cluster that --broker names, do the work, and disconnect."""
     from magnetar import ClientConfig, connect
-    from magnetar_core.grpc_transport import GrpcTransport
 
     addresses = broker_addresses(broker)
     config = ClientConfig(client_name="magnetar-cli", operation_timeout_ms=operation_timeout_ms)
 
     async def run() -> Result:
-        transport = GrpcTransport()
+        transport = new_transport()
         try:
             await _find(transport, addresses)
         except BaseException:
@@ -73,21 +74,24 @@ async def _find(transport: GrpcTransport, addresses: Sequence[str]) -> None:
 
     Raises:
         LinkClosed: nobody listens, or nobody answers in time.
+        LinkRefused: TLS or credentials do not fit, at any of them.
     """
-    from magnetar_core.transport import LinkClosed
+    from magnetar_core.transport import LinkClosed, LinkRefused
 
     knocking = [asyncio.create_task(_knock(transport, one)) for one in addresses]
-    refusals: list[str] = []
+    refusals: list[LinkClosed] = []
     try:
         async with asyncio.timeout(FIND_TIMEOUT_S):
             for one in asyncio.as_completed(knocking):
                 try:
                     await one
                 except LinkClosed as error:
-                    refusals.append(str(error))
+                    refusals.append(error)
                 else:
                     return
-            raise LinkClosed("; ".join(refusals))
+            refused = all(isinstance(one, LinkRefused) for one in refusals)
+            kind = LinkRefused if refused else LinkClosed
+            raise kind("; ".join(str(one) for one in refusals))
     except TimeoutError:
         named = " and ".join(addresses)
         text = f"{named} did not answer within {FIND_TIMEOUT_S * 1_000:.0f} ms"

@@ -67,6 +67,7 @@ from magnetar.transactions.txn_send import TxnSend
 from magnetar_core.batch import Codec
 from magnetar_core.error_kinds import ErrorKind
 from magnetar_core.errors import (
+    AuthenticationFailed,
     AuthorizationFailed,
     ChecksumMismatch,
     ClusterMismatch,
@@ -109,9 +110,11 @@ from magnetar_core.errors import (
     UnsupportedVersion,
 )
 from magnetar_core.ids import MessageId, PartitionName, SubscriptionName, TxnID
+from magnetar_core.security.link_security import TlsFiles
 
 __all__ = [
     "AdminClient",
+    "AuthenticationFailed",
     "AuthorizationFailed",
     "Batching",
     "BytesColumn",
@@ -183,6 +186,7 @@ __all__ = [
     "SubscriptionName",
     "SubscriptionNotFound",
     "SubscriptionType",
+    "TlsFiles",
     "TopicDescription",
     "TopicExists",
     "TopicNotFound",

@@ -10,6 +10,9 @@ from magnetar.config import ClientConfig
 from magnetar.link.addresses import addresses_of
 from magnetar.link.runtime import Runtime
 from magnetar_core.clock import Clock, SystemClock
+from magnetar_core.config import InvalidConfig
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.security.link_security import LinkSecurity, TlsFiles, Token
 from magnetar_core.transport import Transport
 
 
@@ -20,6 +23,8 @@ async def connect(
     clock: Clock | None = None,
     random: Random | None = None,
     config: ClientConfig | None = None,
+    tls: TlsFiles | None = None,
+    token: Token | None = None,
 ) -> Client:
     """Connect to a cluster by the address of a broker, "host:port", or of several.
 
@@ -35,8 +40,11 @@ async def connect(
         clock: the clock; by default the machine's.
         random: the source of randomness; by default the machine's.
         config: the settings; by default those of ClientConfig.
+        tls: the files for TLS, which are read again for each link; by default plain text.
+        token: a token (JWT), or a function that returns a fresh one for each link.
     Raises:
-        InvalidArgument: a text is not an address.
+        InvalidArgument: a text is not an address, or a file for TLS cannot be read.
+        AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
         LogUnavailable: nobody answers at any of the addresses in time.
         ClusterMismatch: the brokers refuse this client.
     """
@@ -44,7 +52,9 @@ async def connect(
     if transport is None:
         from magnetar_core.grpc_transport import GrpcTransport
 
-        transport = GrpcTransport()
+        transport = GrpcTransport(_security(tls, token))
+    elif tls is not None or token is not None:
+        raise InvalidArgument("tls and token belong to the transport of gRPC; give no other one")
     runtime = Runtime(
         transport, clock or SystemClock(), random or Random(), config or ClientConfig()
     )
@@ -55,3 +65,12 @@ async def connect(
         await client.close()
         raise
     return client
+
+
+def _security(tls: TlsFiles | None, token: Token | None) -> LinkSecurity:
+    found = LinkSecurity(tls, token)
+    try:
+        found.check()
+    except InvalidConfig as error:
+        raise InvalidArgument(str(error)) from None
+    return found

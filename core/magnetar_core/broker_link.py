@@ -19,7 +19,7 @@ from magnetar_core.errors import UnsupportedVersion
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.link_settings import LinkSettings
 from magnetar_core.protocol_version import PROTOCOL_VERSION, check_server
-from magnetar_core.transport import LinkClosed, Transport
+from magnetar_core.transport import LinkClosed, LinkRefused, Transport
 from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ class BrokerLink:
         while True:
             try:
                 await self._converse()
+            except LinkRefused as error:
+                log.warning("no link to the broker: %s", error)
             except OSError as error:  # LinkClosed and timeouts are OSErrors.
                 log.debug("no link to the broker at %s: %s", self.address, error)
             except Exception:

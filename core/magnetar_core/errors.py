@@ -295,6 +295,14 @@ class MessageTooLarge(MagnetarError):
     kind = ErrorKind.FIX
 
 
+class AuthenticationFailed(MagnetarError):
+    happened = "The server does not know who this is, or TLS does not come about."
+    advice = "No effect; correct the certificate, the token or the authority that it names."
+    code = pb.AUTHENTICATION_FAILED
+    grpc_status = "UNAUTHENTICATED"
+    kind = ErrorKind.FIX
+
+
 class AuthorizationFailed(MagnetarError):
     happened = "Not permitted."
     advice = "No effect; ask an administrator."

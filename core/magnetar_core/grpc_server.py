@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -49,6 +48,7 @@ from magnetar_core.grpc_transport import (
 )
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.security.server_tls import ServerTls
 from magnetar_core.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.wire import common_pb2, service_pb2
@@ -179,13 +179,8 @@ class GrpcServer:
         config = self._config
         if not config.tls_certificate_file:
             return self._server.add_insecure_port(address)
-        try:
-            key = Path(config.tls_key_file).read_bytes()
-            certificate = Path(config.tls_certificate_file).read_bytes()
-        except OSError as error:
-            raise InvalidConfig(f"the TLS files cannot be read: {error}") from error
-        credentials = grpc.ssl_server_credentials([(key, certificate)])
-        return self._server.add_secure_port(address, credentials)
+        tls = ServerTls(config.tls_certificate_file, config.tls_key_file)
+        return self._server.add_secure_port(address, tls.credentials())
 
     async def _set_health(self, *, serving: bool) -> None:
         status = HealthCheckResponse.SERVING if serving else HealthCheckResponse.NOT_SERVING

@@ -16,11 +16,13 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from magnetar_core.config import FRAME_BYTES_MAX
+from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig
 from magnetar_core.frames import Carried, in_turns
 from magnetar_core.outbox import Outbox
+from magnetar_core.security.link_security import PLAIN, LinkSecurity
+from magnetar_core.security.refusals import meaning_of
 from magnetar_core.shard_address import SHARD_KEY, ShardAddress
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import service_pb2 as pb
 
 log = logging.getLogger(__name__)
@@ -68,19 +70,19 @@ class GrpcTransport:
     """Transport that reaches servers over gRPC.
 
     Args:
-        credentials: TLS credentials; without them the conversation is plain text, which is for
-            loopback and for trusted networks.
+        security: TLS, and the token that servers want; by default the conversation is plain text,
+            which is for loopback and for trusted networks.
         connect_timeout_ms: how long an address may neither accept nor refuse before it counts as
             dead.
     """
 
     def __init__(
         self,
-        credentials: grpc.ChannelCredentials | None = None,
+        security: LinkSecurity = PLAIN,
         *,
         connect_timeout_ms: float = 5_000,
     ) -> None:
-        self._credentials = credentials
+        self._security = security
         self._connect_timeout_ms = connect_timeout_ms
         self._links: set[GrpcLink] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -97,11 +99,16 @@ class GrpcTransport:
 
         Raises:
             LinkClosed: no server answers there, or it has no such service, or not the shard.
+            LinkRefused: TLS or credentials do not fit.
         """
         if self._closed:
             raise LinkClosed("the transport is closed")
         server, metadata = _destination(address)
-        channel = self._channel(server)
+        try:
+            metadata += self._security.metadata(server)
+            channel = self._channel(server)
+        except InvalidConfig as error:
+            raise LinkRefused(f"cannot talk to {address}: {error}") from None
         call: ExchangeCall | None = None
         try:
             method: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(
@@ -109,7 +116,7 @@ class GrpcTransport:
             )
             call = method(metadata=metadata)
             async with asyncio.timeout(self._connect_timeout_ms / 1_000):
-                await _accepted(call, address)
+                await _accepted(call, address, tls=self._security.tls is not None)
         except BaseException as error:
             if call is not None:
                 call.cancel()
@@ -135,9 +142,11 @@ class GrpcTransport:
             await asyncio.wait(list(self._tasks))
 
     def _channel(self, address: str) -> grpc.aio.Channel:
-        if self._credentials is not None:
-            return grpc.aio.secure_channel(address, self._credentials, options=CHANNEL_OPTIONS)
-        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        credentials = self._security.credentials()
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        options = (*CHANNEL_OPTIONS, *self._security.options())
+        return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def _run(self, link: GrpcLink, channel: grpc.aio.Channel) -> None:
         try:
@@ -165,11 +174,18 @@ def _destination(address: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return shard.server, ((SHARD_KEY, str(shard.place)),)
 
 
-async def _accepted(call: ExchangeCall, address: str) -> None:
+async def _accepted(call: ExchangeCall, address: str, *, tls: bool) -> None:
     if any(key == ACCEPTED_KEY for key, _ in await call.initial_metadata()):
         return
     # gRPC names the reason at the end of its text.
     reason = (await call.details()).rpartition("last error: ")[2]
+    if await call.code() is grpc.StatusCode.UNAUTHENTICATED:
+        raise LinkRefused(f"{address} refuses this client: {reason}")
+    meaning = meaning_of(reason, tls=tls)
+    if meaning is not None:
+        # In plain text a server that is just ending looks the same: that passes.
+        kind = LinkRefused if tls else LinkClosed
+        raise kind(f"cannot talk to {address}: {reason}; {meaning}")
     raise LinkClosed(f"cannot talk to {address}: {reason}")
 
 

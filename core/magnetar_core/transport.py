@@ -21,6 +21,13 @@ class LinkClosed(ConnectionError):
     """The conversation is over; commands under way may or may not have arrived."""
 
 
+class LinkRefused(LinkClosed):
+    """Somebody listens there, and TLS or credentials keep the two sides from talking.
+
+    The text says what to do; nothing was sent.
+    """
+
+
 class Link(Protocol):
     """Client's end of a conversation."""
 
@@ -56,6 +63,7 @@ class Transport(Protocol):
             on_closed: called once, after the last frame.
         Raises:
             LinkClosed: no server answers there, or it does not have the shard.
+            LinkRefused: TLS or credentials do not fit.
         """
         ...
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from magnetar_cli.link_options import security
 from magnetar_cli.types import json_option
 
 SERVING = "SERVING"
@@ -100,13 +101,24 @@ def check(server: Server, timeout_s: float) -> Health:
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-    with grpc.insecure_channel(server.address) as channel:
+    from magnetar_core.security.refusals import meaning_of
+
+    secured = security()
+    credentials = secured.credentials()
+    channel = (
+        grpc.insecure_channel(server.address)
+        if credentials is None
+        else grpc.secure_channel(server.address, credentials, secured.options())
+    )
+    with channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout_s)
         except grpc.RpcError as error:
             # The call itself, too: only so it has a code.
-            return Health(*server, "NO ANSWER", error.code().name.lower())
+            reason = (error.details() or "").rpartition("last error: ")[2]
+            meaning = meaning_of(reason, tls=credentials is not None)
+            return Health(*server, "NO ANSWER", meaning or error.code().name.lower())
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
     return Health(*server, status)
 

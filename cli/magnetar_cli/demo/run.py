@@ -35,6 +35,7 @@ from magnetar_cli.demo.servers import Cluster, Servers, Standalone
 from magnetar_cli.demo.spark import WINDOWS, SparkPart
 from magnetar_cli.demo.verify import Check
 from magnetar_cli.demo.worker import CANCELLATIONS, DELAYS, INPUT, SUBSCRIPTION, Settings
+from magnetar_cli.link_options import new_transport
 from magnetar_cli.pipeline.requirements import missing
 from magnetar_flights.flights import Expected, as_messages, expected, expected_windows, read_lines
 
@@ -94,7 +95,7 @@ async def run(options: Options) -> bool:
         lines = await asyncio.to_thread(read_lines, options.flights, options.limit)
         async with (
             _running_servers(directory, options) as (servers, address),
-            await connect(address) as client,
+            await connect(address, transport=new_transport()) as client,
         ):
             which = f"{servers.title} serve" if servers else "using the cluster"
             display.say(f"{which} at {address}")

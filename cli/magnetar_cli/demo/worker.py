@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 import magnetar
+from magnetar_cli.link_options import new_transport
 from magnetar_core.parent_watch import watch_parent
 from magnetar_flights.flights import transform
 
@@ -124,7 +125,7 @@ async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
     # The end of standard input is the request to stop, and the sign that the parent has gone.
     watch_parent(stop.set)
-    async with await magnetar.connect(settings.address) as client:
+    async with await magnetar.connect(settings.address, transport=new_transport()) as client:
         worker = Worker(
             settings,
             client,

@@ -11,6 +11,7 @@ import click
 
 from magnetar_cli.servers.options import (
     SECTIONS,
+    links_of,
     listen_config,
     load_membership,
     member_options,
@@ -121,6 +122,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             service=SERVICE,
             rows=_rows(options, store_config(options, "broker", sources), name),
             listen=listen,
+            links=links_of("broker", sources, listen),
             build=build,
             supervised=options["supervised"],
             ready_file=options["ready_file"],

@@ -11,6 +11,7 @@ import click
 
 from magnetar_cli.servers.options import (
     SECTIONS,
+    links_of,
     listen_config,
     load_membership,
     member_options,
@@ -109,6 +110,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             service=SERVICE,
             rows=_rows(options, store_config(options, "coordinator", sources), name),
             listen=listen,
+            links=links_of("coordinator", sources, listen),
             build=lambda world: _build(config, world),
             supervised=options["supervised"],
             ready_file=options["ready_file"],

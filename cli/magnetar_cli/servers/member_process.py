@@ -137,7 +137,14 @@ async def _serve(process: MemberProcess) -> None:
         registry.register(shard_metrics)
         views = [View()]
         place = place_of(process, cluster_format, member, OwnersBook(lambda: views[0]))
-        shards = ShardServers(process.kind_of(place), doors, shard_metrics, clock, server.address)
+        shards = ShardServers(
+            process.kind_of(place),
+            doors,
+            shard_metrics,
+            clock,
+            server.address,
+            process.owning.links,
+        )
         host = Host(
             directory,
             shards,

@@ -14,6 +14,7 @@ from magnetar_cli.types import with_options
 if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
+    from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.settings import Sources
     from magnetar_storage.store_config import StoreConfig
 
@@ -104,9 +105,10 @@ def shared_settings() -> list[type[Any]]:
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_core.config import ListenConfig
+    from magnetar_core.security.link_security import LinkConfig
     from magnetar_storage.store_config import StoreConfig
 
-    return [ListenConfig, StoreConfig, MemberConfig, HostSettings]
+    return [ListenConfig, LinkConfig, StoreConfig, MemberConfig, HostSettings]
 
 
 def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:
@@ -143,3 +145,19 @@ def listen_config(
         return resolved.settings
     member_port = split_address(address)[1] if address else default_port
     return replace(resolved.settings, port=member_port)
+
+
+def links_of(section: str, sources: Sources, listen: ListenConfig) -> LinkSecurity:
+    """Return how the links of a server to other servers are secured.
+
+    Raises:
+        InvalidConfig: a file cannot be read, or is not what it should be.
+    """
+    from magnetar_core.security.link_security import LinkConfig
+    from magnetar_core.settings import resolve
+
+    beside = [settings_of(section), *shared_settings()]
+    links = resolve(LinkConfig, section, sources, beside=beside).settings
+    return links.security(
+        certificate_file=listen.tls_certificate_file, key_file=listen.tls_key_file
+    )

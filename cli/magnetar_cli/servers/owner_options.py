@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.servers.options import (
+    links_of,
     listen_config,
     settings_of,
     shared_settings,
     store_config,
 )
 from magnetar_cli.types import with_options
+from magnetar_core.security.link_security import PLAIN, LinkSecurity
 
 if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
@@ -77,12 +79,14 @@ class Owning:
 
     Attributes:
         store: where all of its shards keep their rows.
+        links: how its links to other servers are secured.
     """
 
     config: MemberConfig
     host: HostSettings
     listen: ListenConfig
     store: StoreConfig
+    links: LinkSecurity = PLAIN
 
 
 def owning(
@@ -138,7 +142,8 @@ def owning(
             f"the list of members {where} says who has which shard for good, and --etcd says that"
             " shards change their owner: start without one of them"
         )
-    return Owning(config=config, host=host, listen=listen, store=store)
+    links = links_of(section, sources, listen)
+    return Owning(config=config, host=host, listen=listen, store=store, links=links)
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:

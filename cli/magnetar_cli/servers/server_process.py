@@ -27,6 +27,7 @@ from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
+from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.transport import Transport
 from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
@@ -78,6 +79,7 @@ class ServerProcess:
     """The server that a process runs, and how.
 
     Attributes:
+        links: how its links to other servers are secured.
         supervised: whether a standalone process started this process. Then it reports readiness as
             JSON, the end of standard input means that the supervisor is gone, and the supervisor
             handles Ctrl-C.
@@ -89,6 +91,7 @@ class ServerProcess:
     build: Callable[[World], Component]
     supervised: bool = False
     ready_file: Path | None = None
+    links: LinkSecurity = PLAIN
 
 
 def run(process: ServerProcess) -> None:
@@ -129,7 +132,7 @@ async def _serve(process: ServerProcess) -> None:
         if store is None:
             return
         closing.append(store.close)
-        transport = GrpcTransport()
+        transport = GrpcTransport(process.links)
         closing.append(transport.close)
         world = World(
             address=server.address,

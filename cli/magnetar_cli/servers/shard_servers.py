@@ -25,6 +25,7 @@ from magnetar_core.clock import SystemClock
 from magnetar_core.doors import Doors
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.leased import LeasedCommands, LeasedTransport
+from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.shard_address import ShardPlace
 from magnetar_storage.slate import SlateStore
 from magnetar_storage.slate_options import StoreCache, new_cache
@@ -54,16 +55,24 @@ class ShardServers:
 
     Args:
         address: of this process.
+        links: how its links to other servers are secured.
     """
 
     def __init__(
-        self, kind: ShardKind, doors: Doors, metrics: ShardMetrics, clock: SystemClock, address: str
+        self,
+        kind: ShardKind,
+        doors: Doors,
+        metrics: ShardMetrics,
+        clock: SystemClock,
+        address: str,
+        links: LinkSecurity = PLAIN,
     ) -> None:
         self.kind = kind
         self.doors = doors
         self.metrics = metrics
         self.clock = clock
         self.address = address
+        self.links = links
         self.view = View()
         self._servers: set[_ShardServer] = set()
         self._cache: Any = None
@@ -109,7 +118,7 @@ class _ShardServer:
         self._is_open = self._closing = False
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.transport = ClusterTransport(
-            LeasedTransport(GrpcTransport(), self._may_speak), lambda: servers.view
+            LeasedTransport(GrpcTransport(servers.links), self._may_speak), lambda: servers.view
         )
 
     async def open(self) -> None:

@@ -11,6 +11,7 @@ from magnetar.blocking.loop_thread import LoopThread
 from magnetar.client import Client as AsyncClient
 from magnetar.config import ClientConfig
 from magnetar_core.clock import Clock
+from magnetar_core.security.link_security import TlsFiles, Token
 from magnetar_core.transport import Transport
 
 
@@ -21,6 +22,8 @@ def connect(
     clock: Clock | None = None,
     random: Random | None = None,
     config: ClientConfig | None = None,
+    tls: TlsFiles | None = None,
+    token: Token | None = None,
 ) -> Client:
     """Connect to a cluster by the address of a broker, "host:port", or of several.
 
@@ -32,8 +35,12 @@ def connect(
         transport: makes the transport, on the client's own thread; gRPC unless given.
         clock, random: the machine's unless given.
         config: the client's settings.
+        tls: the files for TLS, which are read again for each link; plain text unless given.
+        token: a token (JWT), or a function that returns a fresh one for each link; it is called on
+            the client's own thread.
     Raises:
-        InvalidArgument: a text is not an address.
+        InvalidArgument: a text is not an address, or a file for TLS cannot be read.
+        AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
         LogUnavailable: nobody answers at any of the addresses in time.
         ClusterMismatch: the brokers refuse this client.
     """
@@ -46,6 +53,8 @@ def connect(
             clock=clock,
             random=random,
             config=config,
+            tls=tls,
+            token=token,
         )
 
     try:

@@ -18,6 +18,7 @@ from magnetar.link.runtime import Runtime
 from magnetar.link.session import ResponseT
 from magnetar.link.shard_connection import ShardConnection
 from magnetar_core.errors import (
+    AuthenticationFailed,
     ClusterMismatch,
     LogUnavailable,
     MagnetarError,
@@ -31,7 +32,7 @@ from magnetar_core.wire import topic_pb2
 log = logging.getLogger("magnetar")
 
 # A server at one of the addresses is none of ours: the others may be.
-STRANGERS = (ClusterMismatch, UnsupportedVersion)
+STRANGERS = (ClusterMismatch, UnsupportedVersion, AuthenticationFailed)
 
 
 class AnyBroker:

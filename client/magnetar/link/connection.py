@@ -13,9 +13,12 @@ from magnetar.link.members import BROKER
 from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Unasked
-from magnetar_core.errors import MagnetarError
-from magnetar_core.transport import LinkClosed
+from magnetar_core.errors import AuthenticationFailed, MagnetarError
+from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import common_pb2, group_pb2
+
+# A server that ends while TLS begins looks like one that refuses; not so often in a row.
+REFUSALS_MAX = 3
 
 # Whom a push is for: a consumer's id and a partition, or a group and a member's id.
 Addressee = tuple[int, int] | tuple[str, str]
@@ -55,6 +58,9 @@ class Connection(Requests):
         self._closed = False
         # Whether the last attempt to connect found nobody.
         self._nobody_is_there = False
+        # Why the last attempts failed, if TLS or credentials were the reason, and how many did.
+        self._refusal: LinkRefused | None = None
+        self._refusal_count = 0
         self._addressees: dict[Addressee, OnPush] = {}
         # Who wants to hear of attempts to connect that fail.
         self._watchers: dict[int, Callable[[], None]] = {}
@@ -82,6 +88,11 @@ class Connection(Requests):
     def is_unreachable(self) -> bool:
         """Whether there is no link, and the last attempt to connect found nobody."""
         return self._nobody_is_there and self.live_session is None
+
+    @property
+    def refusal(self) -> LinkRefused | None:
+        """Why TLS or credentials keep this client from the server; None: they do not."""
+        return self._refusal if self.live_session is None else None
 
     @property
     def is_idle(self) -> bool:
@@ -163,6 +174,9 @@ class Connection(Requests):
                     log.info("cannot reach %s: %s", self.title, error)
                     self._backoff.failures = max(1, self._backoff.failures)
                     self._nobody_is_there = True
+                    if self._is_refused_for_good(error):
+                        self._tell_waiters(AuthenticationFailed(str(error)))
+                        return
                     for watcher in list(self._watchers.values()):
                         watcher()
                     continue
@@ -174,6 +188,8 @@ class Connection(Requests):
                     self._tell_waiters(error)
                     return
                 self._nobody_is_there = False
+                self._refusal, self._refusal_count = None, 0
+                self._runtime.has_reached_a_server = True
                 self._session = session
                 session.on_close(partial(self._on_closed, session))
                 if not session.closed:
@@ -181,6 +197,18 @@ class Connection(Requests):
         finally:
             if self._connecting is asyncio.current_task():
                 self._connecting = None
+
+    def _is_refused_for_good(self, error: LinkClosed | TimeoutError) -> bool:
+        """Return whether a client that never reached its cluster hears of a refusal now.
+
+        Later on, a certificate or a token that came late is worth the usual patience.
+        """
+        if not isinstance(error, LinkRefused):
+            self._refusal, self._refusal_count = None, 0
+            return False
+        self._refusal = error
+        self._refusal_count += 1
+        return self._refusal_count >= REFUSALS_MAX and not self._runtime.has_reached_a_server
 
     async def _attempt(self) -> LinkSession:
         shard = shard_of(self.address)

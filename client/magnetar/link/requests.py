@@ -14,10 +14,15 @@ from magnetar.link.addresses import title_of
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, ResponseT, Result
 from magnetar_core.error_kinds import ErrorKind
-from magnetar_core.errors import LogUnavailable, MagnetarError, OutcomeUnknown
+from magnetar_core.errors import (
+    AuthenticationFailed,
+    LogUnavailable,
+    MagnetarError,
+    OutcomeUnknown,
+)
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.requests import Request
-from magnetar_core.transport import LinkClosed
+from magnetar_core.transport import LinkClosed, LinkRefused
 from magnetar_core.wire import transaction_pb2
 
 # What request_soon() tells.
@@ -63,6 +68,11 @@ class Requests(ABC):
     @abstractmethod
     def live_session(self) -> LinkSession | None:
         """The present link; None without."""
+
+    @property
+    @abstractmethod
+    def refusal(self) -> LinkRefused | None:
+        """Why TLS or credentials keep this client from the server; None: they do not."""
 
     @abstractmethod
     def when_connected(self, on_session: OnSession) -> int:
@@ -205,6 +215,9 @@ class Requests(ABC):
                 raise self._no_answer(body, timeout_ms) from last
             if isinstance(last, MagnetarError):
                 raise last from None
+            refusal = self.refusal
+            if refusal is not None:
+                raise AuthenticationFailed(str(refusal)) from refusal
             raise LogUnavailable(
                 f"no link to {self.title} within {timeout_ms:.0f} ms;"
                 f" {body.DESCRIPTOR.name} was not sent"

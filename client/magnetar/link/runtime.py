@@ -36,6 +36,7 @@ class Runtime:
         self.deadlines = Deadlines(self.loop)
         # Learned from the first server; a server of another cluster is then refused.
         self.cluster = ClusterIdentity()
+        self.has_reached_a_server = False
         # In order of start: cancelled in that order too.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._task_count = 0

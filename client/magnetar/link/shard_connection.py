@@ -10,6 +10,7 @@ from magnetar.link.requests import OnPush, OnSession, Requests
 from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession
 from magnetar_core.errors import ClusterMismatch, MagnetarError
+from magnetar_core.transport import LinkRefused
 
 
 class ShardConnection(Requests):
@@ -65,6 +66,11 @@ class ShardConnection(Requests):
     def live_session(self) -> LinkSession | None:
         """The present link; None without."""
         return self.connection.live_session
+
+    @property
+    def refusal(self) -> LinkRefused | None:
+        """Why TLS or credentials keep this client from the server; None: they do not."""
+        return self.connection.refusal
 
     @property
     def is_waited_for(self) -> bool:

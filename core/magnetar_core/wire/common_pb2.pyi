@@ -63,6 +63,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GROUP_NOT_FOUND: _ClassVar[ErrorCode]
     SEQUENCE_DIFFERS: _ClassVar[ErrorCode]
     UNSUPPORTED_VERSION: _ClassVar[ErrorCode]
+    AUTHENTICATION_FAILED: _ClassVar[ErrorCode]
 COMMIT: TxnAction
 ABORT: TxnAction
 TXN_STATUS_UNSPECIFIED: TxnStatus
@@ -110,6 +111,7 @@ FENCED_INSTANCE: ErrorCode
 GROUP_NOT_FOUND: ErrorCode
 SEQUENCE_DIFFERS: ErrorCode
 UNSUPPORTED_VERSION: ErrorCode
+AUTHENTICATION_FAILED: ErrorCode
 
 class TxnId(_message.Message):
     __slots__ = ("most_bits", "least_bits")

@@ -1,0 +1,71 @@
+"""Reads PEM files, and finds out what is wrong with them before gRPC would only say "failed"."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+from magnetar_core.config import InvalidConfig
+
+# Of a file: when it was written, which one it is, and how long.
+Stamp = tuple[int, int, int]
+
+
+def stamp_of(file: str) -> Stamp | None:
+    """Return what changes whenever a file does; None: there is no such file."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def read_pair(certificate_file: str, key_file: str) -> tuple[bytes, bytes]:
+    """Return a certificate and its key.
+
+    Raises:
+        InvalidConfig: they cannot be read, or do not belong together.
+    """
+    certificate, key = read(certificate_file), read(key_file)
+    try:
+        # A password would be asked for at the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+            certificate_file, key_file, password=lambda: ""
+        )
+    except (ssl.SSLError, OSError, ValueError) as error:
+        raise InvalidConfig(
+            f"{certificate_file} and {key_file} are not a certificate and its key ({error}): both"
+            " are PEM, belong together, and the key has no password"
+        ) from None
+    return certificate, key
+
+
+def read_authorities(file: str) -> bytes:
+    """Return certificates of authorities.
+
+    Raises:
+        InvalidConfig: they cannot be read.
+    """
+    content = read(file)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=content.decode())
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidConfig(
+            f"{file} has no certificates of authorities ({error}): it has to be PEM"
+        ) from None
+    return content
+
+
+def read(file: str) -> bytes:
+    """Return a file's content.
+
+    Raises:
+        InvalidConfig: it cannot be read.
+    """
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidConfig(
+            f"{file} cannot be read: {error.strerror}; check the path and its permissions"
+        ) from None

@@ -1,0 +1,65 @@
+"""What a person is told when TLS does not come about. gRPC says it in the words of its library."""
+
+from __future__ import annotations
+
+_OWN_AUTHORITY = (
+    "no authority that this side trusts has signed the server's certificate: name the one that did,"
+    " with --tls-ca-file, MAGNETAR_TLS_CA_FILE or TlsFiles(ca_file=...)"
+)
+# What gRPC's text contains, and what it means; the first one counts.
+_MEANINGS = (
+    (
+        "WRONG_VERSION_NUMBER",
+        "the server talks plain text and this side talks TLS: leave out the options of TLS, or"
+        " start the server with tls_certificate_file and tls_key_file",
+    ),
+    (
+        "certificate has expired",
+        "the server's certificate has expired: give the server a new one in the same files; it"
+        " needs no restart",
+    ),
+    (
+        "certificate is not yet valid",
+        "the server's certificate is not valid yet: compare the clocks of both machines",
+    ),
+    ("issuer certificate", _OWN_AUTHORITY),
+    ("self signed", _OWN_AUTHORITY),
+    ("self-signed", _OWN_AUTHORITY),
+    # Another authority of the same name.
+    ("BAD_SIGNATURE", _OWN_AUTHORITY),
+    ("signature failure", _OWN_AUTHORITY),
+    ("CERTIFICATE_VERIFY_FAILED", "the server's certificate is not trusted"),
+    (
+        "hostname verification check failed",
+        "the server's certificate is for another name: connect to a name that it has, name one with"
+        " --tls-server-name, MAGNETAR_TLS_SERVER_NAME or TlsFiles(server_name=...), or give the"
+        " server a certificate for this address",
+    ),
+    ("handshake failed", "TLS does not come about; the text of the library says why"),
+)
+_ENDED = ("Socket closed", "Connection reset", "Broken pipe", "recvmsg")
+_ENDED_TLS = (
+    "the server ended the TLS handshake: if it asks for certificates, this side's is missing, has"
+    " expired, or is signed by an authority that the server does not trust; name one with"
+    " --tls-certificate-file and --tls-key-file, or TlsFiles(certificate_file=..., key_file=...)"
+)
+_ENDED_PLAIN = (
+    "the server ended the conversation at once: if it talks TLS, name the authority of its"
+    " certificate, with --tls-ca-file, MAGNETAR_TLS_CA_FILE or TlsFiles(ca_file=...)"
+)
+
+
+def meaning_of(reason: str, *, tls: bool) -> str | None:
+    """Return why a link to somebody who listens did not come about; None: it is another matter.
+
+    Args:
+        reason: gRPC's text.
+        tls: whether this side talks TLS.
+    """
+    if tls:
+        for text, meaning in _MEANINGS:
+            if text.lower() in reason.lower():
+                return meaning
+    if any(text in reason for text in _ENDED):
+        return _ENDED_TLS if tls else _ENDED_PLAIN
+    return None
