@@ -10,6 +10,7 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_config import MemberConfig
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.security.link_security import LinkConfig
 from magnetar_core.settings import names_of
@@ -43,6 +44,7 @@ def page() -> str:
         ("[coordinator]", CoordinatorConfig),
         ("Listening: in both sections", ListenConfig),
         ("Links to other servers: in both sections, and for the command line", LinkConfig),
+        ("Who may do what: in both sections", AccessConfig),
         ("Where rows are kept: in both sections", StoreConfig),
         ("Shards that change their owner: in both sections", MemberConfig),
         ("How a server takes and keeps shards: in both sections", HostSettings),

@@ -31,6 +31,7 @@ _COMMANDS = {
     "storage": "commands.storage:storage",
     "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",
+    "access": "commands.access:access",
     "demo": "demo:demo",
 }
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from magnetar_core.access.grants import Rights
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.config import FRAME_BYTES_MAX
 from magnetar_core.errors import InternalError, InvalidArgument, MagnetarError, QuotaExceeded
@@ -36,6 +37,7 @@ class Reply:
         "origin",
         "principal",
         "request_id",
+        "rights",
         "session",
     )
 
@@ -56,6 +58,8 @@ class Reply:
         self.origin = origin
         # Who sends the command.
         self.principal = principal
+        # What the sender may do; None: there is no access control.
+        self.rights: Rights | None = None
         # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
 
@@ -70,6 +74,12 @@ class Reply:
     def repeat(self, answer: Any) -> None:
         """Send the response or the error that another copy of the command got."""
         self._give(answer)
+
+    def through(self, respond: Callable[[Any], None]) -> Reply:
+        """Return a reply to the same command, whose answer goes to a function instead."""
+        reply = Reply(respond, self.session, self.origin, self.request_id, self.principal)
+        reply.rights = self.rights
+        return reply
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
         """Call back with the response or the error when it leaves. Takes a single listener."""
@@ -113,6 +123,18 @@ Handler = Callable[[Any, Reply], None]
 # The largest possible size of an answer, for commands with large answers. Keys are names of command
 # fields.
 AnswerSizes = Mapping[str, Callable[[Any], int]]
+
+
+class Gate(Protocol):
+    """Lets commands through to their handlers, or refuses them."""
+
+    def admit(self, name: str, command: Any, reply: Reply) -> Reply:
+        """Return the reply that the handler gets.
+
+        Raises:
+            MagnetarError: the command is refused. Nothing that is stored was looked at.
+        """
+        ...
 
 
 class CommandServer(Protocol):
@@ -167,6 +189,8 @@ class CommandSession:
         self.origin = ""
         # Who the client is; set by the transport before the first command.
         self.principal = ANONYMOUS
+        # Whom the commands pass before their handlers; None: nobody.
+        self.gate: Gate | None = None
         # Answers that the client has not taken yet; the transport sets the limit.
         self.answers = AnswerBudget(1 << 62)
         # When a turn gathers more than this, pushing pauses until the client has taken some of it.
@@ -249,7 +273,7 @@ class CommandSession:
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
         reply = Reply(respond, self, self.origin, request_id, self.principal)
-        run_handler(self._handlers, name, request, reply, self._on_error)
+        run_handler(self._handlers, name, request, reply, self._on_error, self.gate)
         return True
 
 
@@ -263,6 +287,7 @@ def run_handler(
     request: pb.Command,
     reply: Reply,
     on_error: Callable[[MagnetarError, Reply], None],
+    gate: Gate | None = None,
 ) -> None:
     """Find and call a command's handler. An exception that it raises becomes the reply."""
     if name is None:
@@ -280,6 +305,13 @@ def run_handler(
     try:
         body = getattr(request, name)
         check_texts(body)
+        if gate is not None:
+            try:
+                reply = gate.admit(name, body, reply)
+            except MagnetarError as error:
+                # At once: it depends on no record.
+                reply.fail(error)
+                return
         handler(body, reply)
     except Exception as error:
         if reply.answered:

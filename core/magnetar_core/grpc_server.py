@@ -28,7 +28,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
 from magnetar_core.answers import AnswerBudget
-from magnetar_core.commands import CommandServer, Reply, check_answer, run_handler
+from magnetar_core.commands import CommandServer, Gate, Reply, check_answer, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import (
@@ -102,13 +102,21 @@ class GrpcServer:
         service: "Broker" or "TransactionCoordinator".
         config: the address, TLS files and limits.
         doors: of shards that come and go.
+        gate: whom all commands pass first; None: nobody.
     """
 
-    def __init__(self, service: str, config: ListenConfig, doors: Doors | None = None) -> None:
+    def __init__(
+        self,
+        service: str,
+        config: ListenConfig,
+        doors: Doors | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._name = f"{PACKAGE}.{service}"
         self._service = service_pb2.DESCRIPTOR.services_by_name[service]
         self._config = config
         self._doors = doors or Doors()
+        self._gate = gate
         self._stopping = False
         self._slow_operations = SlowOperations(
             config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
@@ -227,7 +235,7 @@ class GrpcServer:
                     # cancelled.
                     done: Any = partial(_give_back, budget, reserved)
                     context.add_done_callback(done)
-                sender = _Sender(_machine_of(context), principal)
+                sender = _Sender(_machine_of(context), principal, self._gate)
                 begun_ms = self._slow_operations.begun()
                 body = await _answer(door, name, request, sender, visit.answer)
                 self._slow_operations.answered(name, sender.origin, begun_ms)
@@ -253,7 +261,9 @@ class GrpcServer:
         principal = _principal_of(context)
         door = await self._enter(context)
         try:
-            session = _ServerSession(context, door, self._config, principal, self._slow_operations)
+            session = _ServerSession(
+                context, door, self._config, principal, self._gate, self._slow_operations
+            )
         except MagnetarError as error:
             await _abort(context, error.to_wire())
             return
@@ -277,10 +287,11 @@ class GrpcServer:
 
 
 class _Sender(NamedTuple):
-    """Sender of a unary call: its machine, and who it is."""
+    """Sender of a unary call: its machine, who it is, and whom its command passes."""
 
     origin: str
     principal: Principal
+    gate: Gate | None
 
 
 class _UnaryVisit:
@@ -307,6 +318,7 @@ class _ServerSession:
         commands: CommandServer,
         config: ListenConfig,
         principal: Principal,
+        gate: Gate | None,
         slow_operations: SlowOperations,
     ) -> None:
         self._context = context
@@ -322,6 +334,7 @@ class _ServerSession:
         self._session.answers = self._answers
         self._session.origin = _machine_of(context)
         self._session.principal = principal
+        self._session.gate = gate
         self._session.end = self.end
         self._session.slow_operations = slow_operations
 
@@ -439,7 +452,7 @@ async def _answer(
         run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
     else:
         envelope = service_pb2.Command(**{name: request})
-        run_handler(commands.handlers, name, envelope, reply, commands.refuse)
+        run_handler(commands.handlers, name, envelope, reply, commands.refuse, sender.gate)
     return await answer
 
 

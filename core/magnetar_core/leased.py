@@ -79,7 +79,7 @@ class LeasedCommands:
             else:
                 reply.fail(LogUnavailable(_SILENT))
 
-        return Reply(respond, reply.session, reply.origin, reply.request_id, reply.principal)
+        return reply.through(respond)
 
 
 class _LeasedHandlers(Mapping[str, Handler]):

@@ -80,6 +80,7 @@ class Session(Protocol):
         answers: budget of the answers that the client may leave unread.
         origin: the client's machine.
         principal: who the client is.
+        gate: whom the client's commands pass first, a commands.Gate; None: nobody.
         end: ends the conversation at once; what is queued does not leave.
         slow_operations: hears how long answers took; None: nobody does.
     """
@@ -89,6 +90,7 @@ class Session(Protocol):
     answers: AnswerBudget
     origin: str
     principal: Principal
+    gate: Any
     end: Callable[[], None]
     slow_operations: SlowOperations | None
 

@@ -18,6 +18,7 @@ from magnetar_cli.servers.shard_servers import ShardKind
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, View
+from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_storage.store_config import StoreConfig
 
@@ -165,6 +166,7 @@ def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
         name="a",
         cluster_id="orders",
         owning=Owning(
+            access=AccessConfig(),
             config=MemberConfig(etcd="127.0.0.1:1"),
             host=HostSettings(),
             listen=ListenConfig(),

@@ -11,6 +11,7 @@ import click
 
 from magnetar_cli.servers.options import (
     SECTIONS,
+    access_config,
     links_of,
     listen_config,
     load_membership,
@@ -122,6 +123,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             service=SERVICE,
             rows=_rows(options, store_config(options, "broker", sources), name),
             listen=listen,
+            access=access_config(options, "broker", sources),
             links=links_of("broker", sources, listen),
             build=build,
             supervised=options["supervised"],

@@ -11,6 +11,7 @@ import click
 
 from magnetar_cli.servers.options import (
     SECTIONS,
+    access_config,
     links_of,
     listen_config,
     load_membership,
@@ -110,6 +111,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             service=SERVICE,
             rows=_rows(options, store_config(options, "coordinator", sources), name),
             listen=listen,
+            access=access_config(options, "coordinator", sources),
             links=links_of("coordinator", sources, listen),
             build=lambda world: _build(config, world),
             supervised=options["supervised"],

@@ -44,6 +44,7 @@ from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.doors import Doors
+from magnetar_core.gate import gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.version import VERSION
@@ -113,7 +114,8 @@ async def _serve(process: MemberProcess) -> None:
     config, listen = process.owning.config, process.owning.listen
     async with AsyncExitStack() as closing:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
-        server = GrpcServer(process.service, listen, doors)
+        gate = gate_of(process.owning.access, clock.monotonic_ms)
+        server = GrpcServer(process.service, listen, doors, gate)
         await server.open()
         closing.push_async_callback(server.close)
         member = member_of(process, server.address)

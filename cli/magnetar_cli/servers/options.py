@@ -12,6 +12,7 @@ import click
 from magnetar_cli.types import with_options
 
 if TYPE_CHECKING:
+    from magnetar_core.access_file import AccessConfig
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.security.link_security import LinkSecurity
@@ -33,6 +34,12 @@ server_options = with_options(
         is_flag=True,
         default=None,
         help="Allow an address that other machines can reach; they may use the server.",
+    ),
+    click.option(
+        "--access-file",
+        metavar="FILE",
+        envvar="MAGNETAR_ACCESS_FILE",
+        help="Who may do what, as TOML; read again when it changes. See `magnetar access`.",
     ),
     click.option("--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"),
     click.option("--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"),
@@ -104,11 +111,12 @@ def shared_settings() -> list[type[Any]]:
     """Return the classes of settings that both kinds of servers have."""
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
+    from magnetar_core.access_file import AccessConfig
     from magnetar_core.config import ListenConfig
     from magnetar_core.security.link_security import LinkConfig
     from magnetar_storage.store_config import StoreConfig
 
-    return [ListenConfig, LinkConfig, StoreConfig, MemberConfig, HostSettings]
+    return [ListenConfig, LinkConfig, AccessConfig, StoreConfig, MemberConfig, HostSettings]
 
 
 def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:
@@ -118,6 +126,17 @@ def store_config(options: dict[str, Any], section: str, sources: Sources) -> Sto
 
     beside = [settings_of(section), *shared_settings()]
     return resolve(StoreConfig, section, sources, beside=beside, store=options["store"]).settings
+
+
+def access_config(options: dict[str, Any], section: str, sources: Sources) -> AccessConfig:
+    """Return who may do what at a server."""
+    from magnetar_core.access_file import AccessConfig
+    from magnetar_core.settings import resolve
+
+    beside = [settings_of(section), *shared_settings()]
+    return resolve(
+        AccessConfig, section, sources, beside=beside, access_file=options["access_file"]
+    ).settings
 
 
 def listen_config(

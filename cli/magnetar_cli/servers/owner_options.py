@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magnetar_cli.servers.options import (
+    access_config,
     links_of,
     listen_config,
     settings_of,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_cluster.view import Format
+    from magnetar_core.access_file import AccessConfig
     from magnetar_core.address_book import MemberAddress
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
@@ -86,6 +88,7 @@ class Owning:
     host: HostSettings
     listen: ListenConfig
     store: StoreConfig
+    access: AccessConfig
     links: LinkSecurity = PLAIN
 
 
@@ -143,7 +146,8 @@ def owning(
             " shards change their owner: start without one of them"
         )
     links = links_of(section, sources, listen)
-    return Owning(config=config, host=host, listen=listen, store=store, links=links)
+    access = access_config(options, section, sources)
+    return Owning(config=config, host=host, listen=listen, access=access, store=store, links=links)
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn, Protocol
@@ -20,9 +20,11 @@ from prometheus_client import CollectorRegistry
 from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
+from magnetar_core.access_file import AccessConfig
 from magnetar_core.clock import SystemClock
 from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
+from magnetar_core.gate import gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
@@ -89,6 +91,7 @@ class ServerProcess:
     rows: Rows
     listen: ListenConfig
     build: Callable[[World], Component]
+    access: AccessConfig = field(default_factory=AccessConfig)
     supervised: bool = False
     ready_file: Path | None = None
     links: LinkSecurity = PLAIN
@@ -116,7 +119,9 @@ async def _serve(process: ServerProcess) -> None:
     kind, name = process.rows.kind, process.rows.name
     log.info("%s %s of Magnetar %s is starting", kind, name, VERSION)
     registry = CollectorRegistry()
-    server = GrpcServer(process.service, process.listen)
+    clock = SystemClock()
+    gate = gate_of(process.access, clock.monotonic_ms)
+    server = GrpcServer(process.service, process.listen, gate=gate)
     closing: list[Callable[[], Awaitable[None]]] = []
     try:
         await server.open()
@@ -138,7 +143,7 @@ async def _serve(process: ServerProcess) -> None:
             address=server.address,
             store=store,
             transport=transport,
-            clock=SystemClock(),
+            clock=clock,
             random=Random(),
             registry=registry,
             on_fatal=_die,

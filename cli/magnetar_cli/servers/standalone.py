@@ -94,6 +94,8 @@ def standalone(**options: Any) -> None:
         common.append("--allow-remote")
     if options["config_file"] is not None:
         common += ["--config", str(options["config_file"])]
+    if options["access_file"]:
+        common += ["--access-file", options["access_file"]]
     store: str | None = options["store"] or None
     if store is not None:
         StoreConfig(store=store)

@@ -1,0 +1,101 @@
+"""`magnetar access`: checks an access file, and says what a principal may do by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from magnetar_cli.types import json_option
+
+if TYPE_CHECKING:
+    from magnetar_core.access.policy import Policy
+
+
+@click.group()
+def access() -> None:
+    """Check who may do what."""
+
+
+@access.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--principal", metavar="NAME", help="Say what this principal may do.")
+@json_option
+def check(file: Path, principal: str | None, as_json: bool) -> None:
+    """Check an access file, as a server would read it. Servers are not asked.
+
+    docs/security.md says what such a file has.
+    """
+    policy = _read(file)
+    if principal is None:
+        _show_policy(policy, as_json)
+    else:
+        _show_principal(policy, principal, as_json)
+
+
+def _read(file: Path) -> Policy:
+    from magnetar_core.access.policy import InvalidPolicy, parse_policy
+    from magnetar_core.config import InvalidConfig
+
+    try:
+        return parse_policy(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, InvalidPolicy) as error:
+        raise InvalidConfig(f"{file}: {error}") from error
+
+
+def _show_policy(policy: Policy, as_json: bool) -> None:
+    from magnetar_cli.output import print_json, print_table
+
+    rows = [
+        {"principal": str(pattern), "roles": list(roles)}
+        for pattern, roles in policy.principals.items()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("PRINCIPAL", "ROLES"),
+        [(one["principal"], ", ".join(one["roles"])) for one in rows],
+        empty="the file is right, and gives nobody any right",
+    )
+
+
+def _show_principal(policy: Policy, name: str, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from magnetar_cli.output import print_json, print_table
+    from magnetar_core.principal import Principal
+
+    principal = Principal(name)
+    grants = [
+        {
+            "resource": grant.kind.value,
+            "name": str(grant.pattern),
+            "operations": sorted(grant.allowed),
+        }
+        for grant in policy.rights_of(principal).grants
+    ]
+    if as_json:
+        quotas = asdict(policy.quotas_of(principal))
+        print_json(
+            {
+                "principal": name,
+                "roles": policy.roles_of(principal),
+                "grants": grants,
+                "quotas": quotas,
+            }
+        )
+        return
+    print_table(
+        ("RESOURCE", "NAME", "MAY"),
+        [
+            (
+                str(one["resource"]),
+                str(one["name"]),
+                ", ".join(one["operations"]),
+            )
+            for one in grants
+        ],
+        empty=f"{name} may do nothing",
+    )

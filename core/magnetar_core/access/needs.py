@@ -1,0 +1,94 @@
+"""What a command needs: an operation on a resource. Pure.
+
+The names are Kafka's (AclOperation, ResourceType), with KIP-939's TWO_PHASE_COMMIT.
+Source: docs/design/0011-security.md, Rights.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, StrEnum, auto
+from typing import NamedTuple
+
+
+class Operation(StrEnum):
+    """What is done to a resource."""
+
+    READ = "READ"
+    WRITE = "WRITE"
+    CREATE = "CREATE"
+    DELETE = "DELETE"
+    ALTER = "ALTER"
+    DESCRIBE = "DESCRIBE"
+    TWO_PHASE_COMMIT = "TWO_PHASE_COMMIT"
+    CLUSTER_ACTION = "CLUSTER_ACTION"
+
+
+class Kind(StrEnum):
+    """Kinds of resources."""
+
+    TOPIC = "topic"
+    # Groups and subscriptions: a group's cursors are the subscriptions of its name.
+    GROUP = "group"
+    # Transactional ids, and the names of named sequences.
+    TRANSACTIONAL_ID = "transactional_id"
+    CLUSTER = "cluster"
+
+
+class Reach(Enum):
+    """Which resources a need means by its name."""
+
+    NAMED = auto()
+    # Every resource whose name begins so.
+    BEGINNING = auto()
+    # Some resource of the kind, whatever its name.
+    ANY = auto()
+
+
+class Need(NamedTuple):
+    """An operation on a resource."""
+
+    operation: Operation
+    kind: Kind
+    name: str
+    reach: Reach = Reach.NAMED
+
+    def __str__(self) -> str:
+        if self.reach is Reach.ANY:
+            return f"{self.operation} on any {self.kind}"
+        if self.kind is Kind.CLUSTER:
+            return f"{self.operation} on the cluster ({self.name})"
+        star = "*" if self.reach is Reach.BEGINNING else ""
+        return f"{self.operation} on {self.kind} {self.name + star!r}"
+
+
+# The parts of the cluster that are resources of their own. The last three are for servers only.
+ADMINISTRATION = "administration"
+TRANSACTION_ENDS = "ends of transactions"
+INCARNATIONS = "incarnations"
+DIRECTORY = "the directory"
+SERVERS_ONLY = (TRANSACTION_ENDS, INCARNATIONS, DIRECTORY)
+
+# Kafka asks the same of producers without a transactional id (KIP-679).
+ANYWHERE_WRITE = Need(Operation.WRITE, Kind.TOPIC, "", Reach.ANY)
+ANYWHERE_READ = Need(Operation.READ, Kind.GROUP, "", Reach.ANY)
+
+# The operations that a grant for a kind of resource can name.
+OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {
+    Kind.TOPIC: frozenset(
+        {
+            Operation.READ,
+            Operation.WRITE,
+            Operation.CREATE,
+            Operation.DELETE,
+            Operation.DESCRIBE,
+        }
+    ),
+    Kind.GROUP: frozenset({Operation.READ, Operation.DELETE, Operation.DESCRIBE}),
+    Kind.TRANSACTIONAL_ID: frozenset(
+        {Operation.WRITE, Operation.DELETE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT}
+    ),
+    Kind.CLUSTER: frozenset({Operation.ALTER, Operation.DESCRIBE}),
+}
+
+# Whoever may do one of these may describe, too, as in Kafka.
+IMPLYING_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER})

@@ -1,0 +1,215 @@
+"""A broker and a coordinator behind real gRPC servers with access control, and raw talk to them.
+
+Clients name their principal in the metadata of their calls; the transports of the servers and of
+the SDK name none, and are anonymous.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import status_pb2
+from tests.core.envelope import command
+
+from magnetar_broker import keys
+from magnetar_broker.broker import Broker
+from magnetar_broker.config import BrokerConfig
+from magnetar_coordinator.config import CoordinatorConfig
+from magnetar_coordinator.coordinator import Coordinator
+from magnetar_coordinator.records import FAMILIES
+from magnetar_core import grpc_server
+from magnetar_core.access_file import AccessConfig
+from magnetar_core.address_book import MemberAddress
+from magnetar_core.clock import SystemClock
+from magnetar_core.config import ListenConfig
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.gate import gate_of
+from magnetar_core.grpc_server import GrpcServer
+from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.wire import common_pb2, service_pb2
+from magnetar_storage.memory import MemoryDisk, MemoryStore
+
+BROKER, COORDINATOR = "Broker", "TransactionCoordinator"
+NO_ANSWER = frozenset({"flow", "txns_issued"})
+_PRINCIPAL_KEY = "test-principal"
+_TIMEOUT_S = 30.0
+
+
+class World:
+    """Two servers; what a test needs of them."""
+
+    def __init__(self, access: AccessConfig) -> None:
+        self.now_ms = 0.0
+        self._access = access
+        self._transports: list[GrpcTransport] = []
+        self.servers: dict[str, GrpcServer] = {}
+        self.components: dict[str, Any] = {}
+
+    async def open(self) -> None:
+        for service in (BROKER, COORDINATOR):
+            gate = gate_of(self._access, lambda: self.now_ms)
+            self.servers[service] = GrpcServer(service, ListenConfig(stop_grace_ms=100), gate=gate)
+            await self.servers[service].open()
+        await self._start(BROKER)
+        await self._start(COORDINATOR)
+
+    def address(self, service: str) -> str:
+        return self.servers[service].address
+
+    async def _start(self, service: str) -> None:
+        transport = GrpcTransport()
+        self._transports.append(transport)
+        component: Any
+        if service == BROKER:
+            address = self.address(COORDINATOR)
+            config = BrokerConfig(
+                address=self.address(BROKER),
+                coordinators=(MemberAddress(name="coordinator-0", address=address, tcid=0),),
+            )
+            store = MemoryStore(MemoryDisk(), keys.FAMILIES)
+            component = Broker(config, store, transport, SystemClock(), Random(1), _fatal)
+        else:
+            component = Coordinator(
+                CoordinatorConfig(
+                    broker_addresses=(self.address(BROKER),), two_phase_commit_enabled=True
+                ),
+                MemoryStore(MemoryDisk(), FAMILIES),
+                transport,
+                SystemClock(),
+                Random(2),
+                _fatal,
+            )
+        await component.start()
+        self.components[service] = component
+        await self.servers[service].serve(component.server)
+
+    async def close(self) -> None:
+        for server in self.servers.values():
+            await server.close()
+        for service in (COORDINATOR, BROKER):
+            if service in self.components:
+                await self.components[service].close()
+        for transport in self._transports:
+            await transport.close()
+
+
+def _fatal(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
+@asynccontextmanager
+async def world(access: AccessConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Run both servers."""
+    monkeypatch.setattr(grpc_server, "_principal_of", _principal_of)
+    one = World(access)
+    try:
+        await one.open()
+        yield one
+    finally:
+        await one.close()
+
+
+def _principal_of(context: Any) -> Principal:
+    for key, value in context.invocation_metadata() or ():
+        if key == _PRINCIPAL_KEY:
+            return Principal(value)
+    return ANONYMOUS
+
+
+def write_access(path: Path, principals: Mapping[str, list[str]], roles: str = "") -> AccessConfig:
+    """Write an access file, and return settings that name it."""
+    lines = ["[principals]"]
+    lines += [f'"{name}" = {given}' for name, given in principals.items()]
+    path.write_text("\n".join(lines).replace("'", '"') + "\n" + roles)
+    return AccessConfig(access_file=str(path))
+
+
+class RawClient:
+    """A client of a server, that says who it is."""
+
+    def __init__(self, world: World, service: str, principal: str) -> None:
+        self.service = service
+        self._channel = grpc.aio.insecure_channel(world.address(service))
+        self._metadata = ((_PRINCIPAL_KEY, principal),)
+
+    async def __aenter__(self) -> RawClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close()
+
+    async def unary(self, body: Any) -> Any:
+        """Call a method; return its answer, or its error as a ServerError."""
+        name = type(body).__name__.removeprefix("Command")
+        method = service_pb2.DESCRIPTOR.services_by_name[self.service].methods_by_name[name]
+        call: Any = self._channel.unary_unary(
+            f"/magnetar.v1.{self.service}/{name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        try:
+            return await call(body, metadata=self._metadata, timeout=_TIMEOUT_S)
+        except grpc.aio.AioRpcError as error:
+            return error_of(error)
+
+    async def stream(self, body: Any) -> Any:
+        """Send a command on a stream of its own; return its answer, or None if it has none."""
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await self._exchange(body)
+
+    async def _exchange(self, body: Any) -> Any:
+        method: Any = self._channel.stream_stream(
+            f"/magnetar.v1.{self.service}/Exchange",
+            request_serializer=service_pb2.Frame.SerializeToString,
+            response_deserializer=service_pb2.Frame.FromString,
+        )
+        call: Any = method(metadata=self._metadata)
+        try:
+            # The answer to the second says that the first was looked at.
+            hello = common_pb2.CommandHello(protocol_version=1, client_name="raw")
+            frame = service_pb2.Frame(commands=[command(body, 1), command(hello, 2)])
+            await call.write(frame)
+            silent = FIELD_OF_BODY[type(body)] in NO_ANSWER
+            while True:
+                read: Any = await call.read()
+                for one in read.commands:
+                    name = one.WhichOneof("body")
+                    if one.request_id == 1:
+                        return getattr(one, name)
+                    if one.request_id == 2 and silent:
+                        return None
+        finally:
+            call.cancel()
+
+    async def ask(self, body: Any, form: str) -> Any:
+        """Ask in a form: "unary" or "stream"."""
+        return await (self.unary(body) if form == "unary" else self.stream(body))
+
+
+def error_of(error: grpc.aio.AioRpcError) -> common_pb2.ServerError:
+    """Return our error, that travels as a detail of gRPC's."""
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            assert isinstance(value, bytes)
+            told = common_pb2.ServerError()
+            status_pb2.Status.FromString(value).details[0].Unpack(told)
+            return told
+    raise error
+
+
+def is_refused(answer: Any) -> bool:
+    """Whether an answer says that a right is missing."""
+    return isinstance(answer, common_pb2.ServerError) and answer.code in (
+        common_pb2.AUTHORIZATION_FAILED,
+        common_pb2.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
