@@ -27,7 +27,7 @@ STATUS_OF_KIND = {
 # By name, so that the command line imports the packages of none of them.
 _FIXED_BY_THE_CALLER = (
     *("StoreInUse", "StoreFailed", "StoreFenced"),
-    *("NoCluster", "WrongName", "NobodyTakesShards"),
+    *("NoCluster", "WrongName", "NobodyTakesShards", "CannotOpen"),
 )
 
 

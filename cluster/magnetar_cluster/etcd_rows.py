@@ -133,14 +133,15 @@ class Rows:
 
 def write_member(member: Member) -> bytes:
     """Return the content of a member's row."""
-    return _json(
-        {
-            "address": member.address,
-            "external_address": member.external_address,
-            "version": member.version,
-            "leaving": member.leaving,
-        }
-    )
+    content: dict[str, object] = {
+        "address": member.address,
+        "external_address": member.external_address,
+        "version": member.version,
+        "leaving": member.leaving,
+    }
+    if member.refused:
+        content["refused"] = member.refused
+    return _json(content)
 
 
 def read_member(content: bytes) -> Member:
@@ -160,8 +161,15 @@ def read_member(content: bytes) -> Member:
         raise DamagedRow("a member neither leaves nor stays")
     if not isinstance(external_address, str) or not isinstance(version, str):
         raise DamagedRow("a member's external address or version is no text")
+    refused = found.get("refused", [])
+    if not isinstance(refused, list) or not all(type(one) is int for one in refused):
+        raise DamagedRow("the shards that a member refuses are no numbers")
     return Member(
-        address=address, external_address=external_address, version=version, leaving=leaving
+        address=address,
+        external_address=external_address,
+        version=version,
+        leaving=leaving,
+        refused=tuple(refused),
     )
 
 

@@ -136,6 +136,11 @@ class Host:
         }
 
     @property
+    def refused(self) -> tuple[int, ...]:
+        """The numbers of the shards that this member could not open, and leaves to others."""
+        return self._state.refused
+
+    @property
     def counts(self) -> HostCounts:
         """What has happened to the member's shards."""
         return self._attempts.counts
@@ -178,7 +183,7 @@ class Host:
         self._state.leave()
         # They would be handed over as soon as they are open, and may wait for others that stop too.
         self._attempts.cancel_openings()
-        self._keeper.write_row(replace(self._member, leaving=True))
+        self._say(replace(self._member, leaving=True))
         self._step()
         while not self._state.is_empty():
             self._changed.clear()
@@ -287,6 +292,8 @@ class Host:
         """Do what is decided now, and set the timer for what comes later."""
         now_ms = self._now_ms()
         self._attempts.begin(self._state.decide(now_ms))
+        if self._state.refused != self._member.refused:
+            self._say(replace(self._member, refused=self._state.refused))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -298,6 +305,11 @@ class Host:
         self._changed.set()
         for tell in self.on_change:
             self._tell(tell)
+
+    def _say(self, member: Member) -> None:
+        """Say something else of this member."""
+        self._member = member
+        self._keeper.write_row(member)
 
     def _tell(self, tell: Callable[..., None], *news: object) -> None:
         """Whoever listens may fail, and ends neither the watch nor an attempt by that."""

@@ -37,6 +37,19 @@ class HostSettings:
     # back sooner when its store is. Longer: fewer attempts at a store that is away.
     opening_pause_ms_min: int = 500
     opening_pause_ms_max: int = 30_000
+    # An opening that takes longer fails, if another member may take the shard. Shorter: a member
+    # that cannot reach the object store holds up its shards for less time. Longer: a shard whose
+    # recovery takes long is opened by the first member that gets it.
+    opening_ms_max: int = 60_000
+    # After so many openings and runs in a row that failed, or one opening that took too long, a
+    # member refuses a shard, and others get it. While it refuses any, one failure is enough. Lower:
+    # others have the shard sooner. Higher: it stays where it belongs during short troubles.
+    opening_failures_max: int = 3
+    # Pauses before a member tries one of the shards that it refuses again, from the first one to
+    # the longest. Each attempt that fails costs the shard a pause of some seconds. Shorter: the
+    # member has its part again sooner when it can open shards.
+    refusal_pause_ms_min: int = 60_000
+    refusal_pause_ms_max: int = 3_600_000
     # Pauses after the directory did not answer, from the first one to the longest.
     directory_pause_ms_min: int = 100
     directory_pause_ms_max: int = 1_000
@@ -47,7 +60,7 @@ class HostSettings:
             raise InvalidConfig("lease_duration_ms must be whole seconds: etcd counts leases so")
         if self.leaving_ms_max < self.handover_ms_max:
             raise InvalidConfig("leaving_ms_max must be at least handover_ms_max")
-        for name in ("opening_pause_ms", "directory_pause_ms"):
+        for name in ("opening_pause_ms", "refusal_pause_ms", "directory_pause_ms"):
             if getattr(self, f"{name}_min") > getattr(self, f"{name}_max"):
                 raise InvalidConfig(f"{name}_min must not exceed {name}_max")
 

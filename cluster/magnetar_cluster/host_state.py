@@ -8,44 +8,16 @@ Source: docs/design/0009-owners.md, Who shall have what.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Close, Open, Release
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.lease import Lease
+from magnetar_cluster.refusals import Refusals
 from magnetar_cluster.shard_phase import OWNED, SPEAKING, HeldShard, Phase, PhaseEvent
+from magnetar_cluster.shard_slot import Slot
 from magnetar_cluster.view import MemberName, Owner, ShardName, View
 from magnetar_cluster.wish import may_differ, wish
 from magnetar_core.backoff import Randomness, delay_ms
-
-
-@dataclass(slots=True)
-class Slot:
-    """What a member knows of one shard, whoever has it.
-
-    Attributes:
-        held: what the member has of it; None: nothing.
-        action: the attempt that is under way; None: none is.
-        unanswered: claims or releases in a row whose answers were lost.
-        again_at_ms: when the next of them may begin.
-        failures: openings and runs in a row that failed.
-        reason: of the last failure; empty: it was opened since, and has not failed.
-        claim_after_ms: when the shard may be claimed again.
-        gone_epoch: no ownership of this member up to this epoch exists any more.
-        elsewhere: the other member that shall have it, and since when; None: no other.
-        taken_by_ms: until when the next owner of a shard that was handed over is waited for.
-    """
-
-    held: HeldShard | None = None
-    action: Action | None = None
-    unanswered: int = 0
-    again_at_ms: float = 0.0
-    failures: int = 0
-    reason: str = ""
-    claim_after_ms: float = 0.0
-    gone_epoch: int = 0
-    elsewhere: tuple[str, float] | None = None
-    taken_by_ms: float | None = None
 
 
 class HostState:
@@ -77,6 +49,12 @@ class HostState:
         self._settings = settings
         self._random = random
         self._wish: dict[ShardName, str] = {}
+        self._refusals = Refusals(settings, random)
+
+    @property
+    def refused(self) -> tuple[int, ...]:
+        """The numbers of the shards that the member refuses, in order."""
+        return self._refusals.numbers
 
     def speaks(self, shard: ShardName, epoch: int) -> bool:
         """Return whether frames may leave in the name of an ownership at this moment."""
@@ -131,12 +109,12 @@ class HostState:
             self._compare(shard, now_ms)
         return True
 
-    def lost_openings(self) -> list[int]:
-        """Return the epochs of ownerships that were lost while their shards are being opened."""
+    def useless_openings(self) -> list[int]:
+        """Return the epochs of openings that are to end: they are lost, or take too long."""
         return [
             one.held.epoch
             for one in self.slots.values()
-            if one.held is not None and one.held.phase is Phase.LOST_OPENING
+            if one.held is not None and (one.held.phase is Phase.LOST_OPENING or one.overdue)
         ]
 
     def leave(self) -> None:
@@ -175,10 +153,11 @@ class HostState:
         if slot.held.phase is not Phase.SERVING:
             return
         if failed:
-            self._fail(slot, slot.reason, now_ms)
+            self._fail(action.shard, slot, slot.reason, now_ms)
             self._move(slot, PhaseEvent.FAILED, now_ms)
         else:
             slot.reason = ""
+            self._refusals.opened(action.shard)
 
     def not_opened(self, action: Open, reason: str, now_ms: float) -> None:
         """A shard could not be opened, and nothing is left of it."""
@@ -186,7 +165,7 @@ class HostState:
         if slot is None or slot.held is None:
             return
         if slot.held.phase is Phase.OPENING:
-            self._fail(slot, reason, now_ms)
+            self._fail(action.shard, slot, slot.overdue or reason, now_ms)
         self._move(slot, PhaseEvent.NOT_OPENED, now_ms)
 
     def failed(self, shard: ShardName, epoch: int, reason: str, now_ms: float) -> bool:
@@ -201,7 +180,7 @@ class HostState:
             return True
         if not held.can(PhaseEvent.FAILED):
             return False
-        self._fail(slot, reason, now_ms)
+        self._fail(shard, slot, reason, now_ms)
         self._move(slot, PhaseEvent.FAILED, now_ms)
         return True
 
@@ -246,6 +225,11 @@ class HostState:
     def decide(self, now_ms: float) -> list[Action]:
         """Return the attempts that have to begin now."""
         self.wakes_at_ms = None
+        again_at_ms = self._refusals.again_at_ms
+        if again_at_ms is not None and self.refused and self._is_due(again_at_ms, now_ms):
+            self._refusals.try_one(now_ms)
+            # Not earlier than that: more may be refused.
+            self._is_due(self._refusals.again_at_ms or now_ms, now_ms)
         for shard, slot in self.slots.items():
             self._look_for_owner(shard, slot, now_ms)
         handovers = sum(
@@ -269,6 +253,7 @@ class HostState:
                 slot.action = self._attempt(shard, slot, slot.held, now_ms)
                 if slot.action is not None:
                     actions.append(slot.action)
+            self._look_at_opening(shard, slot, now_ms)
         return actions
 
     def _look_at_free(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
@@ -312,6 +297,25 @@ class HostState:
         nobody_else = self._wish.get(shard) in (None, self._name.name)
         if taken or nobody_else or self._is_due(slot.taken_by_ms, now_ms):
             slot.taken_by_ms = None
+
+    def _look_at_opening(self, shard: ShardName, slot: Slot, now_ms: float) -> None:
+        """Give up an opening that takes too long, if there is somebody else for the shard."""
+        held = slot.held
+        if held is None or held.phase is not Phase.OPENING or slot.action is None or slot.overdue:
+            return
+        longest_ms = self._settings.opening_ms_max
+        if not self._is_due(held.since_ms + longest_ms, now_ms):
+            return
+        if any(
+            name.kind == shard.kind
+            and name != self._name
+            and not member.leaving
+            and name not in self.view.draining
+            and shard.number not in member.refused
+            for name, member in self.view.members.items()
+        ):
+            slot.overdue = f"it was not open after {longest_ms} ms"
+            slot.failures = max(slot.failures, self._settings.opening_failures_max - 1)
 
     def _attempt(
         self, shard: ShardName, slot: Slot, held: HeldShard, now_ms: float
@@ -375,6 +379,7 @@ class HostState:
             slot.action = None
         slot.unanswered = 0
         slot.again_at_ms = 0.0
+        slot.overdue = ""
         if held.phase is Phase.GONE:
             slot.gone_epoch = max(slot.gone_epoch, held.epoch)
             slot.held = None
@@ -382,7 +387,7 @@ class HostState:
             if held.handed_over and self.lease is not None:
                 slot.taken_by_ms = now_ms + self._settings.handover_ms_max
 
-    def _fail(self, slot: Slot, reason: str, now_ms: float) -> None:
+    def _fail(self, shard: ShardName, slot: Slot, reason: str, now_ms: float) -> None:
         """Note a failed opening or run, before the phase changes."""
         held = slot.held
         assert held is not None
@@ -397,6 +402,7 @@ class HostState:
             self._random,
         )
         slot.failures += 1
+        self._refusals.failed(shard, slot.failures, now_ms)
 
     def _is_due(self, at_ms: float, now_ms: float) -> bool:
         """Return whether a moment has come; if not, note to be asked again then."""

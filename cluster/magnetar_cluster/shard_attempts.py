@@ -82,7 +82,7 @@ class ShardAttempts:
 
     def begin(self, actions: Iterable[Action]) -> None:
         """Begin attempts, and end openings that have become useless."""
-        for epoch in self._state.lost_openings():
+        for epoch in self._state.useless_openings():
             # It may wait for an answer, and may not ask any more.
             if (opening := self._opening.get(epoch)) is not None and not opening.cancelling():
                 opening.cancel()
@@ -155,6 +155,9 @@ class ShardAttempts:
         """An opening that was cancelled says nothing itself: it may not even have begun."""
         self._opening.pop(action.epoch, None)
         if opening.cancelled():
+            if overdue := self._state.slots[action.shard].overdue:
+                self.counts.openings_failed += 1
+                _LOG.warning("%s cannot open %s: %s", self._member, action.shard, overdue)
             self._state.not_opened(action, "the shard was lost", self._now_ms())
             self._step()
 

@@ -40,12 +40,14 @@ class Member:
         external_address: where clients outside of the servers' network reach it; may be empty.
         version: of its program.
         leaving: it is about to stop, and gives up its shards.
+        refused: the numbers of shards that it could not open, and leaves to others; in order.
     """
 
     address: str
     external_address: str = ""
     version: str = ""
     leaving: bool = False
+    refused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The wish: which member shall have which shard. Pure.
 
 It depends on the names of shards and of live members, on drains and pins, and on nothing else: not
-on who has what. So members with the same view wish the same, whatever happened before.
+on who has what. A shard that its member refuses, since it could not open it, lies elsewhere, and no
+other one moves for that. So members with the same view wish the same, whatever happened before.
 Source: docs/design/0009-owners.md, Who shall have what.
 """
 
@@ -31,7 +32,8 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
         if name.kind in kinds and name not in view.draining and not member.leaving
     }
     pins = {one: view.pins[one] for one in wanted if view.pins.get(one) in members}
-    return spread(wanted, members, pins) if members else {}
+    found = spread(wanted, members, pins) if members else {}
+    return _without_refused(found, view, members)
 
 
 def may_differ(before: View, after: View) -> bool:
@@ -75,6 +77,29 @@ def spread(
             left_over -= 1
         loads[member] += 1
         found[shard] = member
+    return found
+
+
+def _without_refused(
+    found: dict[ShardName, str], view: View, members: Collection[str]
+) -> dict[ShardName, str]:
+    """Give shards that their members refuse to others; nothing else moves.
+
+    A shard that all refuse stays: somebody has to try.
+    """
+    refusing = {
+        (name.kind, number, name.name)
+        for name, member in view.members.items()
+        if member.refused
+        for number in member.refused
+    }
+    if not refusing:
+        return found
+    for shard, member in found.items():
+        if (shard.kind, shard.number, member) in refusing:
+            others = [one for one in members if (shard.kind, shard.number, one) not in refusing]
+            if others:
+                found[shard] = max(others, key=lambda one: _hash(shard, one))
     return found
 
 

@@ -43,10 +43,17 @@ class World:
         await self.claim(B, SHARDS[2])
         return self
 
-    async def join(self, name: MemberName, address: str, *, leaving: bool = False) -> None:
+    async def join(
+        self,
+        name: MemberName,
+        address: str,
+        *,
+        leaving: bool = False,
+        refused: tuple[int, ...] = (),
+    ) -> None:
         if name not in self.leases:
             self.leases[name] = await self.directory.grant(10_000_000)
-        member = Member(address=address, version="1.2", leaving=leaving)
+        member = Member(address=address, version="1.2", leaving=leaving, refused=refused)
         assert await self.directory.join(self.leases[name], name, member)
 
     async def claim(self, name: MemberName, *shards: ShardName) -> None:
@@ -100,6 +107,35 @@ def test_a_picture_shows_what_moves() -> None:
         found = of_view(world.view, FIXED)
         assert [one.state for one in found.members][1] == "leaving"
         assert {one.wished for one in found.shards if one.kind == BROKER} == {""}
+
+    in_world(scenario)
+
+
+def test_a_member_that_cannot_open_shards_is_shown_and_gets_none_of_them() -> None:
+    async def scenario(world: World) -> None:
+        await world.join(A, "127.0.0.1:0", refused=(0, 1))
+        found = of_view(world.view, FIXED)
+        assert found.members[0].refused == ("broker-0", "broker-1")
+        assert [one.state for one in found.members] == [
+            "alive, could not open 0 1",
+            *("alive", "alive"),
+        ]
+        await world.directory.drain(A, draining=True)
+        assert of_view(world.view, FIXED).members[0].state == "draining, could not open 0 1"
+        await world.directory.drain(A, draining=False)
+        with pytest.raises(changes.CannotOpen, match="a could not open broker-0"):
+            await changes.pin(world.directory, world.view, SHARDS[0], A)
+        assert not world.view.pins
+        # Somebody waits, and the member tries in vain.
+        await changes.pin(world.directory, world.view, SHARDS[2], A)
+        moving = asyncio.ensure_future(
+            changes.until_moved(world.directory, SHARDS[2], A, world.on_progress)
+        )
+        await time_passes(1)
+        assert not moving.done()
+        await world.join(A, "127.0.0.1:0", refused=(2,))
+        with pytest.raises(changes.CannotOpen, match="a could not open broker-2"):
+            await moving
 
     in_world(scenario)
 

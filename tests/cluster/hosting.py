@@ -249,6 +249,7 @@ class Node:
         # What happens to certain shards here: seconds to open; cannot be opened; end too early.
         self.slow: dict[ShardName, float] = {}
         self.broken: set[ShardName] = set()
+        self.openings = 0
         self.ends_early: set[ShardName] = set()
         # Moments at which something inside of a shard cancels itself.
         self.cancelled: set[str] = set()
@@ -270,6 +271,7 @@ class Node:
 
     async def open(self, ownership: Ownership) -> RunningShard:
         self._cluster.judge.opening(self.name, ownership)
+        self.openings += 1
         await time_passes(self.slow.pop(ownership.shard, self.troubles.opening_s))
         if "open" in self.cancelled:
             raise asyncio.CancelledError

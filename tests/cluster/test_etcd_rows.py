@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.cluster.directories import MEMBER, S0, A, run_in_time
@@ -92,6 +93,9 @@ def test_rows_make_a_view() -> None:
         row("members/broker/b", b'{"address":1}'),
         row("members/broker/b", b'{"address":"a:1","version":1}'),
         row("members/broker/b", b'{"address":"a:1","external_address":null}'),
+        row("members/broker/b", b'{"address":"a:1","refused":7}'),
+        row("members/broker/b", b'{"address":"a:1","refused":["7"]}'),
+        row("members/broker/b", b'{"address":"a:1","refused":[true]}'),
         row("members/broker/b", write_member(MEMBER), lease=0),
         row("pins/broker/1", b""),
         row("draining/prophet/a"),
@@ -122,6 +126,10 @@ def test_a_row_that_becomes_damaged_says_nothing_any_more() -> None:
 def test_later_versions_may_say_more() -> None:
     assert read_member(b'{"address":"a:1","rack":"7"}') == Member(address="a:1")
     assert read_member(write_member(MEMBER)) == MEMBER
+    refusing = replace(MEMBER, refused=(0, 7))
+    assert read_member(write_member(refusing)) == refusing
+    # Of members that refuse nothing, earlier versions wrote the same.
+    assert b"refused" not in write_member(MEMBER)
     form = Format(broker_shards=8, coordinator_shards=2)
     assert read_format(write_format(form)) == form
     assert read_format(b'{"broker_shards":1,"coordinator_shards":1,"x":{}}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from magnetar_cluster.host_actions import Abandon, Action, Claim, Open, Release
@@ -176,3 +177,21 @@ def test_a_lease_speaks_for_two_thirds_of_its_duration_from_when_it_was_asked_fo
     lease.renewed(12_000.0)
     assert not lease.may_speak()
     assert lease.silent_at_ms is None
+
+
+def test_an_opening_that_begins_now_is_looked_at_again_when_it_has_taken_too_long() -> None:
+    """Nothing else may happen meanwhile."""
+    state = joined(Time())
+    members = {**view(6).members, MemberName(BROKER, "b"): Member(address="b:1")}
+    claim = decided(state, Claim)
+    assert isinstance(claim, Claim)
+    state.claimed(claim, 6, 0.0)
+    decided(state, Open)
+    longest_ms = HostSettings().opening_ms_max
+    assert state.wakes_at_ms == longest_ms
+    # Nobody else could do better, and then somebody could.
+    assert state.decide(longest_ms) == []
+    assert state.useless_openings() == []
+    assert state.saw(replace(view(7, a=6), members=members), longest_ms)
+    assert state.decide(longest_ms) == []
+    assert state.useless_openings() == [6]

@@ -200,7 +200,7 @@ def links_stay() -> AbstractContextManager[None]:
 
 def opening_never_ends() -> AbstractContextManager[None]:
     """An opening goes on when its shard is lost."""
-    return replaced(HostState, "lost_openings", lambda self: [])
+    return replaced(HostState, "useless_openings", lambda self: [])
 
 
 def released_while_open() -> AbstractContextManager[None]:

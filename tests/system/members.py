@@ -73,6 +73,10 @@ class Members:
 
     def start(self, **kinds: str) -> None:
         """Start members, as a="broker", and wait until the directory knows them."""
+        self.start_with({}, **kinds)
+
+    def start_with(self, settings: Mapping[str, str], /, **kinds: str) -> None:
+        """Do the same with further variables for these members."""
         for name, kind in kinds.items():
             with self._log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
@@ -83,7 +87,7 @@ class Members:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=self.environ,
+                    env={**self.environ, **settings},
                 )
         for name in kinds:
             wait_until(lambda name=name: self._is_ready(name), READY_S)  # type: ignore[misc]

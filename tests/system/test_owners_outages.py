@@ -27,7 +27,7 @@ from tests.system.owned_load import Sender
 from tests.system.programs import run
 from tests.system.scene import Scene
 
-from magnetar_cluster.view import BROKER
+from magnetar_cluster.view import BROKER, MemberName
 
 # Beyond the end of all leases; and as long as a client waits.
 AWAY_S = [pytest.param(LEASE_MS / 1_000 + 4.0), pytest.param(30.0, marks=pytest.mark.soak)]
@@ -103,6 +103,42 @@ def test_a_server_that_is_stopped_while_etcd_is_away_ends_and_says_what_it_left(
         await watcher.owned(without="a")
         await sender.more(10)
         await sender.finish("b")
+        await watcher.close()
+
+    run(program(), timeout_s=300)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        # Nobody listens there: it waits, until it is not waited for any more.
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "it was not open after 2000 ms"),
+        ({"AWS_SECRET_ACCESS_KEY": "another"}, "the object store refuses what"),
+    ],
+    ids=["endpoint", "credentials"],
+)
+def test_shards_of_a_server_that_cannot_open_them_go_to_others(
+    members: Members, figure: Figure, wrong: dict[str, str], reason: str
+) -> None:
+    async def program() -> None:
+        loop = asyncio.get_running_loop()
+        watcher = Watcher(members.directory())
+        await watcher.until(is_even)
+        sender = await Sender.begin(members, 10)
+        settings = {**wrong, "MAGNETAR_OPENING_MS_MAX": "2000"}
+        await asyncio.to_thread(members.start_with, settings, d=BROKER)
+        began_s = loop.time()
+        refusing = await watcher.until(
+            lambda view: bool(view.members[MemberName(BROKER, "d")].refused)
+        )
+        name = MemberName(BROKER, "d")
+        refused = len(refusing.members[name].refused)
+        assert members.metric("d", "magnetar_member_shards_refused") == refused
+        await watcher.owned(without="d")
+        figure("until others have its shards", f"{loop.time() - began_s:.1f} s")
+        await sender.more(10)
+        await sender.finish("b")
+        assert reason in members.log("d")
         await watcher.close()
 
     run(program(), timeout_s=300)

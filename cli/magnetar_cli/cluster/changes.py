@@ -31,6 +31,10 @@ class NobodyTakesShards(Exception):
     """No member could take the shards; nothing was changed."""
 
 
+class CannotOpen(Exception):
+    """A member could not open a shard, and leaves it to others."""
+
+
 class NoCluster(Exception):
     """The directory does not know the cluster."""
 
@@ -161,6 +165,7 @@ async def pin(directory: Directory, view: View, shard: ShardName, name: MemberNa
 
     Raises:
         WrongName: the member takes no shards of this kind, or none at the moment.
+        CannotOpen: it tried before, in vain.
     """
     if name.kind != shard.kind:
         raise WrongName(f"{name.name} is a {name.kind}, and {shard} is of a {shard.kind}")
@@ -172,15 +177,30 @@ async def pin(directory: Directory, view: View, shard: ShardName, name: MemberNa
             f"{name.name} is draining; `magnetar cluster drain {name.name} --undo` lets it have"
             " shards again"
         )
+    _check_not_refused(view, shard, name)
     await directory.pin(shard, name.name)
+
+
+def _check_not_refused(view: View, shard: ShardName, name: MemberName) -> None:
+    member = view.members.get(name)
+    if member is not None and shard.number in member.refused:
+        raise CannotOpen(
+            f"{name.name} could not open {shard}, and leaves it to others for some time; its log"
+            " says why. Mend that, and start it again"
+        )
 
 
 async def until_moved(
     directory: Directory, shard: ShardName, name: MemberName, on_progress: OnProgress
 ) -> None:
-    """Wait until a member has a shard."""
+    """Wait until a member has a shard.
+
+    Raises:
+        CannotOpen: it tried in vain. The pin stays.
+    """
 
     def is_done(view: View) -> bool:
+        _check_not_refused(view, shard, name)
         owner = view.owners.get(shard)
         has = owner is not None and owner.member == name.name
         on_progress(int(has), 1)

@@ -32,6 +32,7 @@ class MemberPicture:
         shards: their names, in order.
         draining: whether it is asked to give up its shards.
         leaving: whether it is about to stop, and gives up its shards.
+        refused: the names of shards that it could not open, and leaves to others, in order.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class MemberPicture:
     shards: tuple[str, ...] = ()
     draining: bool = False
     leaving: bool = False
+    refused: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -50,12 +52,17 @@ class MemberPicture:
             return "away, draining"
         if self.leaving:
             return "leaving"
-        return "draining" if self.draining else "alive"
+        does = "draining" if self.draining else "alive"
+        return f"{does}, could not open {_numbers(self.refused)}" if self.refused else does
 
     @property
     def numbers(self) -> str:
         """The numbers of its shards, for tables that name the kind already."""
-        return " ".join(one.rpartition("-")[2] for one in self.shards)
+        return _numbers(self.shards)
+
+
+def _numbers(shards: Iterable[str]) -> str:
+    return " ".join(one.rpartition("-")[2] for one in shards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +121,9 @@ def of_view(view: View, fixed: Format) -> Picture:
                 shards=tuple(map(str, has)),
                 draining=name in view.draining,
                 leaving=alive.leaving if alive else False,
+                refused=tuple(str(ShardName(name.kind, one)) for one in alive.refused)
+                if alive
+                else (),
             )
         )
     shards = [

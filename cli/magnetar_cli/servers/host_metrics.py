@@ -35,6 +35,12 @@ HOST_METRICS: Final = (
         lambda host: sum(bool(one.failures) for one in host.shards.values()),
     ),
     HostMetric(
+        "magnetar_member_shards_refused",
+        "gauge",
+        "Shards that this server could not open, and leaves to others for some time.",
+        lambda host: len(host.refused),
+    ),
+    HostMetric(
         "magnetar_member_may_speak",
         "gauge",
         "Whether this server's lease is renewed: without it nobody is answered.",
