@@ -10,10 +10,14 @@ Source: docs/design/0009-owners.md, Addresses.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 # In the metadata of a conversation that is meant for one shard.
 SHARD_KEY = "magnetar-shard"
+
+# Clients read the address of each shard with every answer that names the members.
+_KNOWN_MAX = 4_096
 
 _PLACE = re.compile(r"(\d{1,4})\.(\d{1,19})", re.ASCII)
 
@@ -53,15 +57,16 @@ class ShardAddress(NamedTuple):
     def __str__(self) -> str:
         return f"{self.server}#{self.place}"
 
-    @classmethod
-    def parse(cls, text: str) -> ShardAddress | None:
+    @staticmethod
+    @lru_cache(_KNOWN_MAX)
+    def parse(text: str) -> ShardAddress | None:
         """Read what str() wrote; None for an address that names a server alone.
 
         Raises:
             ValueError: what follows the # is no place.
         """
         server, mark, place = text.partition("#")
-        return cls(server, ShardPlace.parse(place)) if mark else None
+        return ShardAddress(server, ShardPlace.parse(place)) if mark else None
 
 
 def server_of(address: str) -> str:
