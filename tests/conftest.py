@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.garbage import collect_seldom
 
 # gRPC's handlers run in the child of each fork, although all that tests fork execute another
 # program at once. While a channel is open somewhere, every fifth child dies in them, and Spark's
@@ -31,6 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
     items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules stay to the end: nobody needs to look at them again."""
+    collect_seldom()
 
 
 def _folder(item: pytest.Item) -> str:

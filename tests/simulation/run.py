@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tests.garbage import collect_seldom
 from tests.simulation.families import FAMILIES, make_world
 from tests.simulation.planted import PLANTED
 from tests.simulation.seeds import (
@@ -79,9 +80,10 @@ def run_one(task: Task) -> Outcome:
 def outcomes(tasks: list[Task], workers: int) -> Iterator[Outcome]:
     """In the order of their seeds when there is one worker, else as they come."""
     if workers == 1:
+        collect_seldom()
         yield from map(run_one, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, collect_seldom) as pool:
         yield from pool.imap_unordered(run_one, tasks, chunksize=4)
 
 

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from tests.garbage import collect_seldom
 from tests.simulation.planted_owners import PLANTED_OWNERS, first_found
 from tests.simulation.seeds import parse_seeds, trace_path
 from tests.simulation.short.catalogue import PROFILES, make_script
@@ -71,9 +72,10 @@ def _run_chunk(task: _Task) -> _Chunk:
 
 def _chunks(tasks: list[_Task], workers: int) -> Iterator[_Chunk]:
     if workers == 1:
+        collect_seldom()
         yield from map(_run_chunk, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+    with multiprocessing.get_context("spawn").Pool(workers, collect_seldom) as pool:
         yield from pool.imap_unordered(_run_chunk, tasks)
 
 
