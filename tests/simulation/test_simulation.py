@@ -50,14 +50,15 @@ def test_every_rule_is_provoked_and_holds(rule: str, seed: int) -> None:
 
 @not_when_replaying
 def test_a_seed_holds_enough_to_mean_something() -> None:
-    result = World(0).run()
+    result = World(26).run()
     crashes = result.counts["server crashes"] + result.counts["client crashes"]
     assert result.counts["transactions"] >= 100
     assert crashes >= 5
 
 
 @not_when_replaying
-@pytest.mark.parametrize("seed", [1, 2])
+# With several brokers, and with owners that change.
+@pytest.mark.parametrize("seed", [4, 2])
 def test_the_same_seed_gives_the_same_trace(seed: int) -> None:
     """In this process and in others, whatever order their sets have."""
     digests = {World(seed).run().digest, World(seed).run().digest}
