@@ -32,13 +32,13 @@ from magnetar_core.placement import shard_of
 
 BROKERS, COORDINATORS, PARTITIONS = 3, 2, 6
 # Each with a message for every partition.
-ROUNDS = 300
+ROUNDS, SOAK_ROUNDS = 150, 600
 BATCH_MAX = 20
 FIRST, COORDINATOR = ("brokers", 0), ("coordinators", 0)
 EVERYTHING = [("brokers", number) for number in range(BROKERS)]
 EVERYTHING += [("coordinators", number) for number in range(COORDINATORS)]
-# Who is killed together, when so many rounds of a step are done.
-KILLS = ((60, [("brokers", 1)]), (120, [FIRST]), (180, [COORDINATOR]), (240, EVERYTHING))
+# Who is killed together, one after the other over the rounds of a step.
+KILLS = ([("brokers", 1)], [FIRST], [COORDINATOR], EVERYTHING)
 PATIENCE_S = 60.0
 
 
@@ -57,15 +57,17 @@ def addresses(cluster: Standalone) -> list[str]:
 class Progress:
     """How far the steps are, and who was killed while they were under way."""
 
-    def __init__(self, cluster: Standalone) -> None:
+    def __init__(self, cluster: Standalone, rounds_due: int) -> None:
         self._cluster = cluster
+        self.rounds_due = rounds_due
         self.rounds = 0
         self.again = 0
 
     async def kill(self) -> None:
         """Kill servers as rounds pass, and see that each is started again."""
-        for at, victims in KILLS:
-            await until(partial(self._has_reached, at), PATIENCE_S)
+        for number, victims in enumerate(KILLS, start=1):
+            rounds = self.rounds_due * number // (len(KILLS) + 1)
+            await until(partial(self._has_reached, rounds), PATIENCE_S)
             killed = {victim: self._pid(*victim) for victim in victims}
             for pid in killed.values():
                 os.kill(pid, signal.SIGKILL)
@@ -124,7 +126,7 @@ async def gave_up(client: Client, txn: Transaction) -> None:
 async def produce(client: Client, progress: Progress) -> None:
     """Each round is a transaction with a message for each partition."""
     producer = await client.create_producer("orders")
-    for number in range(ROUNDS):
+    for number in range(progress.rounds_due):
         while True:
             txn = await client.begin_transaction()
             try:
@@ -143,12 +145,12 @@ async def produce(client: Client, progress: Progress) -> None:
 async def transform(client: Client, progress: Progress) -> None:
     """Inputs become outputs, and both steps count together."""
     producer = await client.create_producer("invoices")
-    done = 0
-    while done < ROUNDS * PARTITIONS:
+    done, due = 0, progress.rounds_due * PARTITIONS
+    while done < due:
         # After an abort from the beginning: what comes again must not come behind the rest.
         consumer = await client.subscribe("orders", "billing", initial_position="earliest")
         try:
-            while done < ROUNDS * PARTITIONS:
+            while done < due:
                 messages = await consumer.receive_batch(BATCH_MAX, timeout_s=0.5)
                 if not messages:
                     continue
@@ -192,14 +194,15 @@ async def are_carried_out(client: Client) -> bool:
     return not await unfinished(client)
 
 
-async def check(client: Client, topic: str) -> None:
+async def check(client: Client, topic: str, rounds: int) -> None:
     for partition in range(PARTITIONS):
         found = [int(value) for value in await values(client, topic, partition)]
-        assert found == list(range(ROUNDS)), f"{topic}, partition {partition}"
+        assert found == list(range(rounds)), f"{topic}, partition {partition}"
 
 
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(SOAK_ROUNDS, marks=pytest.mark.soak)])
 def test_what_was_acknowledged_is_there_once_and_in_order(
-    cluster: Standalone, figure: Figure
+    cluster: Standalone, figure: Figure, rounds: int
 ) -> None:
     """The second broker, the first one, a coordinator, and then all at once die at each step."""
 
@@ -207,20 +210,20 @@ def test_what_was_acknowledged_is_there_once_and_in_order(
         async with await magnetar.connect(addresses(cluster)) as client:
             await create(client)
             for step, topic in ((produce, "orders"), (transform, "invoices")):
-                progress = Progress(cluster)
+                progress = Progress(cluster, rounds)
                 async with asyncio.TaskGroup() as group:
                     group.create_task(step(client, progress))
                     group.create_task(progress.kill())
                 figure(f"{topic}: done again", str(progress.again))
                 await until(partial(are_carried_out, client), PATIENCE_S)
-                await check(client, topic)
+                await check(client, topic, rounds)
             described = await client.admin.topics.describe("orders")
             assert [one.subscriptions[0].backlog for one in described.partitions] == [0] * 6
             assert await unfinished(client) == []
         # Whoever comes later finds the same, by any broker.
         for address in addresses(cluster):
             async with await magnetar.connect(address) as witness:
-                await check(witness, "invoices")
+                await check(witness, "invoices", rounds)
 
     run(program(), timeout_s=240)
 
