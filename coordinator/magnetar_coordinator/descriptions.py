@@ -23,6 +23,7 @@ def describe(
         age_ms=max(0, run_time_ms - transaction.start_run_time_ms),
         opened_at_ms=transaction.start_time_ms,
         two_phase_commit=not transaction.expires,
+        principal=transaction.principal,
     )
     if transaction.owner is not None:
         put_identity(description.identity, *transaction.owner)
@@ -46,6 +47,7 @@ def describe_outcome(outcome: TxnEnded, *, run_time_ms: int) -> pb.TransactionDe
         age_ms=max(0, run_time_ms - outcome.end_run_time_ms),
         opened_at_ms=outcome.start_time_ms,
         ended_at_ms=outcome.end_time_ms,
+        principal=outcome.principal,
     )
     if outcome.owner is not None:
         put_identity(description.identity, *outcome.owner)

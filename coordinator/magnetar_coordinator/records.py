@@ -89,6 +89,7 @@ class TxnOpened(NamedTuple):
     time_ms: int
     participants: tuple[Participant, ...] = ()
     owner: Owner | None = None
+    principal: str = ""
 
 
 class ParticipantsAdded(NamedTuple):
@@ -128,6 +129,7 @@ class TxnEnded(NamedTuple):
     selection_digest: bytes
     start_time_ms: int = 0
     owner: Owner | None = None
+    principal: str = ""
 
 
 MetadataRecord: TypeAlias = TxnOpened | ParticipantsAdded | StatusChanged | LossAccepted
@@ -165,6 +167,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
         entry.txn_timeout_ms = record.timeout_ms
         entry.start_run_time_ms = record.start_run_time_ms
         entry.start_time_ms = record.time_ms
+        entry.principal = record.principal
         _put_participants(entry, record.participants)
         if record.owner is not None:
             entry.identity.transactional_id = record.owner.transactional_id
@@ -202,6 +205,7 @@ def decode_metadata(value: bytes) -> MetadataRecord:
             entry.start_time_ms,
             _participants(entry),
             _owner(entry),
+            entry.principal,
         )
     if entry.metadata_op in (pb.ADD_PARTITION, pb.ADD_SUBSCRIPTION):
         return ParticipantsAdded(txn_id, _participants(entry), time_ms)
@@ -228,6 +232,7 @@ def encode_outcome(record: TxnEnded) -> bytes:
         end_time_ms=record.end_time_ms,
         selection_digest=record.selection_digest,
         start_time_ms=record.start_time_ms,
+        principal=record.principal,
     )
     if record.owner is not None:
         put_identity(outcome.identity, *record.owner)
@@ -245,6 +250,7 @@ def decode_outcome(txn_id: TxnID, value: bytes) -> TxnEnded:
         outcome.selection_digest,
         outcome.start_time_ms,
         _owner(outcome),
+        outcome.principal,
     )
 
 

@@ -23,6 +23,7 @@ from magnetar_coordinator.finisher import Finisher
 from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
+from magnetar_coordinator.ownership import recorded
 from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
@@ -205,6 +206,7 @@ class Runtime:
             run_time_ms=self.run_time_ms(),
             time_ms=self.time_ms(),
             owner=owner,
+            principal=recorded(reply.principal),
             expires=expires,
         )
         with nullcontext() if hurried else self._commits.unhurried():

@@ -74,6 +74,7 @@ class Shard(TransactionTable):
         run_time_ms: int,
         time_ms: int,
         owner: Owner | None = None,
+        principal: str = "",
         expires: bool = True,
     ) -> Decision:
         """Open a transaction.
@@ -81,6 +82,7 @@ class Shard(TransactionTable):
         Args:
             timeout_ms: 0 means the configured default.
             time_ms: wall clock.
+            principal: who begins it; empty: somebody who does not show who they are.
             expires: False with two-phase commit, whatever the timeout says.
         Raises:
             InvalidArgument: timeout above the maximum, or too many participants. No effect.
@@ -102,7 +104,7 @@ class Shard(TransactionTable):
         self._check_participants(len(distinct))
         txn_id = TxnID.of(self._tcid, self._incarnation, self.next_counter)
         timeout_ms = (timeout_ms or config.txn_timeout_ms_default) if expires else 0
-        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, owner)
+        record = TxnOpened(txn_id, timeout_ms, run_time_ms, time_ms, distinct, owner, principal)
         return Decision((record,), txn_id, TxnStatus.OPEN)
 
     def add_participants(
@@ -220,6 +222,7 @@ class Shard(TransactionTable):
             digest,
             transaction.start_time_ms,
             transaction.owner,
+            transaction.principal,
         )
         return Decision((record,), txn_id, status)
 

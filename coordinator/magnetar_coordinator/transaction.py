@@ -90,6 +90,7 @@ class Transaction:
         selection: writers whose writes count, sorted; None: all writers.
         unfinished: participants that have not ended it yet, with the last error or ""; empty while
             OPEN.
+        principal: who began it; empty: somebody who did not show who they were.
         record_count: rows of its metadata in the store.
     """
 
@@ -106,6 +107,7 @@ class Transaction:
     unfinished: dict[Participant, common.ServerError | None] = field(default_factory=dict)
     loss_accepted: bool = False
     owner: Owner | None = None
+    principal: str = ""
     record_count: int = 0
 
     @property

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magnetar_coordinator import answers
+from magnetar_coordinator.ownership import check_owner, may_end_any, may_use_name
 from magnetar_coordinator.requests import end_of, partitions_of, subscriptions_of, txn_id_of
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import Participant
 from magnetar_coordinator.transactional_id_commands import TransactionalIdCommands
 from magnetar_core.commands import Handler, Reply
+from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import transaction_pb2 as pb
 
@@ -56,6 +58,7 @@ class TransactionCommands:
         """Handle CommandAddPartitionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
         self._transactional_id_commands.check_owner(txn_id, request)
+        self._check_owner(txn_id, reply, ending=False)
         self._add(
             txn_id, partitions_of(request.partitions), reply, answers.partitions_added(txn_id)
         )
@@ -64,6 +67,7 @@ class TransactionCommands:
         """Handle CommandAddSubscriptionToTxn (PIP-31)."""
         txn_id = txn_id_of(request)
         self._transactional_id_commands.check_owner(txn_id, request)
+        self._check_owner(txn_id, reply, ending=False)
         names = subscriptions_of(request.subscriptions)
         self._add(txn_id, names, reply, answers.subscriptions_added(txn_id))
 
@@ -80,6 +84,38 @@ class TransactionCommands:
     def _end_txn(self, request: pb.CommandEndTxn, reply: Reply) -> None:
         """Handle CommandEndTxn (PIP-31)."""
         if request.HasField("identity"):
+            self._check_owner_of_id(request.identity.transactional_id, reply)
             self._transactional_id_commands.end_txn(request, reply)
         else:
+            self._check_owner(txn_id_of(request), reply, ending=True)
             self._runtime.end(end_of(request), reply, until_ended=request.wait_finished)
+
+    def _check_owner(self, txn_id: TxnID, reply: Reply, *, ending: bool) -> None:
+        """Check that a client may add to a transaction, or end it.
+
+        Raises:
+            AuthorizationFailed: it is another principal's. No effect.
+            TxnNotFound, OutcomeMissing: as Shard.find.
+        """
+        if reply.rights is None:
+            return
+        found = self._runtime.shard.find(txn_id)
+        sequence = self._runtime.named_sequences.of_txn(txn_id)
+        named = None if sequence is None else sequence.name
+        check_owner(found, named, reply, ending=ending)
+
+    def _check_owner_of_id(self, transactional_id: str, reply: Reply) -> None:
+        """Check that a client may end the transaction of a transactional id.
+
+        Whoever began it may, also when the right to the id was withdrawn meanwhile.
+
+        Raises:
+            AuthorizationFailed: another principal began it. No effect.
+        """
+        rights = reply.rights
+        if rights is None or may_use_name(rights, transactional_id) or may_end_any(rights):
+            return
+        txn_id = self._runtime.transactional_ids.get(transactional_id).txn_id
+        if txn_id is None:
+            raise AuthorizationFailed(f"{reply.principal} may not use {transactional_id!r}")
+        check_owner(self._runtime.shard.find(txn_id), None, reply, ending=True)

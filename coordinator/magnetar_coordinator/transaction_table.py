@@ -193,6 +193,7 @@ class TransactionTable:
             last_modification_time_ms=record.time_ms,
             participants=dict.fromkeys(record.participants),
             owner=record.owner,
+            principal=record.principal,
         )
         self.live[txn_id] = transaction
         self.status_counts[TxnStatus.OPEN] += 1
