@@ -145,6 +145,10 @@ chaos: $(INSTALLED) ## Real processes, killed; BROKERS=3 for three, OWNERS=1 for
 compose-test: $(INSTALLED) ## deploy/compose for real: build, start, use, kill, take down
 	$(BIN)/python -m pytest -s -n 0 -x -o faulthandler_timeout=0 -m compose tests/deploy $(ARGS)
 
+.PHONY: sbom
+sbom: $(INSTALLED) ## What the server's environment consists of, as CycloneDX: sbom.json
+	$(BIN)/python tools/sbom.py sbom.json
+
 .PHONY: bench
 bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,6 +1,7 @@
 """deploy/grafana/dashboards/transactions.json: the life of transactions, as a Grafana dashboard."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,11 @@ def rate(metric: str, by: str = "") -> str:
     return f"{summed} (rate({metric}[$__rate_interval]))"
 
 
-def quantile(share: float, metric: str) -> str:
-    return f"histogram_quantile({share}, sum by (le) (rate({metric}_bucket[$__rate_interval])))"
+def quantile(share: float, metric: str, by: str = "") -> str:
+    labels = f"{by}, le" if by else "le"
+    return (
+        f"histogram_quantile({share}, sum by ({labels}) (rate({metric}_bucket[$__rate_interval])))"
+    )
 
 
 ROWS = (
@@ -251,9 +255,13 @@ ROWS = (
 
 
 def page() -> str:
+    return dashboard("magnetar-transactions", "Magnetar: the life of transactions", ROWS)
+
+
+def dashboard(uid: str, title: str, rows: Iterable[Row]) -> str:
     panels: list[dict[str, Any]] = []
     top = 0
-    for row in ROWS:
+    for row in rows:
         panels.append(_place({"type": "row", "title": row.title, "panels": []}, 0, top, WIDTH, 1))
         width = WIDTH // len(row.panels)
         height = TILE_HEIGHT if row.panels[0].is_tile else HEIGHT
@@ -262,9 +270,9 @@ def page() -> str:
         top += 1 + height
     for number, one in enumerate(panels, 1):
         one["id"] = number
-    dashboard = {
-        "uid": "magnetar-transactions",
-        "title": "Magnetar: the life of transactions",
+    content = {
+        "uid": uid,
+        "title": title,
         "tags": ["magnetar"],
         "schemaVersion": 39,
         "editable": False,
@@ -272,7 +280,7 @@ def page() -> str:
         "time": {"from": "now-15m", "to": "now"},
         "panels": panels,
     }
-    return json.dumps(dashboard, indent=1) + "\n"
+    return json.dumps(content, indent=1) + "\n"
 
 
 def _place(panel: dict[str, Any], x: int, y: int, width: int, height: int) -> dict[str, Any]:

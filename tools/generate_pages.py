@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import blocking_facade
+import cluster_dashboard_page
 import configuration_page
 import dashboard_page
 import errors_page
@@ -23,6 +24,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/protocol/states.md": states_page.page,
     "docs/metrics.md": metrics_page.page,
     "deploy/grafana/dashboards/transactions.json": dashboard_page.page,
+    "deploy/grafana/dashboards/cluster.json": cluster_dashboard_page.page,
     **{
         f"{blocking_facade.FOLDER}/{name}.py": partial(blocking_facade.module, name)
         for name in blocking_facade.MODULES

@@ -155,6 +155,12 @@ class Host:
         """How many leases ended against the member's will."""
         return self._keeper.leases_lost
 
+    @property
+    def unowned(self) -> int:
+        """How many shards of the member's kind nobody has, as far as it knows."""
+        view = self._state.view
+        return sum(shard not in view.owners for shard in self._state.slots) if view.revision else 0
+
     def view_age_ms(self) -> float:
         """Return for how long the view may have been out of date: since its watch broke."""
         broken_at_ms = self._watch_broken_at_ms

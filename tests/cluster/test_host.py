@@ -60,6 +60,19 @@ def on_joining(node: Node, **troubles: float) -> None:
 
 
 @on_cluster(shards=6)
+async def test_members_know_how_many_shards_nobody_has(cluster: Cluster) -> None:
+    a, b = await started(cluster, "a", "b")
+    assert [a.host.unowned, b.host.unowned] == [0, 0]
+    theirs = sum(one.member == "a" for one in cluster.service.state.view.owners.values())
+    cluster.kill("a")
+    seen = {b.host.unowned}
+    b.host.on_view.append(lambda _: seen.add(b.host.unowned))
+    await time_passes(10)
+    assert max(seen) == theirs
+    assert b.host.unowned == 0
+
+
+@on_cluster(shards=6)
 async def test_one_member_gets_all_shards_and_a_second_one_its_half_after_the_settling_time(
     cluster: Cluster,
 ) -> None:

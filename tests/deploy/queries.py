@@ -13,6 +13,7 @@ import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "transactions.json"
+CLUSTER_DASHBOARD = DEPLOY / "grafana" / "dashboards" / "cluster.json"
 ALERTS = DEPLOY / "prometheus" / "alerts.yaml"
 
 

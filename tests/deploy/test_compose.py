@@ -1,4 +1,4 @@
-"""deploy/compose for real: built, started, used from outside, hurt, and taken down again.
+"""deploy/compose/compose.laptop.yaml for real: built, started, used, hurt, and taken down again.
 
 `make compose-test` runs it and shows what it tells. The tests are one story, in this order.
 """
@@ -48,7 +48,7 @@ def cluster() -> Iterator[Cluster]:
         pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
     with engine(DIRECTORY) as running:
         tell("an engine answers")
-        made = Cluster(running, DIRECTORY)
+        made = Cluster(running, DIRECTORY, "compose.laptop.yaml")
         # What a run that was killed has left.
         made.down()
         made.build()
@@ -121,7 +121,7 @@ def version() -> str:
 def test_the_second_of_three_commands(cluster: Cluster) -> None:
     """deploy/README.md, See a transaction from outside; the fixture was the first."""
     page = (ROOT / "deploy" / "README.md").read_text()
-    prefix = "docker compose --profile tools run --rm tools "
+    prefix = "docker compose --file compose.laptop.yaml --profile tools run --rm tools "
     (line,) = [one for one in page.splitlines() if one.startswith(prefix + "bash -c")]
     cluster.run("tools", *shlex.split(line.removeprefix(prefix)))
     read = cluster.run("tools", "magnetar", "consume", "orders", "--until-end")

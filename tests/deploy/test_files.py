@@ -1,4 +1,4 @@
-"""Checks of Dockerfile and compose.yaml that need no engine."""
+"""Checks of Dockerfile, compose.yaml and compose.laptop.yaml that need no engine."""
 
 from __future__ import annotations
 
@@ -18,22 +18,31 @@ from magnetar_core.version import VERSION
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
-LAPTOP_BYTES = 8 << 30
-LONG_RUNNING = {
-    *("broker", "coordinator-0", "coordinator-1"),
-    *("spark-master", "spark-worker", "spark-connect"),
-    *("prometheus", "grafana"),
+SMALL, CLUSTER = "compose.laptop.yaml", "compose.yaml"
+# All limits together, with every profile.
+BYTES_MAX = {SMALL: 8 << 30, CLUSTER: 10 << 30}
+SHARED = {*("spark-master", "spark-worker", "spark-connect", "prometheus", "grafana"), "tools"}
+MEMBERS = {"broker-a", "broker-b", "broker-c", "broker-d", "coordinator-a", "coordinator-b"}
+SERVICES = {
+    SMALL: SHARED | {"broker", "coordinator-0", "coordinator-1", "demo"},
+    CLUSTER: SHARED
+    | MEMBERS
+    | {"etcd-0", "etcd-1", "etcd-2", "object-server"}
+    | {"producer", "job"},
 }
-ON_DEMAND = {"demo", "tools"}
+# Started by their profiles only.
+ON_DEMAND = {SMALL: {"demo", "tools"}, CLUSTER: {"tools", "producer", "job", "broker-d"}}
+# They end by themselves, or nobody waits for them.
+UNASKED = {"grafana", "demo", "tools", "producer", "job"}
+DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
 
 
-@pytest.fixture(scope="module")
-def services() -> dict[str, Any]:
-    """compose.yaml as Compose itself understands it, with all profiles."""
+def services_of(file: str) -> dict[str, Any]:
+    """A file as Compose itself understands it, with all profiles."""
     if COMPOSE is None:
         pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
     done = subprocess.run(
-        [COMPOSE, "--file", "compose.yaml", "--profile", "*", "config", "--format", "json"],
+        [COMPOSE, "--file", file, "--profile", "*", "config", "--format", "json"],
         cwd=DEPLOY / "compose",
         capture_output=True,
         text=True,
@@ -46,11 +55,26 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_all_services_are_there(services: dict[str, Any]) -> None:
-    assert services.keys() == LONG_RUNNING | ON_DEMAND
+@pytest.fixture(scope="module")
+def both() -> dict[str, dict[str, Any]]:
+    return {file: services_of(file) for file in (SMALL, CLUSTER)}
+
+
+@pytest.fixture(params=[SMALL, CLUSTER])
+def file(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def services(both: dict[str, dict[str, Any]], file: str) -> dict[str, Any]:
+    return both[file]
+
+
+def test_all_services_are_there(services: dict[str, Any], file: str) -> None:
+    assert services.keys() == SERVICES[file]
     assert {name for name, one in services.items() if one.get("profiles")} == {
         "grafana",
-        *ON_DEMAND,
+        *ON_DEMAND[file],
     }
 
 
@@ -69,32 +93,120 @@ def test_no_service_may_more_than_it_needs(services: dict[str, Any]) -> None:
             assert volume["type"] == "volume" or volume["read_only"], (name, volume)
 
 
-def test_the_limits_fit_a_laptop(services: dict[str, Any]) -> None:
+def test_the_limits_fit(services: dict[str, Any], file: str) -> None:
     limits = {name: int(service["mem_limit"]) for name, service in services.items()}
-    assert sum(limits.values()) <= LAPTOP_BYTES, limits
+    assert sum(limits.values()) <= BYTES_MAX[file], limits
 
 
-def test_each_server_is_asked_for_its_health_and_starts_in_order(services: dict[str, Any]) -> None:
-    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
+def test_what_serves_comes_back_and_what_ends_does_not(services: dict[str, Any]) -> None:
+    for name, service in services.items():
+        if name not in {"demo", "tools"}:
+            assert service["restart"] == "unless-stopped", name
+        else:
+            assert service["restart"] == "no", name
+
+
+def test_images_are_named_by_version(services: dict[str, Any]) -> None:
+    """A digest would be better; it says nothing about images that are built here."""
+    for name, service in services.items():
+        _, colon, tag = service["image"].rpartition(":")
+        assert colon, name
+        assert re.match(r"v?\d", tag), (name, service["image"])
+
+
+def test_images_run_without_root(services: dict[str, Any]) -> None:
+    """Prometheus and Grafana come with users of their own."""
+    stages = {
+        name: base for base, name in re.findall(r"^FROM (\S+) AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    }
+    for name, service in services.items():
+        if "build" not in service:
+            assert name in {"prometheus", "grafana"}
+            continue
+        stage = service["build"]["target"]
+        while stage != "runtime":
+            stage = stages[stage]
+    of_runtime = DOCKERFILE.partition(" AS runtime\n")[2].partition("\nFROM ")[0]
+    assert "\nUSER 10001:10001\n" in of_runtime
+    assert "USER" not in DOCKERFILE.partition("\nUSER 10001:10001\n")[2]
+
+
+def test_each_server_is_asked_for_its_health_and_starts_in_order(
+    services: dict[str, Any], file: str
+) -> None:
     assert re.search(
         r"^FROM runtime AS server\n(?:.+\n)+?HEALTHCHECK .*\\\n +CMD magnetar health --port",
-        dockerfile,
+        DOCKERFILE,
         re.M,
     )
-    for name in LONG_RUNNING - {"grafana"}:
+    for name in SERVICES[file] - UNASKED:
         service = services[name]
         assert "healthcheck" in service or service["build"]["target"] == "server", name
     for name, service in services.items():
         for other, condition in service.get("depends_on", {}).items():
             assert condition["condition"] == "service_healthy", (name, other)
+
+
+def test_servers_wait_for_what_they_need(both: dict[str, dict[str, Any]]) -> None:
     for name in ("coordinator-0", "coordinator-1", "spark-connect"):
-        assert "broker" in services[name]["depends_on"], name
+        assert "broker" in both[SMALL][name]["depends_on"], name
+    for name in MEMBERS:
+        needed = both[CLUSTER][name]["depends_on"].keys()
+        assert needed == {"etcd-0", "etcd-1", "etcd-2", "object-server"}, name
 
 
-def test_members_agree_on_who_they_are(services: dict[str, Any]) -> None:
+def test_members_of_the_cluster_are_where_they_say(both: dict[str, dict[str, Any]]) -> None:
+    """An address that is wrong would be told to every client."""
+    services = both[CLUSTER]
+    for name in MEMBERS:
+        service = services[name]
+        kind, *options = service["command"]
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        port = service["environment"]["MAGNETAR_PORT"]
+        (published,) = service["ports"]
+        assert kind == name.partition("-")[0]
+        assert given == {
+            "--name": name,
+            "--advertise": f"{name}:{port}",
+            "--external-address": f"127.0.0.1:{published['published']}",
+        }
+        assert str(published["target"]) == port
+    shared = [
+        {key: value for key, value in services[name]["environment"].items() if "PORT" not in key}
+        for name in MEMBERS
+    ]
+    assert all(one == shared[0] for one in shared)
+
+
+def test_variables_of_containers_are_settings(services: dict[str, Any]) -> None:
+    """The server would warn of one that is none, and use the default."""
+    from magnetar_cli.servers.options import SECTIONS, settings_of, shared_settings
+    from magnetar_core import membership
+    from magnetar_core.settings import unknown_variables
+
+    every = [settings_of(section) for section in SECTIONS] + shared_settings()
+    # Of the list of members, and of the command line.
+    others = {*(membership.COORDINATORS_VARIABLE, membership.EXTERNAL_VARIABLE), "MAGNETAR_BROKER"}
+    for name, service in services.items():
+        given = {
+            key: value for key, value in service.get("environment", {}).items() if key not in others
+        }
+        assert list(unknown_variables(every, given)) == [], name
+
+
+def test_a_server_that_stops_has_time_to_hand_over(both: dict[str, dict[str, Any]]) -> None:
+    """docs/cluster.md: it hands over its shards; one handover takes no longer than that."""
+    for name in MEMBERS:
+        service = both[CLUSTER][name]
+        assert service["stop_grace_period"] == "1m0s"
+        assert int(service["environment"]["MAGNETAR_HANDOVER_MS_MAX"]) <= 40_000
+
+
+def test_members_agree_on_who_they_are(both: dict[str, dict[str, Any]]) -> None:
     """A list that differs would be refused, a port that differs never reached."""
     from magnetar_core import membership
 
+    services = both[SMALL]
     lists = {
         name: membership.from_environment(services[name]["environment"])
         for name in ("broker", "coordinator-0", "coordinator-1", "tools", "demo")
@@ -112,15 +224,18 @@ def test_members_agree_on_who_they_are(services: dict[str, Any]) -> None:
 
 
 def test_versions_and_packages_are_those_of_the_project() -> None:
-    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
-    defaults = dict(re.findall(r"^ARG (\w+)=(.+)$", dockerfile, re.MULTILINE))
+    defaults = dict(re.findall(r"^ARG (\w+)=(.+)$", DOCKERFILE, re.MULTILINE))
     settings = dict(
         re.findall(r"^(\w+)=(.*)$", (DEPLOY / "compose" / ".env").read_text(), re.MULTILINE)
     )
     makefile = dict(re.findall(r"^(\w+) := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert defaults["VERSION"] == settings["MAGNETAR_VERSION"] == VERSION
     assert defaults["BASE_IMAGE"] == settings["BASE_IMAGE"]
-    assert defaults["GRPCURL_IMAGE"] == settings["GRPCURL_IMAGE"]
+    for image in ("GRPCURL_IMAGE", "ETCD_IMAGE", "OBJECT_SERVER_IMAGE"):
+        assert defaults[image] == settings[image]
+    # docs/design/0009-owners.md says why.
+    release = defaults["ETCD_IMAGE"].rpartition(":v")[2]
+    assert tuple(map(int, release.split("."))) >= (3, 5, 13)
     assert defaults["FLIGHTS_PACKAGE"] == makefile["DEMO_PACKAGE"]
     assert defaults["FLIGHTS_SHA256"] == makefile["DEMO_PACKAGE_SHA256"]
 
@@ -146,8 +261,7 @@ def test_the_files_that_services_mount_are_there(services: dict[str, Any]) -> No
 
 
 def test_the_server_of_the_image_can_use_an_object_store() -> None:
-    dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
-    extra = re.findall(r"install-into-environment dependencies (\S+)$", dockerfile, re.MULTILINE)[0]
+    extra = re.findall(r"install-into-environment dependencies (\S+)$", DOCKERFILE, re.MULTILINE)[0]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = project["optional-dependencies"][extra]
     assert any(one.startswith("slatedb") for one in wanted)

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.running import running_standalone
 from tests.deploy.queries import (
     ALERTS,
+    CLUSTER_DASHBOARD,
     DEPLOY,
     Query,
     labels_in_text,
@@ -25,29 +26,45 @@ from tests.deploy.queries import (
     selectors,
 )
 
+from magnetar_cli.servers.host_metrics import HOST_METRICS
+
 # What Prometheus itself adds to each series.
 TARGET_LABELS = {"job", "instance"}
+# What servers add to each series of a shard, where shards change their owner.
+SHARD_LABELS = {"shard"}
+RUNBOOKS = "docs/operations.md"
+SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
 PROMTOOL = shutil.which("promtool")
 
-QUERIES = [*of_dashboard(), *of_rules()]
+PANELS = [*of_dashboard(), *of_dashboard(CLUSTER_DASHBOARD)]
+QUERIES = [*PANELS, *of_rules()]
 
 
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """What real servers serve: names of series, and the labels that they may have."""
+    """What real servers serve: names of series, and the labels that they may have.
+
+    Of members of a cluster, and of stores in an object store, it is what the program says that they
+    serve: `make compose-test` asks real ones.
+    """
     labels: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = {"up": set()}
     for _, registry in metrics_page.registries():
         for metric in metrics_page.metrics_of(registry):
             extra = {"le"} if isinstance(metric, Histogram) else set()
-            labels[metric._name] = {*metric._labelnames, *extra}
-    names: dict[str, set[str]] = {"up": set()}
+            labels[metric._name] = {*metric._labelnames, *extra, *SHARD_LABELS}
+            if "_object_store_" in metric._name:
+                for suffix in SUFFIXES.get(str(metric._type), [""]):
+                    names[metric._name + suffix] = labels[metric._name]
+    for one in HOST_METRICS:
+        for suffix in SUFFIXES.get(one.kind, [""]):
+            names[one.name + suffix] = set()
     with running_standalone(tmp_path_factory.mktemp("servers")) as servers:
         for server in ("broker", "coordinator"):
             with urllib.request.urlopen(servers.ready()[server]["metrics"], timeout=10) as reply:
                 text = reply.read().decode()
             for family in text_string_to_metric_families(text):
-                suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}
-                for suffix in suffixes.get(family.type, [""]):
+                for suffix in SUFFIXES.get(family.type, [""]):
                     names[family.name + suffix] = labels[family.name]
     return names
 
@@ -83,7 +100,7 @@ def _grouped_by(expr: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("query", list(of_dashboard()), ids=lambda query: query.place)
+@pytest.mark.parametrize("query", PANELS, ids=lambda query: query.place)
 def test_a_legend_names_labels_that_its_lines_have(query: Query) -> None:
     named = labels_in_text(query.legend)
     assert named <= _grouped_by(query.expr) | TARGET_LABELS, query
@@ -97,6 +114,14 @@ def test_the_rules_cover_what_operators_must_hear_of() -> None:
         "magnetar_coordinator_oldest_finishing_seconds",
         "magnetar_broker_disk_free_bytes",
         "magnetar_broker_group_lag",
+        "magnetar_member_shards_unowned",
+        "magnetar_member_shards_failing",
+        "magnetar_member_shards_failed_total",
+        "magnetar_member_may_speak",
+        "magnetar_member_lease_renewals_failed_total",
+        "magnetar_member_view_age_seconds",
+        "magnetar_broker_object_store_log_put_seconds_bucket",
+        "magnetar_coordinator_object_store_log_put_seconds_bucket",
     }
 
 
@@ -112,7 +137,16 @@ def test_every_rule_has_a_test_and_tells_what_to_do() -> None:
         for rule in group["rules"]:
             assert rule["alert"] in fired
             assert rule["labels"]["severity"] in ("warning", "critical")
-            assert rule["annotations"].keys() == {"summary", "description"}
+            assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+            # A section of that page, as Markdown's renderers name it.
+            assert rule["annotations"]["runbook_url"] == f"{RUNBOOKS}#{rule['alert'].lower()}"
+
+
+def test_every_rule_has_a_section_for_those_who_are_called() -> None:
+    page = (DEPLOY.parent / RUNBOOKS).read_text()
+    headings = set(re.findall(r"^#+ (Magnetar\w+)$", page, re.MULTILINE))
+    rules = {query.place for query in of_rules()}
+    assert headings == rules
 
 
 def test_commands_in_alerts_exist() -> None:
@@ -133,6 +167,7 @@ def test_commands_in_alerts_exist() -> None:
         ("check", "rules", "alerts.yaml"),
         ("test", "rules", "alerts_test.yaml"),
         ("check", "config", "--syntax-only", "prometheus.yaml"),
+        ("check", "config", "--syntax-only", "prometheus.laptop.yaml"),
     ],
     ids=" ".join,
 )

@@ -41,6 +41,12 @@ HOST_METRICS: Final = (
         lambda host: len(host.refused),
     ),
     HostMetric(
+        "magnetar_member_shards_unowned",
+        "gauge",
+        "Shards of this server's kind that no server has, as far as this one knows.",
+        lambda host: host.unowned,
+    ),
+    HostMetric(
         "magnetar_member_may_speak",
         "gauge",
         "Whether this server's lease is renewed: without it nobody is answered.",

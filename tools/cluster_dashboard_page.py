@@ -1,0 +1,213 @@
+"""deploy/grafana/dashboards/cluster.json: owners of shards, and the object store."""
+
+from dashboard_page import BROKER, COORDINATOR, Panel, Query, Row, dashboard, quantile, rate, tile
+
+MEMBER = "magnetar_member"
+
+ROWS = (
+    Row(
+        title="Now",
+        panels=(
+            tile(
+                "Members that answer",
+                "Brokers and coordinators whose lease is renewed.",
+                f"sum({MEMBER}_may_speak)",
+            ),
+            tile(
+                "Shards without an owner",
+                "Their partitions or transactions wait. A few seconds after a server died are as designed.",
+                f"max({MEMBER}_shards_unowned)",
+                warn_above=1,
+            ),
+            tile(
+                "Shards that cannot be opened",
+                "The log of the server says why.",
+                f"sum({MEMBER}_shards_failing)",
+                warn_above=1,
+            ),
+            tile(
+                "etcd was last heard of",
+                "How long etcd has told nothing of owners, at the server that has waited longest.",
+                f"max({MEMBER}_view_age_seconds)",
+                unit="s",
+                warn_above=3,
+            ),
+            tile(
+                "Leases lost",
+                "Since the servers started: each was silent for too long, or etcd was.",
+                f"sum({MEMBER}_leases_lost_total)",
+                warn_above=1,
+            ),
+            tile(
+                "Members of etcd",
+                "A majority of them has to be up.",
+                'sum(up{job="etcd"})',
+            ),
+        ),
+    ),
+    Row(
+        title="Owners",
+        panels=(
+            Panel(
+                title="Open shards",
+                meaning="By server. A server that dies has none, and the others have more.",
+                queries=(
+                    Query(expr=f"sum by (job, instance) ({MEMBER}_shards)", legend="{{instance}}"),
+                ),
+            ),
+            Panel(
+                title="Shards that move",
+                meaning="Opened, handed over in order, lost with a lease, and ended by themselves: fenced by another owner, or with a failed store.",
+                unit="ops",
+                queries=(
+                    Query(expr=rate(f"{MEMBER}_openings_total"), legend="opened"),
+                    Query(expr=rate(f"{MEMBER}_handovers_total"), legend="handed over"),
+                    Query(expr=rate(f"{MEMBER}_shards_lost_total"), legend="lost"),
+                    Query(expr=rate(f"{MEMBER}_shards_failed_total"), legend="ended by themselves"),
+                    Query(
+                        expr=rate(f"{MEMBER}_openings_failed_total"), legend="could not be opened"
+                    ),
+                ),
+            ),
+            Panel(
+                title="Leases",
+                meaning="Renewals that failed: when two in a row are late, a server is silent.",
+                unit="ops",
+                queries=(
+                    Query(
+                        expr=rate(f"{MEMBER}_lease_renewals_failed_total", "instance"),
+                        legend="renewals failed: {{instance}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        title="Transactions, by shard of coordinators",
+        panels=(
+            Panel(
+                title="Opened",
+                meaning="A shard that others do not share the load with stands out.",
+                unit="ops",
+                queries=(
+                    Query(
+                        expr=rate(f"{COORDINATOR}_transactions_opened_total", "shard"),
+                        legend="coordinator-{{shard}}",
+                    ),
+                ),
+            ),
+            Panel(
+                title="Decided, ends outstanding",
+                meaning="COMMITTING or ABORTING: some participant has not answered yet.",
+                queries=(
+                    Query(
+                        expr=f'sum by (shard) ({COORDINATOR}_transactions{{status=~"committing|aborting"}})',
+                        legend="coordinator-{{shard}}",
+                    ),
+                ),
+            ),
+            Panel(
+                title="Oldest decision that is being finished",
+                meaning="Rising: the owner of a broker's shard is away.",
+                unit="s",
+                queries=(
+                    Query(
+                        expr=f"max by (shard) ({COORDINATOR}_oldest_finishing_seconds)",
+                        legend="coordinator-{{shard}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        title="Messages, by shard of brokers",
+        panels=(
+            Panel(
+                title="Messages in",
+                meaning="Messages accepted; more at one shard than at others: few keys, or few partitions.",
+                unit="ops",
+                queries=(
+                    Query(
+                        expr=rate(f"{BROKER}_messages_in_total", "shard"), legend="broker-{{shard}}"
+                    ),
+                ),
+            ),
+            Panel(
+                title="Backlog",
+                meaning="Over all subscriptions.",
+                queries=(
+                    Query(expr=f"sum by (shard) ({BROKER}_backlog)", legend="broker-{{shard}}"),
+                ),
+            ),
+            Panel(
+                title="Group commit, p99",
+                meaning="From the write of a group until it is durable: a put to the object store, and what waits before it.",
+                unit="s",
+                queries=(
+                    Query(
+                        expr=quantile(0.99, f"{BROKER}_group_commit_seconds", "shard"),
+                        legend="broker-{{shard}}",
+                    ),
+                    Query(
+                        expr=quantile(0.99, f"{COORDINATOR}_group_commit_seconds", "shard"),
+                        legend="coordinator-{{shard}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        title="Object store",
+        panels=(
+            Panel(
+                title="Requests",
+                meaning="Providers charge for puts and lists, and less for gets.",
+                unit="reqps",
+                queries=(
+                    Query(
+                        expr=rate(f"{BROKER}_object_store_requests_total", "operation"),
+                        legend="brokers: {{operation}}",
+                    ),
+                    Query(
+                        expr=rate(f"{COORDINATOR}_object_store_requests_total", "operation"),
+                        legend="coordinators: {{operation}}",
+                    ),
+                ),
+            ),
+            Panel(
+                title="One put to the log",
+                meaning="Every commit waits for one.",
+                unit="s",
+                queries=(
+                    Query(
+                        expr=quantile(0.5, f"{BROKER}_object_store_log_put_seconds"),
+                        legend="brokers, p50",
+                    ),
+                    Query(
+                        expr=quantile(0.99, f"{BROKER}_object_store_log_put_seconds"),
+                        legend="brokers, p99",
+                    ),
+                    Query(
+                        expr=quantile(0.99, f"{COORDINATOR}_object_store_log_put_seconds"),
+                        legend="coordinators, p99",
+                    ),
+                ),
+            ),
+            Panel(
+                title="Bytes written",
+                meaning="To the log, then to tables, and again by compactions.",
+                unit="Bps",
+                queries=(
+                    Query(
+                        expr=rate(f"{BROKER}_object_store_written_bytes_total", "part"),
+                        legend="brokers: {{part}}",
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def page() -> str:
+    return dashboard("magnetar-cluster", "Magnetar: owners of shards, and the object store", ROWS)
