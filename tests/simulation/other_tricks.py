@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from random import Random
 from typing import TYPE_CHECKING
@@ -133,3 +134,44 @@ async def old_incarnation(world: World, unit: RawUnit, random: Random) -> None:
             world.provoked["n"] += 1
             continue
         world.history.violation("n", f"an old incarnation was heard: {body}")
+
+
+async def older_watermark(world: World, unit: RawUnit, random: Random) -> None:
+    """Rule c: what has ended stays so, though its coordinator comes back and says less."""
+    client = unit.client
+    # Nobody else has it, also not in this client's other transactions.
+    tcid = 2_000 + zlib.crc32(unit.name.encode()) % 20_000
+    taken = await client.insist(
+        BROKER, topic_pb2.CommandTakeIncarnation(tcid=tcid, store_token=f"{unit.name}-only")
+    )
+    topic_id = await client.lookup("mix")
+    wire = common_pb2.Partition(topic="mix", partition=random.randrange(2), topic_id=topic_id)
+
+    async def say(low_watermark: int) -> None:
+        for attempt in range(1_000):
+            try:
+                await client.ask(
+                    BROKER,
+                    transaction_pb2.CommandLowWatermark(
+                        tcid=tcid,
+                        incarnation=taken.incarnation,
+                        low_watermark=low_watermark,
+                        next_counter=20,
+                    ),
+                    address=await client.keeper(wire),
+                )
+                return
+            except NoAnswer:
+                await asyncio.sleep(0.02 * min(attempt, 10))
+
+    await say(10)
+    await asyncio.sleep(random.choice((0.0, random.uniform(0.0, 0.3))))
+    await say(5)
+    over = TxnID.of(tcid, taken.incarnation, random.randrange(5, 10))
+    send = send_command(wire, random.getrandbits(63), 0, [b"in what has ended"], txn_id=over)
+    try:
+        await client.insist(BROKER, send, attempts=20)
+    except MagnetarError:
+        world.provoked["c"] += 1
+        return
+    world.history.violation("c", f"{over} had ended, and {send.partition} takes a message in it")

@@ -138,10 +138,10 @@ class RawClient:
 
     async def broker_session(self, wire: _OfPartition) -> RawSession:
         """The link to the broker of a partition. Raises: MagnetarError, NoAnswer."""
-        return await self.session(BROKER, await self._keeper(wire))
+        return await self.session(BROKER, await self.keeper(wire))
 
-    async def _keeper(self, wire: _OfPartition) -> str:
-        """The broker of a partition. Raises: MagnetarError, NoAnswer: the topic is not known."""
+    async def keeper(self, wire: _OfPartition) -> str:
+        """A partition's broker. Raises: MagnetarError, NoAnswer: the topic is not known."""
         if len(self._brokers) <= 1:
             return self._addresses[BROKER]
         topic_id = wire.topic_id
@@ -156,7 +156,7 @@ class RawClient:
         if service == BROKER:
             for name in ("partition", "subscription"):
                 if name in body.DESCRIPTOR.fields_by_name:
-                    return await self._keeper(getattr(body, name))
+                    return await self.keeper(getattr(body, name))
         concerns_one = "txn_id" in body.DESCRIPTOR.fields_by_name
         if service == COORDINATOR and len(self._coordinators) > 1 and concerns_one:
             tcid = TxnID.from_wire(body.txn_id).tcid

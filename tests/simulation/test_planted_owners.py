@@ -18,7 +18,10 @@ SEEDS = {
     "two-owners": range(20),
     "lease-ignored": range(20),
     "links-unchecked": range(20),
-    "epoch-not-compared": range(20),
+    "epoch-not-compared": range(30),
+    "watermark-not-stored": range(20),
+    "lease-counted-from-answer": range(20),
+    "links-stay": range(10),
 }
 
 

@@ -208,6 +208,10 @@ class OwnersCluster:
         self.on_trouble(self.seats_at(node), seconds + 1.0)
         self.directory.cut(node.name, direction, seconds)
 
+    def answer_late(self, node: MemberNode, seconds: float) -> None:
+        self.on_trouble(self.seats_at(node), seconds + 2.0)
+        self.directory.answer_late(node.name, seconds)
+
     def directory_away(self, seconds: float) -> None:
         self.on_trouble([seat.name for seat in self.seats.values()], seconds + 1.5)
         self.directory.go_away(seconds)
@@ -229,6 +233,8 @@ class OwnersCluster:
                 node.start()
         for name in self.directory.view.draining:
             self.directory.apply(Drain(name, False))
+        for shard in self.directory.view.pins:
+            self.pin(shard, None)
 
     async def settled(self, since: str) -> None:
         """Wait until each shard is open where it shall be. Raises: that takes too long."""
@@ -243,9 +249,16 @@ class OwnersCluster:
             await asyncio.sleep(0.05)
 
     def lacking(self) -> list[str]:
-        """The shards that nobody serves, or somebody who shall not."""
-        wished = wishes(self.directory.view, self.format)
-        return [
+        """Shards that nobody serves, or somebody who shall not, and members about to come or go."""
+        view = self.directory.view
+        wished = wishes(view, self.format)
+        restless = [
+            node.name
+            for node in self.members.values()
+            if node.alive
+            and ((row := view.members.get(MemberName(node.kind, node.name))) is None or row.leaving)
+        ]
+        return restless + [
             seat.name
             for shard, seat in self.seats.items()
             if seat.opening is None or seat.opening.node.name != wished.get(shard)

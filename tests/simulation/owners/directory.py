@@ -19,13 +19,16 @@ from tests.simulation.trace import Trace
 from tests.virtual_loop import VirtualLoop
 
 from magnetar_cluster.directory import DirectoryUnavailable
-from magnetar_cluster.directory_state import DirectoryState, Request
+from magnetar_cluster.directory_state import DirectoryState, Renew, Request
 from magnetar_cluster.view import Owner, ShardName, View
 
 Answer = TypeVar("Answer")
 
-# Who gets no answer for so long gives up.
-PATIENCE_SECONDS = 0.3
+# Who gets no answer for so long gives up: two thirds of a lease, as with etcd.
+PATIENCE_SECONDS = 0.65
+# Of an answer that its member still waits for, and that says less than it seems to: what it granted
+# has lasted for a third of a lease already.
+STALE_SECONDS = (0.3, 0.62)
 # A call that was given up may still arrive.
 LATE_SECONDS_MAX = 1.0
 TO, BACK = "to", "back"
@@ -60,6 +63,8 @@ class SimulatedDirectory:
         self._away_until = 0.0
         # By member and direction: until when nothing comes through.
         self._cuts: dict[tuple[str, str], float] = {}
+        # Members whose next renewal is answered late, and for how long nothing follows.
+        self._stale: dict[str, float] = {}
         self._watches: dict[_Watch, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,9 +109,14 @@ class SimulatedDirectory:
                 self._break_later(watch)
         self.loop.call_later(seconds, self._tell_all, context=Context())
 
+    def answer_late(self, member: str, seconds: float) -> None:
+        """A member's next renewal is answered late, and is the last that passes for a while."""
+        self._stale[member] = seconds
+
     def heal(self) -> None:
         """All of this ends."""
         self.loss = 0.0
+        self._stale.clear()
         self._cuts.clear()
         self._away_until = self.loop.time()
         self._come_back()
@@ -186,6 +196,14 @@ class SimulatedDirectory:
             result = self.apply(request)
         except Exception as raised:
             error = raised
+        if isinstance(request, Renew) and member in self._stale:
+            self.faults["late renewals"] += 1
+            late = self._random.uniform(*STALE_SECONDS)
+            self.loop.call_later(late, answer, result, error, context=Context())
+            seconds = self._stale.pop(member)
+            self.cut(member, TO, seconds)
+            self.cut(member, BACK, seconds)
+            return
         if not self.reaches(member, BACK) or self._strikes():
             self.faults["lost answers"] += 1
             return

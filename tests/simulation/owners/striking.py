@@ -17,7 +17,10 @@ OWNER_FAULTS = {
     "directory away": 0.05,
     "cut from the directory": 0.2,
     "cut from stores": 0.1,
+    "renewal answered late": 0.1,
 }
+# Without a renewal for so long a lease has ended.
+LEASE_LOST_SECONDS = (1.3, 3.0)
 
 
 def trouble_seconds(random: Random) -> float:
@@ -58,6 +61,8 @@ def strike_owners(cluster: OwnersCluster, random: Random, kind: str) -> bool:
     elif kind == "cut from the directory":
         for direction in random.choice(((TO,), (BACK,), (TO, BACK))):
             cluster.cut(node, direction, seconds)
+    elif kind == "renewal answered late":
+        cluster.answer_late(node, random.uniform(*LEASE_LOST_SECONDS))
     else:
         node.lose_store(seconds)
     return True

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from tests.simulation.links import SimulatedLink
 from tests.simulation.owners.fenced_store import FencedStore
+from tests.simulation.owners.opening import Opening
 
 from magnetar_cluster.view import ShardName
 from magnetar_core.shard_address import ShardPlace
 from magnetar_core.wire import service_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.simulation.owners.opening import Opening
 
 
 class OwnersWatch:
@@ -45,11 +43,28 @@ class OwnersWatch:
                 f"{opening.node.name} says {what} on #{link.number} for {opening.name} in epoch"
                 f" {opening.epoch}, which is over",
             )
+        if link.client_part is opening and not link.broken:
+            self._check_addressee(opening, link)
         key = opening.seat.shard, opening.epoch
         known = self._speakers.setdefault(key, opening.node.name)
         if known != opening.node.name:
             self._violation("owners", f"{known} and {opening.node.name} both have {key}")
         self.counts["frames of owners"] += 1
+
+    def _check_addressee(self, opening: Opening, link: SimulatedLink) -> None:
+        """Who has seen that a shard has another owner says nothing to the former one."""
+        former = link.server_part
+        if not isinstance(former, Opening):
+            return
+        view = opening.node.view()
+        owner = view.owners.get(former.seat.shard)
+        # A view from before the claim says nothing.
+        if view.revision >= former.epoch and (owner is None or owner.epoch != former.epoch):
+            self._violation(
+                "owners",
+                f"{opening.name} at {opening.node.name} stays on #{link.number} with"
+                f" {former.name} in epoch {former.epoch}, and has seen that {owner} has it",
+            )
 
     def entered(self, opening: Opening, place: ShardPlace | None) -> None:
         """Somebody is let in: to the ownership that was meant, if one was named."""

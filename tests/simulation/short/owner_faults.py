@@ -137,6 +137,15 @@ def directory_cut(
     return True
 
 
+def renewal_late(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
+    """The answer to a member's renewal comes late, and then it hears nothing more."""
+    node, owners = _victim(world, server), world.owners
+    if node is None or owners is None:
+        return False
+    owners.answer_late(node, seconds)
+    return True
+
+
 def store_cut(world: ShortWorld, random: Random, *, server: str, seconds: float) -> bool:
     """What a member writes to stores arrives only after a while."""
     node, owners = _victim(world, server), world.owners
@@ -156,5 +165,6 @@ KINDS: dict[str, Callable[..., bool]] = {
     "pinned": pinned,
     "directory away": directory_away,
     "directory cut": directory_cut,
+    "renewal late": renewal_late,
     "store cut": store_cut,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.simulation.owners.striking import trouble_seconds
+from tests.simulation.owners.striking import LEASE_LOST_SECONDS, trouble_seconds
 from tests.simulation.servers import broker_names, coordinator_names
 from tests.simulation.short import (
     acks,
@@ -19,6 +19,7 @@ from tests.simulation.short import (
     producers,
     several,
     strangers,
+    tricks,
 )
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.fault_drawing import spread_faults
@@ -45,6 +46,7 @@ PARTS: dict[Any, int] = {
     strangers.over: 1,
     derived.dead_letters: 1,
     several.several_brokers: 2,
+    tricks.watermarks: 6,
 }
 # What befalls owners, with how often it is drawn.
 OWNER_FAULTS = {
@@ -57,6 +59,7 @@ OWNER_FAULTS = {
     "directory away": 1,
     "directory cut": 4,
     "store cut": 2,
+    "renewal late": 2,
 }
 
 
@@ -112,6 +115,8 @@ def _arguments(draft: Draft, random: Random, kind: str) -> dict[str, Any]:
             return {**server, **brief, "member": random.randrange(3)}
         case "directory away":
             return brief
+        case "renewal late":
+            return {**server, "seconds": round(random.uniform(*LEASE_LOST_SECONDS), 3)}
         case "directory cut":
             return {**server, **brief, "direction": random.choice(("to", "back", "both"))}
         case _:

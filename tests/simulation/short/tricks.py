@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.simulation import other_tricks
 from tests.simulation.raw_programs import TRICKS
+from tests.simulation.servers import broker_names
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.draft import Draft
 from tests.simulation.short.script import Step
@@ -11,7 +14,12 @@ from tests.simulation.short.world import Verb
 
 ALL = {
     trick.__name__.replace("_", " "): trick
-    for trick in (*TRICKS, other_tricks.first_sequence, other_tricks.old_incarnation)
+    for trick in (
+        *TRICKS,
+        other_tricks.first_sequence,
+        other_tricks.old_incarnation,
+        other_tricks.older_watermark,
+    )
 }
 
 
@@ -55,6 +63,29 @@ def lost_stores(draft: Draft) -> None:
             in_write_s=0.0,
             down_s=0.01,
         )
+
+
+def watermarks(draft: Draft) -> None:
+    """Brokers move, or fall, while coordinators tell them what has ended."""
+    random = draft.random
+    draft.topic("mix", 2)
+    client = draft.client("sloppy")
+    for _ in range(random.choice((2, 3))):
+        told = draft.step(
+            client,
+            "trick",
+            name=random.choice(("older watermark", "older watermark", "old incarnation")),
+            pause_s=random.choice((0.0, 0.05)),
+        )
+        kind = random.choice(("member killed", "pinned"))
+        delay_s = random.uniform(0.0, 0.4)
+        # Whichever of them has the partition.
+        for server in broker_names(3):
+            if kind == "pinned":
+                arguments: dict[str, Any] = {"seconds": 1.0, "member": random.randrange(3)}
+            else:
+                arguments = {"down_s": 0.01, "for_good": False}
+            draft.fault(kind, step=told, delay_s=delay_s, server=server, **arguments)
 
 
 VERBS: dict[str, Verb] = {"trick": trick}
