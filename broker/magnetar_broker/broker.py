@@ -44,6 +44,7 @@ from magnetar_core.run_time import RunTime
 from magnetar_core.transport import Transport
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage import store_identity
+from magnetar_storage.backup_source import BackupSource
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.read_metrics import CountedReads
@@ -143,6 +144,7 @@ class Broker:
             self.directory = FirstBroker(
                 self.environment, self.topics, self.groups, self.incarnations, transport, random
             )
+        self._backup = BackupSource(store, commits, keys.FAMILIES)
         self.server = BrokerServer(
             self.environment,
             self.topics,
@@ -152,6 +154,7 @@ class Broker:
             self.directory.commands,
             self.directory.guard,
             random,
+            self._backup,
         )
 
     async def start(self) -> None:
@@ -200,7 +203,7 @@ class Broker:
             environment.ages,
         )
         losses = await store_identity.accepted_losses(self._store, keys.META)
-        self.topics.ledger_id = 1 + losses
+        self.topics.ledger_id = await store_identity.ledger_of(self._store, keys.META)
         self.incarnations.raise_floor(losses << INCARNATION_BITS)
         await recovery.run()
         await go_on_without(environment, self.topics, losses)
@@ -211,6 +214,7 @@ class Broker:
         """Make everything durable and stop. The store stays open."""
         self._closing = True
         self._stop_timers()
+        await self._backup.close()
         await self.directory.close()
         for task in list(self._tasks):
             task.cancel()

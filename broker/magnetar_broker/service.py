@@ -32,6 +32,8 @@ from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2 as service
 from magnetar_core.wire import topic_pb2 as wire
+from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
+from magnetar_storage.backup_source import BackupSource
 
 # Commands with a call_token.
 TAKING_EFFECT_ONCE = (
@@ -72,13 +74,14 @@ class BrokerServer:
         directory: DirectoryCommands,
         guard: Guard,
         random: Random,
+        backup: BackupSource,
     ) -> None:
         self._guard = guard
         self._environment = environment
         self._topics = topics
         self._cluster = ClusterAnswers(environment.config, environment.addresses)
         self._replies = Replies(environment)
-        self.answer_sizes: AnswerSizes = ANSWER_SIZES
+        self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         handlers: dict[str, Handler] = {
             "hello": self._hello,
             "get_cluster_info": self._get_cluster_info,
@@ -93,6 +96,7 @@ class BrokerServer:
                 environment, topics, coordinators, orphan_resolver, self._replies
             ).handlers,
             **GroupCommands(environment.config, groups, self._replies).handlers,
+            **BackupCommands(backup, "broker", environment.config.name, environment.spawn).handlers,
         }
         self._handlers = {**directory.patient(handlers), **LOG_LEVEL_HANDLERS}
         repeats = Repeats()

@@ -28,6 +28,8 @@ _COMMANDS = {
     "transactions": "commands.transactions:transactions",
     "pipeline": "pipeline:pipeline",
     "check": "check:check",
+    "backup": "backup.backup_command:backup",
+    "restore": "backup.restore_command:restore",
     "storage": "commands.storage:storage",
     "log-level": "commands.log_level:log_level",
     "config": "commands.configuration:config",

@@ -28,6 +28,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.past_ends import PastEnds, open_before_loss, past_ends
+from magnetar_coordinator.records import FAMILIES
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.shard import Shard
@@ -40,6 +41,7 @@ from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
+from magnetar_storage.backup_source import BackupSource
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.read_metrics import CountedReads
@@ -119,7 +121,8 @@ class Coordinator:
                 config.watermark_interval_ms, self._announcements.advance_watermark, self.fail
             ),
         ]
-        self.server = CoordinatorServer(self._runtime)
+        self._backup = BackupSource(store, self._commits, FAMILIES)
+        self.server = CoordinatorServer(self._runtime, self._backup)
 
     @property
     def shard(self) -> Shard:
@@ -159,6 +162,8 @@ class Coordinator:
         self._upkeep.resume()
         for txn_id, end in ends.items():
             self._upkeep.go_on_with(txn_id, *end)
+        if recovered.metadata.restored is not None:
+            self._upkeep.abort_restored(recovered.metadata.restored)
         self._upkeep.expire()
         self._announcements.advance_watermark()
         for timer in self._timers:
@@ -217,6 +222,7 @@ class Coordinator:
         """
         was_serving = self.is_serving
         self._stop()
+        await self._backup.close()
         await self._finisher.close()
         await self._runtime.close()
         if was_serving:

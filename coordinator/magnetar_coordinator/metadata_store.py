@@ -25,6 +25,7 @@ from magnetar_coordinator.records import (
     META_NEXT_UNOPENED,
     META_OUTCOME_COUNT,
     META_PRODUCER_ID,
+    META_RESTORED,
     META_RUN_TIME,
     META_STORE_TOKEN,
     META_TCID,
@@ -35,6 +36,7 @@ from magnetar_coordinator.records import (
     MetadataRecord,
     ParticipantsAdded,
     Record,
+    Restored,
     StatusChanged,
     TxnEnded,
     TxnOpened,
@@ -76,6 +78,7 @@ class TransactionMetadataStore:
         next_producer_number: all smaller numbers are used.
         run_time_ms: the last persisted run time.
         outcome_count: outcomes kept, those in the open group included.
+        restored: the store is new from a backup, and OPEN transactions are to be ended.
         first_outcome_key: no outcome lies before it; deleted rows are costly to pass.
     """
 
@@ -92,7 +95,9 @@ class TransactionMetadataStore:
         next_producer_number: int,
         run_time_ms: int,
         outcome_count: int,
+        restored: Restored | None = None,
     ) -> None:
+        self.restored = restored
         self.next_producer_number = next_producer_number
         self.incarnation = incarnation
         self.counter_bound = counter_bound
@@ -176,6 +181,11 @@ class TransactionMetadataStore:
         """Store the run time."""
         self.run_time_ms = run_time_ms
         self._commits.batch.put(META, META_RUN_TIME, u64(run_time_ms))
+
+    def forget_restore(self) -> None:
+        """Note that the transactions of a backup are ended."""
+        self.restored = None
+        self._commits.batch.delete(META, META_RESTORED)
 
     def new_producer_number(self) -> int:
         """Return an unused producer number; the open group marks it as used."""
@@ -320,6 +330,7 @@ class TransactionMetadataStoreProvider:
             incarnation = await self._begin_incarnation(tcid)
         counter_bound = await self._get_u64(META_COUNTER) or 0
         next_unopened, lost = await self._lost_transactions(counter_bound)
+        restored = await self._get_u64(META_RESTORED)
         await self._commits.durable()
         return TransactionMetadataStore(
             self._store,
@@ -332,6 +343,7 @@ class TransactionMetadataStoreProvider:
             next_producer_number=await self._get_u64(META_PRODUCER_ID) or 0,
             run_time_ms=await self._get_u64(META_RUN_TIME) or 0,
             outcome_count=await self._get_u64(META_OUTCOME_COUNT) or 0,
+            restored=Restored(restored) if restored else None,
         )
 
     async def _lost_transactions(self, counter_bound: int) -> tuple[int, Sequence[LostRange]]:

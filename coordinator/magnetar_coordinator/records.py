@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from magnetar_coordinator.named_sequences import NamedSequence, NamedSequenceState
@@ -56,6 +57,8 @@ META_INCARNATION: Final = b"incarnation"
 META_STORE_TOKEN: Final = b"store_token"
 META_TCID: Final = b"tcid"
 META_LOSSES: Final = b"losses"
+# Until the first start after a restore: what becomes of the transactions that are OPEN.
+META_RESTORED: Final = b"restored"
 
 TXN_ID_BYTES: Final = 16
 _SEQUENCE = struct.Struct(">I")
@@ -78,6 +81,13 @@ WIRE_STATE: Final[dict[TransactionalIdState, txn_pb.TransactionalState]] = {
     TransactionalIdState.COMPLETE_COMMIT: txn_pb.COMPLETE_COMMIT,
     TransactionalIdState.COMPLETE_ABORT: txn_pb.COMPLETE_ABORT,
 }
+
+
+class Restored(IntEnum):
+    """What becomes of OPEN transactions when a backup was restored."""
+
+    ABORT_ALL = 1
+    KEEP_TWO_PHASE = 2
 
 
 class TxnOpened(NamedTuple):

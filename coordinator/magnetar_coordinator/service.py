@@ -24,6 +24,8 @@ from magnetar_core.protocol_version import PROTOCOL_VERSION, check_client
 from magnetar_core.repeats import Repeats
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2
+from magnetar_storage.backup_commands import BACKUP_ANSWER_SIZES, BackupCommands
+from magnetar_storage.backup_source import BackupSource
 
 # These answers are made only while the client takes them. This much is reserved for each answer;
 # nearly all are far smaller.
@@ -40,9 +42,9 @@ class CoordinatorServer:
         handlers: the handler of each command field, for streams and unary calls alike.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, backup: BackupSource) -> None:
         self._runtime = runtime
-        self.answer_sizes: AnswerSizes = ANSWER_SIZES
+        self.answer_sizes: AnswerSizes = {**ANSWER_SIZES, **BACKUP_ANSWER_SIZES}
         transactional_id_commands = TransactionalIdCommands(runtime)
         self.handlers: dict[str, Handler] = {"hello": self._hello, **LOG_LEVEL_HANDLERS}
         for commands in (
@@ -50,6 +52,7 @@ class CoordinatorServer:
             transactional_id_commands,
             AdminCommands(runtime),
             TxnListing(runtime),
+            BackupCommands(backup, "coordinator", runtime.config.name, runtime.spawn),
         ):
             for name, handler in commands.handlers.items():
                 self.handlers[name] = self._serving(handler)

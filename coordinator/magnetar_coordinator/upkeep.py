@@ -11,6 +11,8 @@ from contextlib import suppress
 
 from magnetar_coordinator.decision import EndTxnRequest
 from magnetar_coordinator.finisher import Finisher
+from magnetar_coordinator.past_ends import open_before_loss
+from magnetar_coordinator.records import Restored
 from magnetar_coordinator.retention import OutcomeRetention
 from magnetar_coordinator.runtime import Runtime
 from magnetar_coordinator.transaction import TxnAction, TxnStatus
@@ -73,6 +75,22 @@ class Upkeep:
         runtime.carry_out(
             runtime.shard.end(EndTxnRequest(txn_id, action), time_ms=runtime.time_ms())
         )
+
+    def abort_restored(self, restored: Restored) -> None:
+        """Abort what a backup holds as OPEN: its client wrote on after the backup (rule n).
+
+        A commit of the rest would be torn, or would wait for messages that are gone.
+        """
+        runtime = self._runtime
+        for transaction in open_before_loss(runtime.shard):
+            if transaction in runtime.shard.past_commits:
+                continue
+            if restored is Restored.KEEP_TWO_PHASE and not runtime.shard.live[transaction].expires:
+                log.warning("transaction %s stays open: its owner decides", transaction)
+                continue
+            log.info("transaction %s was open in the backup: it is aborted", transaction)
+            runtime.carry_out(runtime.shard.expire(transaction, time_ms=runtime.time_ms()))
+        runtime.metadata.forget_restore()
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:
         """Abort transactions of expelled group members: others wait for their end.

@@ -70,6 +70,8 @@ class GroupCommit:
         self._failure: BaseException | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
+        # Taken while a group is written, and while a backup holds the store.
+        self._writing = asyncio.Lock()
 
     def position(self) -> int:
         """The position that replies must wait for, given everything applied in memory so far.
@@ -164,6 +166,26 @@ class GroupCommit:
             raise BrokenInvariant("started twice")
         self._task = asyncio.get_running_loop().create_task(self._run(), name="group-commit")
 
+    async def hold(self) -> None:
+        """Wait until no group is being written; from then on none is, until release().
+
+        Nothing becomes durable meanwhile, so that nothing leaves the process that depends on what
+        the store does not hold yet.
+
+        Raises:
+            StoreFailed: the store has failed.
+        """
+        await self._writing.acquire()
+        try:
+            self._raise_failure()
+        except StoreFailed:
+            self._writing.release()
+            raise
+
+    def release(self) -> None:
+        """Write groups again, after hold()."""
+        self._writing.release()
+
     async def close(self) -> None:
         """Make all appended rows durable, also rows that callbacks append; then accept no more.
 
@@ -195,7 +217,8 @@ class GroupCommit:
                 await asyncio.sleep(0)
                 self._wake.clear()
                 if self.position() > self.durable_position:
-                    await self._commit()
+                    async with self._writing:
+                        await self._commit()
                 if self._closing:
                     if self.position() == self.durable_position:
                         return

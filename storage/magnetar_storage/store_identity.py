@@ -12,6 +12,8 @@ from magnetar_storage.store import Store
 # This number increases when an older version cannot read the rows of this version.
 FORMAT = 1
 KEY = b"identity"
+# Of a ledger id: how many losses may be accepted between two restores.
+_LOSS_BITS = 16
 
 
 async def check_store_identity(
@@ -70,6 +72,7 @@ async def check_store_identity(
         identity.cluster_hash = stored.cluster_hash
     if stored is not None:
         identity.losses = stored.losses
+        identity.restored_at_s = stored.restored_at_s
     written = identity.SerializeToString(deterministic=True)
     return None if written == row else written
 
@@ -78,6 +81,13 @@ async def accepted_losses(store: Store, family: str) -> int:
     """Return how often a person decided to continue without lost data."""
     row = await store.get(family, KEY)
     return StoreIdentity.FromString(row).losses if row is not None else 0
+
+
+async def ledger_of(store: Store, family: str) -> int:
+    """Return the ledger id: higher after each accepted loss, and after each restore."""
+    row = await store.get(family, KEY)
+    identity = StoreIdentity.FromString(row) if row is not None else StoreIdentity()
+    return 1 + identity.losses + (identity.restored_at_s << _LOSS_BITS)
 
 
 def _check_brokers(known: Sequence[str], brokers: Sequence[str]) -> None:

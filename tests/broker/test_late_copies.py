@@ -5,6 +5,7 @@ docs/design/0001-protocol.md, Late copies, has a row for each of these tests.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -34,6 +35,7 @@ from magnetar_core.errors import (
     InvalidArgument,
     InvalidTxnState,
     LogUnavailable,
+    ResourceInUse,
     SubscriptionNotFound,
     TopicNotFound,
     TxnNotFound,
@@ -386,6 +388,41 @@ def test_set_log_level() -> None:
         run(scenario)
     finally:
         logger.setLevel(before)
+
+
+def test_hold_backup() -> None:
+    """A copy is refused while the backup is made; later it is one that nobody reads."""
+
+    async def scenario(world: World) -> None:
+        hold = common.CommandHoldBackup(backup_token=7, hold_ms=1_000)
+        assert (await world.client.ask(hold)).member == world.broker.environment.config.name
+        with pytest.raises(ResourceInUse):
+            await Client(world).ask(hold)
+        released = await world.client.ask(common.CommandReleaseBackup(backup_token=7))
+        assert released.was_held
+        await world.client.ask(common.CommandEndBackup(backup_token=7))
+        await Client(world).ask(common.CommandHoldBackup(backup_token=7, hold_ms=1))
+        # Nobody releases it, and it ends by itself.
+        async with asyncio.timeout(10):
+            await world.client.begin(send(b"0"))
+
+    run(scenario)
+
+
+def test_end_backup() -> None:
+    async def scenario(world: World) -> None:
+        ask = world.client.ask
+        await ask(common.CommandHoldBackup(backup_token=7, hold_ms=1_000))
+        await ask(common.CommandEndBackup(backup_token=7))
+        await ask(common.CommandHoldBackup(backup_token=8, hold_ms=1_000))
+        await Client(world).ask(common.CommandEndBackup(backup_token=7))
+        late = await Client(world).ask(common.CommandReleaseBackup(backup_token=7))
+        assert not late.was_held
+        assert (await ask(common.CommandReleaseBackup(backup_token=8))).was_held
+        read = await ask(common.CommandReadBackup(backup_token=8, family=keys.META))
+        assert read.row_count
+
+    run(scenario)
 
 
 def test_take_incarnation() -> None:

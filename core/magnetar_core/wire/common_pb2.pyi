@@ -3,7 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -269,6 +269,70 @@ class CommandSetLogLevelResponse(_message.Message):
     PREVIOUS_LEVEL_FIELD_NUMBER: _ClassVar[int]
     previous_level: str
     def __init__(self, previous_level: _Optional[str] = ...) -> None: ...
+
+class CommandHoldBackup(_requests.Request[CommandHoldBackupResponse]):
+    __slots__ = ("backup_token", "hold_ms")
+    BACKUP_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    HOLD_MS_FIELD_NUMBER: _ClassVar[int]
+    backup_token: int
+    hold_ms: int
+    def __init__(self, backup_token: _Optional[int] = ..., hold_ms: _Optional[int] = ...) -> None: ...
+
+class CommandHoldBackupResponse(_message.Message):
+    __slots__ = ("kind", "member", "families")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    member: str
+    families: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., member: _Optional[str] = ..., families: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CommandReleaseBackup(_requests.Request[CommandReleaseBackupResponse]):
+    __slots__ = ("backup_token",)
+    BACKUP_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    backup_token: int
+    def __init__(self, backup_token: _Optional[int] = ...) -> None: ...
+
+class CommandReleaseBackupResponse(_message.Message):
+    __slots__ = ("was_held",)
+    WAS_HELD_FIELD_NUMBER: _ClassVar[int]
+    was_held: bool
+    def __init__(self, was_held: _Optional[bool] = ...) -> None: ...
+
+class CommandReadBackup(_requests.Request[CommandReadBackupResponse]):
+    __slots__ = ("backup_token", "family", "start_key", "bytes_max")
+    BACKUP_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    START_KEY_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    backup_token: int
+    family: str
+    start_key: bytes
+    bytes_max: int
+    def __init__(self, backup_token: _Optional[int] = ..., family: _Optional[str] = ..., start_key: _Optional[bytes] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+
+class CommandReadBackupResponse(_message.Message):
+    __slots__ = ("rows", "row_count", "next_key", "is_last")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_KEY_FIELD_NUMBER: _ClassVar[int]
+    IS_LAST_FIELD_NUMBER: _ClassVar[int]
+    rows: bytes
+    row_count: int
+    next_key: bytes
+    is_last: bool
+    def __init__(self, rows: _Optional[bytes] = ..., row_count: _Optional[int] = ..., next_key: _Optional[bytes] = ..., is_last: _Optional[bool] = ...) -> None: ...
+
+class CommandEndBackup(_requests.Request[CommandEndBackupResponse]):
+    __slots__ = ("backup_token",)
+    BACKUP_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    backup_token: int
+    def __init__(self, backup_token: _Optional[int] = ...) -> None: ...
+
+class CommandEndBackupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class CommandOwnersChanged(_message.Message):
     __slots__ = ()

@@ -379,7 +379,7 @@ class PendingAckRow(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
-    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers")
+    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers", "restored_at_s")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -387,6 +387,7 @@ class StoreIdentity(_message.Message):
     CLUSTER_HASH_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_AT_S_FIELD_NUMBER: _ClassVar[int]
     format: int
     kind: str
     member: str
@@ -394,4 +395,5 @@ class StoreIdentity(_message.Message):
     cluster_hash: str
     losses: int
     brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    restored_at_s: int
+    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ..., restored_at_s: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""`magnetar backup` and `magnetar restore`."""
