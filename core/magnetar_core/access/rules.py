@@ -169,7 +169,7 @@ RULES: dict[str, Rule] = {
     "hello": Rule(_nothing, finishing=True),
     "get_cluster_info": Rule(_nothing, finishing=True),
     "set_log_level": Rule(ADMINISTERING, administrative=True),
-    # A backup holds everything that is stored. That it is made is worth a line, each part of it not.
+    # A backup has everything that is stored. That it is made is audited, each part of it not.
     "hold_backup": Rule(ADMINISTERING, administrative=True),
     "release_backup": Rule(ADMINISTERING),
     "read_backup": Rule(ADMINISTERING),
