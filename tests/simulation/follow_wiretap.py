@@ -143,7 +143,8 @@ class FollowWiretap:
         assert lane is not None
         over = {txn_of(one) for one in body.settled_txn_ids}
         if lane.txn == NO_TXN:
-            over |= self._sending.confirmed_follows
+            # And what those name, though the commit that says so was never heard.
+            over |= self._led_by(lane, self._sending.confirmed_follows)
         if not over:
             return
         # Of all that write there: plain sends may go on under another producer id.

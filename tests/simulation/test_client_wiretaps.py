@@ -263,6 +263,16 @@ def test_a_commit_that_never_left_stands_for_what_it_follows() -> None:
     client.sends(0, THIRD)
 
 
+def test_what_a_confirmed_plain_send_names_stands_for_what_it_follows() -> None:
+    """Seed 2444 of owners that change: the commit that was named had never left."""
+    client = Client()
+    client.commits(FIRST)
+    client.begins(SECOND)
+    client.sends(0, FIRST, txn=SECOND)
+    client.stores(0, SECOND)
+    client.sends(1)
+
+
 def test_one_that_follows_nobody_stands_for_nobody() -> None:
     client = Client()
     client.begins(SECOND)
