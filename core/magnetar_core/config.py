@@ -55,7 +55,7 @@ class ListenConfig:
         host: an address of this machine.
         port: 0 lets the operating system choose.
         allow_remote: needed for any address but loopback, since any client that reaches the port
-            may use it.
+            may use it. A server that asks its clients who they are does not need it.
         metrics_port: port of the Prometheus endpoint, on the same host; None: no endpoint.
         frame_bytes_max: a client that sends a larger frame is disconnected; clients are told the
             limit. Higher: larger batches. Lower: clients can use less of the server's memory.
@@ -70,7 +70,20 @@ class ListenConfig:
         slow_operation_ms: a command whose answer takes longer is logged, once a second at most for
             each kind of command; 0: none is.
         tls_certificate_file, tls_key_file: PEM files; both or neither. Without them all
-            conversations are plain text.
+            conversations are plain text. They are read again when they change.
+        tls_client_ca_file: PEM file of authorities: clients have to show a certificate that one of
+            them has signed (mutual TLS). It names the principal: its first URI, or else its common
+            name.
+        token_keys_file: public keys that check tokens (JWT), as JWKS or PEM: clients have to show a
+            token, or a certificate. It names the principal, in its claim `sub`. Read again when it
+            changes; to rotate keys, list both for a while.
+        token_algorithms: signatures that tokens may have, with commas between them.
+        token_issuer: what tokens have to name as `iss`. Empty: anything.
+        token_audience: what tokens have to name as `aud`. Empty: anything.
+        revocations_file: tokens, certificates and principals that count no more. Read again when it
+            changes; their conversations end within a second.
+        allow_anonymous: with token_keys_file: whoever shows neither token nor certificate is let
+            in, too, as "anonymous".
     """
 
     host: str = "127.0.0.1"
@@ -85,13 +98,26 @@ class ListenConfig:
     slow_operation_ms: int = 1_000
     tls_certificate_file: str = ""
     tls_key_file: str = ""
+    tls_client_ca_file: str = ""
+    token_keys_file: str = ""
+    token_algorithms: str = "RS256,ES256,EdDSA"
+    token_issuer: str = ""
+    token_audience: str = ""
+    revocations_file: str = ""
+    allow_anonymous: bool = False
+
+    @property
+    def asks_who_clients_are(self) -> bool:
+        """Whether clients have to show who they are."""
+        return bool(self.tls_client_ca_file or self.token_keys_file)
 
     def __post_init__(self) -> None:
         for name in ("port", "metrics_port"):
             value = getattr(self, name)
             if value is not None and not 0 <= value <= 0xFFFF:
                 raise InvalidConfig(f"{name} is {value}; choose one from 1 to 65535, or 0 for any")
-        if not is_loopback(self.host) and not self.allow_remote:
+        is_known_who = self.asks_who_clients_are and not self.allow_anonymous
+        if not is_loopback(self.host) and not self.allow_remote and not is_known_who:
             raise InvalidConfig(
                 f"listening on {self.host} lets other machines in; if that is meant, "
                 f"say so with --allow-remote or {PREFIX}ALLOW_REMOTE=1, else use 127.0.0.1"
@@ -115,6 +141,24 @@ class ListenConfig:
             )
         if bool(self.tls_certificate_file) != bool(self.tls_key_file):
             raise InvalidConfig("tls_certificate_file and tls_key_file need each other: name both")
+        if self.tls_client_ca_file and not self.tls_certificate_file:
+            raise InvalidConfig(
+                "tls_client_ca_file has no use without TLS: name tls_certificate_file and"
+                " tls_key_file, too"
+            )
+        if self.token_keys_file and not self.tls_certificate_file and not is_loopback(self.host):
+            raise InvalidConfig(
+                "tokens would cross the network in plain text: name tls_certificate_file and"
+                " tls_key_file, too"
+            )
+        for name in ("token_issuer", "token_audience", "allow_anonymous"):
+            if getattr(self, name) and not self.token_keys_file:
+                raise InvalidConfig(f"{name} has no use without token_keys_file: name that, too")
+        if self.revocations_file and not self.asks_who_clients_are:
+            raise InvalidConfig(
+                "revocations_file has no use while nobody shows a token or a certificate: name"
+                " token_keys_file or tls_client_ca_file, too"
+            )
 
 
 def is_loopback(host: str) -> bool:

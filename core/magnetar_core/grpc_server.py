@@ -28,6 +28,7 @@ from grpc_reflection.v1alpha import reflection
 from grpc_status import rpc_status
 
 from magnetar_core.answers import AnswerBudget
+from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer, Gate, Reply, check_answer, run_handler
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.doors import Door, Doors
@@ -47,7 +48,9 @@ from magnetar_core.grpc_transport import (
     RECEIVE_LIMIT,
 )
 from magnetar_core.outbox import Outbox
-from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.principal import Principal
+from magnetar_core.security.admission import Admission
+from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
 from magnetar_core.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.slow_operations import SlowOperations
@@ -103,6 +106,9 @@ class GrpcServer:
         config: the address, TLS files and limits.
         doors: of shards that come and go.
         gate: whom all commands pass first; None: nobody.
+        clock: decides when credentials have expired; the machine's unless given.
+    Raises:
+        InvalidConfig: a file that says who clients are cannot be read.
     """
 
     def __init__(
@@ -111,12 +117,14 @@ class GrpcServer:
         config: ListenConfig,
         doors: Doors | None = None,
         gate: Gate | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._name = f"{PACKAGE}.{service}"
         self._service = service_pb2.DESCRIPTOR.services_by_name[service]
         self._config = config
         self._doors = doors or Doors()
         self._gate = gate
+        self._admission = Admission(config, clock or SystemClock())
         self._stopping = False
         self._slow_operations = SlowOperations(
             config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
@@ -157,6 +165,7 @@ class GrpcServer:
                 "choose another port, or stop what uses it"
             ) from error
         await self._server.start()
+        self._admission.start()
 
     async def serve(self, commands: CommandServer) -> None:
         """Begin to answer: the component behind this port has recovered.
@@ -172,6 +181,7 @@ class GrpcServer:
         if self._stopping:
             return
         self._stopping = True
+        self._admission.close()
         self._doors.stop()
         await self._health.enter_graceful_shutdown()
         for session in list(self._sessions):
@@ -187,7 +197,7 @@ class GrpcServer:
         config = self._config
         if not config.tls_certificate_file:
             return self._server.add_insecure_port(address)
-        tls = ServerTls(config.tls_certificate_file, config.tls_key_file)
+        tls = ServerTls(config.tls_certificate_file, config.tls_key_file, config.tls_client_ca_file)
         return self._server.add_secure_port(address, tls.credentials())
 
     async def _set_health(self, *, serving: bool) -> None:
@@ -220,7 +230,7 @@ class GrpcServer:
                 return None
 
         async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            principal = _principal_of(context)
+            principal = (await self._identify(context)).principal
             door = await self._enter(context)
             size_of = door.answer_sizes.get(name)
             reserved = size_of(request) if size_of is not None and request is not None else 0
@@ -258,24 +268,34 @@ class GrpcServer:
         return budget
 
     async def _exchange(self, _requests: object, context: Context) -> None:
-        principal = _principal_of(context)
+        identity = await self._identify(context)
         door = await self._enter(context)
         try:
             session = _ServerSession(
-                context, door, self._config, principal, self._gate, self._slow_operations
+                context, door, self._config, identity.principal, self._gate, self._slow_operations
             )
         except MagnetarError as error:
             await _abort(context, error.to_wire())
             return
         self._sessions.add(session)
+        self._admission.come(session, identity)
         door.come(session)
         try:
             await context.send_initial_metadata(((ACCEPTED_KEY, self._name),))
             await session.run()
         finally:
             self._sessions.discard(session)
+            self._admission.leave(session)
             session.close()
             door.leave(session)
+
+    async def _identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
+        """Return who makes a call; end the call if that is not known. Both forms ask here first."""
+        try:
+            return self._admission.identify(context)
+        except MagnetarError as error:
+            await _abort(context, error.to_wire())
+            raise
 
     async def _enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> Door:
         """Return the door of the shard that a call names; end the call if it may not enter."""
@@ -326,7 +346,8 @@ class _ServerSession:
         self._answers = AnswerBudget(config.session_answer_bytes_max)
         self._outbox = Outbox(config.session_push_bytes_max, self._answers.note_unsent)
         self._draining: asyncio.Task[None] | None = None
-        self._overflowed = False
+        # What the client is told at the end, if it may not go on.
+        self._refusal: MagnetarError | None = None
         self._ended = asyncio.Event()
         self._session = commands.accept(self.write)
         self._session.frame_bytes_max = config.frame_bytes_max
@@ -346,8 +367,7 @@ class _ServerSession:
             self._draining = asyncio.get_running_loop().create_task(self._drain())
         if queued_bytes > self._config.session_queue_bytes_max:
             log.warning("%s leaves too much unread; it is disconnected", self._context.peer())
-            self._overflowed = True
-            self.end()
+            self.refuse(QuotaExceeded("the client left too much unread"))
 
     def finish(self) -> None:
         """End the conversation after the queued frames."""
@@ -357,6 +377,11 @@ class _ServerSession:
         """End the conversation at once; queued frames do not leave."""
         self._outbox.close()
         self._ended.set()
+
+    def refuse(self, error: MagnetarError) -> None:
+        """End the conversation at once, and say why."""
+        self._refusal = error
+        self.end()
 
     def push(self, body: Any) -> None:
         """Send a command that the client did not ask for."""
@@ -384,8 +409,8 @@ class _ServerSession:
             for part in parts:
                 part.cancel()
             self.close()
-        if self._overflowed:
-            await _abort(self._context, QuotaExceeded("the client left too much unread").to_wire())
+        if self._refusal is not None:
+            await _abort(self._context, self._refusal.to_wire())
 
     async def _drain(self) -> None:
         """Pause pushes until the client has read enough."""
@@ -475,11 +500,6 @@ def _place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
                     f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
                 ) from None
     return None
-
-
-def _principal_of(_context: grpc.aio.ServicerContext[Any, Any]) -> Principal:
-    """Return who makes a call. Both forms of a command ask here, before anything else."""
-    return ANONYMOUS
 
 
 def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:

@@ -26,7 +26,6 @@ from magnetar_broker.config import BrokerConfig
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
 from magnetar_coordinator.records import FAMILIES
-from magnetar_core import grpc_server
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.address_book import MemberAddress
 from magnetar_core.clock import SystemClock
@@ -35,7 +34,9 @@ from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.gate import gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.principal import ANONYMOUS, Principal
+from magnetar_core.principal import Principal
+from magnetar_core.security.admission import Admission
+from magnetar_core.security.identity import NOBODY, Identity
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
@@ -110,7 +111,7 @@ def _fatal(error: BaseException) -> None:
 @asynccontextmanager
 async def world(access: AccessConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Run both servers."""
-    monkeypatch.setattr(grpc_server, "_principal_of", _principal_of)
+    monkeypatch.setattr(Admission, "identify", _identify)
     one = World(access)
     try:
         await one.open()
@@ -119,11 +120,11 @@ async def world(access: AccessConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         await one.close()
 
 
-def _principal_of(context: Any) -> Principal:
+def _identify(_: Admission, context: Any) -> Identity:
     for key, value in context.invocation_metadata() or ():
         if key == _PRINCIPAL_KEY:
-            return Principal(value)
-    return ANONYMOUS
+            return Identity(principal=Principal(value))
+    return NOBODY
 
 
 def write_access(path: Path, principals: Mapping[str, list[str]], roles: str = "") -> AccessConfig:

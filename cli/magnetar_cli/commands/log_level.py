@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magnetar_cli.link_options import new_transport
+
 if TYPE_CHECKING:
     from magnetar_core.frames import Carried
     from magnetar_core.grpc_transport import GrpcTransport
@@ -58,11 +60,10 @@ def _addresses(server: str) -> list[tuple[str, str]]:
 
 
 async def _set_log_level(addresses: list[tuple[str, str]], level: str, logger: str) -> str:
-    from magnetar_core.grpc_transport import GrpcTransport
     from magnetar_core.transport import LinkClosed
     from magnetar_core.wire import common_pb2
 
-    transport = GrpcTransport()
+    transport = new_transport()
     try:
         for address, service in addresses:
             try:

@@ -1,0 +1,93 @@
+"""Who may converse with a server, and for how long.
+
+A conversation ends within a second after its token or certificate has expired or was revoked. A
+unary call is asked when it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+import grpc.aio
+
+from magnetar_core.clock import Clock
+from magnetar_core.config import ListenConfig
+from magnetar_core.errors import AuthenticationFailed, MagnetarError
+from magnetar_core.security.identity import NOBODY, Identity
+
+_LOOK_SECONDS = 0.4
+
+
+class Conversation(Protocol):
+    """A conversation, as admission sees it."""
+
+    def refuse(self, error: MagnetarError) -> None:
+        """End at once, and say why."""
+        ...
+
+
+class Admission:
+    """Authentication of a server's conversations and calls.
+
+    Raises:
+        InvalidConfig: a file cannot be read, or a setting makes no sense.
+    """
+
+    def __init__(self, config: ListenConfig, clock: Clock) -> None:
+        self._authenticator = None
+        if config.asks_who_clients_are:
+            # It needs packages that clients do not have.
+            from magnetar_core.security.authentication import Authenticator
+
+            self._authenticator = Authenticator(config, clock)
+        # A dict, since a set's order would differ from run to run.
+        self._inside: dict[Conversation, Identity] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
+        """Return who makes a call.
+
+        Raises:
+            AuthenticationFailed: that is not known, or counts no more.
+        """
+        if self._authenticator is None:
+            return NOBODY
+        shown: Any = context.auth_context()
+        metadata: Any = context.invocation_metadata() or ()
+        return self._authenticator.identify(shown, metadata)
+
+    def come(self, conversation: Conversation, identity: Identity) -> None:
+        """Note who is inside: what they have shown is looked at again and again."""
+        if self._authenticator is not None:
+            self._inside[conversation] = identity
+
+    def leave(self, conversation: Conversation) -> None:
+        """Note who has gone. Repeating it is harmless."""
+        self._inside.pop(conversation, None)
+
+    def start(self) -> None:
+        """Begin to look at files and at who is inside."""
+        if self._authenticator is not None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def look(self) -> None:
+        """Read files that have changed, and end conversations that count no more."""
+        authenticator = self._authenticator
+        if authenticator is None:
+            return
+        authenticator.refresh()
+        for conversation, identity in list(self._inside.items()):
+            complaint = authenticator.complaint_about(identity)
+            if complaint is not None:
+                conversation.refuse(AuthenticationFailed(complaint))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.look()

@@ -1,0 +1,51 @@
+"""What a client has shown of itself, and until when that counts. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from magnetar_core.errors import AuthenticationFailed
+from magnetar_core.principal import ANONYMOUS, Principal
+
+NAME_CHARACTERS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A client that a server knows.
+
+    Attributes:
+        principal: who sends its commands.
+        expires_at_ms: when its token or its certificate expires, in milliseconds since the Unix
+            epoch; None: never.
+        token_id: of its token; empty: it has none, or the token has no id.
+        certificate_serial: of its certificate; None without.
+        certificate_name: whom its certificate names.
+    """
+
+    principal: Principal
+    expires_at_ms: float | None = None
+    token_id: str = ""
+    certificate_serial: int | None = None
+    certificate_name: str = ""
+
+
+# Of whoever reaches a server that asks nobody who they are.
+NOBODY = Identity(principal=ANONYMOUS)
+
+
+def principal_of(name: object, what: str) -> Principal:
+    """Return the principal of a name.
+
+    Args:
+        what: what has the name, for errors.
+    Raises:
+        AuthenticationFailed: it is no name, or the one of those who have shown nothing.
+    """
+    if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS_MAX:
+        raise AuthenticationFailed(f"{what} names nobody")
+    if not name.isprintable() or name != name.strip():
+        raise AuthenticationFailed(f"{what} has a name with characters that no name has")
+    if name == ANONYMOUS.name:
+        raise AuthenticationFailed(f"{what} has the name of those who show none")
+    return Principal(name)
