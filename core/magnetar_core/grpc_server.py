@@ -67,6 +67,9 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 
+# For the health service: this process answers, whether it is ready or not.
+LIVE = "live"
+
 # A client refuses trailers of more than 8 KiB, and would report another error instead of ours.
 STATUS_MESSAGE_BYTES_MAX = 500
 STATUS_DETAILS_BYTES_MAX = 2_000
@@ -149,6 +152,7 @@ class GrpcServer:
             InvalidConfig: the port is taken, or the certificate cannot be read.
         """
         await self._set_health(serving=False)
+        await self._health.set(LIVE, HealthCheckResponse.SERVING)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(self._name, self._method_handlers()),)
         )

@@ -340,6 +340,8 @@ async def health(address: str, service: str) -> int:
 def test_nothing_is_served_before_recovery_is_done() -> None:
     async def scenario(world: World) -> None:
         assert await health(world.server.address, "") == health_pb2.HealthCheckResponse.NOT_SERVING
+        # Supervisors restart what does not live, and leave alone what is not ready.
+        assert await health(world.server.address, "live") == health_pb2.HealthCheckResponse.SERVING
         with pytest.raises(LinkClosed, match="starting"):
             await world.connect()
         async with grpc.aio.insecure_channel(world.server.address) as channel:
