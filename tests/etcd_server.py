@@ -45,6 +45,7 @@ class EtcdMember:
         more: Sequence[str] = (),
     ) -> None:
         self._directory = directory
+        self._name, self._peers = name, ",".join(peers)
         self._scheme = "https" if "--auto-tls" in more else "http"
         self._arguments = (
             *("--name", name, "--data-dir", str(directory / "data")),
@@ -77,6 +78,22 @@ class EtcdMember:
                 stdout=log,
                 stderr=log,
             )
+
+    def restore(self, backup: Path) -> None:
+        """Make a new data directory from a backup, as a member of the same cluster."""
+        found = program("etcdctl")
+        assert found is not None
+        shutil.rmtree(self._directory / "data")
+        subprocess.run(
+            [
+                *(found, "snapshot", "restore", str(backup), "--name", self._name),
+                *("--initial-cluster", self._peers),
+                *("--initial-advertise-peer-urls", f"http://127.0.0.1:{self._peer_port}"),
+                *("--data-dir", str(self._directory / "data")),
+            ],
+            check=True,
+            capture_output=True,
+        )
 
     def kill(self) -> None:
         process, self._process = self._process, None
@@ -168,6 +185,22 @@ class EtcdServer:
             member.mend()
         for member in self.members:
             wait_until(member.answers)
+
+    def back_up(self, backup: Path) -> None:
+        found = program("etcdctl")
+        assert found is not None
+        subprocess.run(
+            [found, "--endpoints", self.endpoints[0], "snapshot", "save", str(backup)],
+            check=True,
+            capture_output=True,
+        )
+
+    def restore(self, backup: Path) -> None:
+        """Go back to a backup, and run."""
+        self.kill()
+        for member in self.members:
+            member.restore(backup)
+        self.start()
 
     def control(self, *arguments: str) -> str:
         """What an administrator does with etcdctl."""

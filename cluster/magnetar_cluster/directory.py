@@ -20,6 +20,15 @@ class DirectoryUnavailable(ConnectionError):
     """The directory does not answer; what was asked may or may not have had its effect."""
 
 
+class DirectoryWentBack(DirectoryUnavailable):
+    """The directory is at an earlier state than before, and says nothing that counts any more.
+
+    It was restored from a backup, or another one answers in its place. Shards may have owners that
+    this member never heard of, and epochs are given again: whoever learned something from it
+    earlier has to forget all of that, and begin anew. Every later question raises this, too.
+    """
+
+
 class LeaseExpired(Exception):
     """The lease is no more, and with it everything that was bound to it."""
 

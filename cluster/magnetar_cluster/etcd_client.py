@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import grpc
 import grpc.aio
 
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.etcd_endpoint import EtcdEndpoint
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_watch import EtcdWatch
@@ -81,6 +81,10 @@ class EtcdClient:
         self._present = first % len(self._endpoints)
         self._token = ""
         self._cluster_id = 0
+        # Endpoints that belong to another cluster, with its id, as they said last.
+        self._others: dict[str, int] = {}
+        self._revision_seen = 0
+        self._went_back = ""
         self._closed = False
 
     @property
@@ -88,13 +92,17 @@ class EtcdClient:
         """The endpoint that is asked at the moment."""
         return self._endpoints[self._present].address
 
+    def saw(self, revision: int) -> None:
+        """Note a revision that etcd has told of. An answer to a later question has no lower one."""
+        self._revision_seen = max(self._revision_seen, revision)
+
     async def range(self, request: pb.RangeRequest) -> pb.RangeResponse:
         """Read rows, as they are after all that was answered before."""
-        return await self._somewhere(lambda one: self._ask(one, one.range, request))
+        return await self._somewhere(lambda one: self._ask_rows(one, one.range, request))
 
     async def txn(self, request: pb.TxnRequest) -> pb.TxnResponse:
         """Compare rows, and change some, at once."""
-        return await self._somewhere(lambda one: self._ask(one, one.txn, request))
+        return await self._somewhere(lambda one: self._ask_rows(one, one.txn, request))
 
     async def grant(self, ttl_s: int) -> pb.LeaseGrantResponse:
         """Begin a lease. If an answer is lost, one more begins and ends unused."""
@@ -140,6 +148,8 @@ class EtcdClient:
         count = 0
         while not self._is_closed() and (left_s := deadline_s - loop.time()) > 0:
             endpoint = self._endpoints[self._present]
+            if self._went_back:
+                raise DirectoryWentBack(self._went_back)
             try:
                 async with asyncio.timeout(min(left_s, self._settings.endpoint_timeout_ms / 1_000)):
                     return await attempt(endpoint)
@@ -152,6 +162,8 @@ class EtcdClient:
             except TimeoutError:
                 # The last attempt may have had little time; what was said before tells more.
                 reasons.setdefault(endpoint.address, "no answer in time")
+            except DirectoryWentBack:
+                raise
             except (_Elsewhere, DirectoryUnavailable) as reason:
                 reasons[endpoint.address] = str(reason)
             except asyncio.CancelledError:
@@ -195,6 +207,24 @@ class EtcdClient:
         self._check(endpoint, answer)
         return answer
 
+    async def _ask_rows(
+        self,
+        endpoint: EtcdEndpoint,
+        method: grpc.aio.UnaryUnaryMultiCallable[RequestT, AnswerT],
+        request: RequestT,
+    ) -> AnswerT:
+        """Ask what a majority agrees on: its revision is that of the moment, or a later one.
+
+        Of answers to other calls it is the endpoint's own, which may lag behind.
+        """
+        seen = self._revision_seen
+        answer = await self._ask(endpoint, method, request)
+        revision = answer.header.revision
+        if revision < seen:
+            raise self._back(f"{endpoint.address} went back from revision {seen} to {revision}")
+        self.saw(revision)
+        return answer
+
     async def _keep_alive(self, endpoint: EtcdEndpoint, lease: int, readable: bytes) -> bool:
         """Renew a lease at the leader of the present term.
 
@@ -206,7 +236,7 @@ class EtcdClient:
         for _ in range(2):
             term, ttl_s = await self._keep_alive_once(endpoint, lease)
             probe = pb.RangeRequest(key=readable, count_only=True)
-            read = await self._ask(endpoint, endpoint.range, probe)
+            read = await self._ask_rows(endpoint, endpoint.range, probe)
             if read.header.raft_term != term:
                 raise _Elsewhere("its leader changed")
             if ttl_s > 0:
@@ -278,5 +308,19 @@ class EtcdClient:
                 " (%x); it is not used. Name endpoints of one etcd cluster only",
                 *(endpoint.address, found, self._cluster_id),
             )
+            self._others[endpoint.address] = found
+            # One of several may have been named by mistake. With most of them elsewhere, the
+            # cluster that was known has no majority any more, and never answers again.
+            agreed = list(self._others.values()).count(found)
+            if agreed > 1 and 2 * agreed > len(self._endpoints):
+                raise self._back(f"{agreed} of its endpoints belong to another cluster than before")
             raise _Elsewhere("it belongs to another etcd cluster")
+        self._others.pop(endpoint.address, None)
         self._cluster_id = found
+
+    def _back(self, how: str) -> DirectoryWentBack:
+        self._went_back = (
+            f"etcd is not what it was: {how}. If it was restored from a backup, start all servers"
+            " of the cluster again"
+        )
+        return DirectoryWentBack(self._went_back)

@@ -53,7 +53,6 @@ class EtcdDirectory:
     def __init__(self, settings: EtcdSettings, cluster: str, asker: str = "") -> None:
         self._keys = Keys(cluster)
         self._client = EtcdClient(settings, first=crc32(asker.encode()))
-        self._revision_seen = 0
         # Rows that were complained of, with the revision in which they were written.
         self._damaged: dict[bytes, int] = {}
 
@@ -204,7 +203,7 @@ class EtcdDirectory:
                 changed.clear()
                 if reader.done():
                     reader.result()
-                self._revision_seen = max(self._revision_seen, watch.revision)
+                self._client.saw(watch.revision)
                 yield rows.view(watch.revision)
         finally:
             reader.cancel()
@@ -216,12 +215,6 @@ class EtcdDirectory:
         request = pb.RangeRequest(key=self._keys.prefix, range_end=self._keys.end)
         answer = await self._client.range(request)
         revision = answer.header.revision
-        if revision < self._revision_seen:
-            raise DirectoryUnavailable(
-                f"etcd went back from revision {self._revision_seen} to {revision}. If it was"
-                " restored from a backup, start all servers of the cluster again"
-            )
-        self._revision_seen = revision
         rows = Rows(self._keys)
         self._put(rows, answer.kvs)
         return rows, revision

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from magnetar_cluster.background import Background
-from magnetar_cluster.directory import Directory
+from magnetar_cluster.directory import Directory, DirectoryWentBack
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.host_state import HostState
 from magnetar_cluster.lease import Lease
@@ -54,6 +54,8 @@ class Host:
             shards are to be ended at once, and none taken. Called with True when it may speak; it
             begins in silence.
         on_change: called when a shard's phase, or the lease, may have changed.
+        on_failure: called once with the reason why this host is of no use any more. It is silent by
+            then, and its shards end; whoever goes on begins with a new process.
 
     Args:
         cluster_format: how many shards there are.
@@ -77,6 +79,7 @@ class Host:
         self.on_view: list[Callable[[View], None]] = []
         self.on_speech: list[Callable[[bool], None]] = []
         self.on_change: list[Callable[[], None]] = []
+        self.on_failure: list[Callable[[DirectoryWentBack], None]] = []
         self._directory = directory
         self._settings = settings
         self._name = name
@@ -100,7 +103,7 @@ class Host:
         self._background = Background()
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
-        self._closed = False
+        self._closed = self._failed = False
         self._watch_broken_at_ms: float | None = now_ms()
         self._silent_since_ms: float | None = now_ms()
 
@@ -250,6 +253,17 @@ class Host:
             self._tell(tell, may_speak)
         self._step()
 
+    def went_back(self, error: DirectoryWentBack) -> None:
+        """The directory is at an earlier state: nobody knows who else has this member's shards."""
+        if self._failed:
+            return
+        self._failed = True
+        self._state.leave()
+        self._keeper.give_up()
+        self._step()
+        for tell in self.on_failure:
+            self._tell(tell, error)
+
     def _patience(self, began_ms: float) -> tuple[float, str]:
         """Return until when a member that stops waits for handovers, and why not longer."""
         longest_ms = self._settings.leaving_ms_max
@@ -280,6 +294,9 @@ class Host:
             except (Exception, asyncio.CancelledError) as error:
                 if (task := asyncio.current_task()) is not None and task.cancelling():
                     raise
+                if isinstance(error, DirectoryWentBack):
+                    self.went_back(error)
+                    return
                 _LOG.info("the watch of %s broke: %s", self._name.name, error)
             if self._watch_broken_at_ms is None:
                 self._watch_broken_at_ms = self._now_ms()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from magnetar_cluster.background import Background, outcome_of
-from magnetar_cluster.directory import Directory, LeaseExpired, LeaseId
+from magnetar_cluster.directory import Directory, DirectoryWentBack, LeaseExpired, LeaseId
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.lease import Lease
 from magnetar_cluster.view import Member, MemberName
@@ -39,6 +39,10 @@ class LeaseListener(Protocol):
 
     def speech_changed(self, may_speak: bool) -> None:
         """The member has to be silent, or may speak again."""
+        ...
+
+    def went_back(self, error: DirectoryWentBack) -> None:
+        """What the directory said before does not count any more."""
         ...
 
 
@@ -178,6 +182,9 @@ class MemberLease:
         except LeaseExpired:
             self.renewals_failed += 1
             self.expired(lease.id)
+        except DirectoryWentBack as error:
+            self.renewals_failed += 1
+            self._listener.went_back(error)
         except Exception as error:
             self.renewals_failed += 1
             _LOG.info("the lease of %s was not renewed: %s", self._name.name, error)

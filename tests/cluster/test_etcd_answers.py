@@ -9,7 +9,8 @@ import pytest
 from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
 from tests.cluster.fake_etcd import FakeEtcd, header, range_of_term
 
-from magnetar_cluster.directory import DirectoryUnavailable, LeaseExpired
+from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack, LeaseExpired
+from magnetar_cluster.etcd_client import EtcdClient
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.etcd_settings import EtcdSettings
 from magnetar_cluster.etcd_wire import kv_pb2 as kv
@@ -235,8 +236,58 @@ def test_etcd_went_back_to_an_earlier_state() -> None:
         await anext(views)
         await views.aclose()
         etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=11))
-        with pytest.raises(DirectoryUnavailable, match="went back from revision 12 to 11"):
+        with pytest.raises(DirectoryWentBack, match="went back from revision 12 to 11"):
             await anext(directory.watch())
+        # It stays so, whatever etcd says later.
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=20))
+        with pytest.raises(DirectoryWentBack, match="start all servers"):
+            await directory.format(None)
+
+    run(test, patient=True)
+
+
+@pytest.mark.parametrize("question", ["renewal", "claim", "format"])
+def test_each_answer_shows_that_etcd_went_back(question: str) -> None:
+    """A lease that was in the backup is renewed: nothing else may tell its member."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=12))
+        etcd.on_keep_alive = lambda request: pb.LeaseKeepAliveResponse(
+            header=header(), ID=request.ID, TTL=3
+        )
+        etcd.on_txn = lambda request: pb.TxnResponse(header=header(revision=11), succeeded=True)
+        await directory.renew(LEASE)
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=11))
+        asked: dict[str, Awaitable[object]] = {
+            "renewal": directory.renew(LEASE),
+            "claim": directory.claim(LEASE, S1, "a"),
+            "format": directory.format(None),
+        }
+        with pytest.raises(DirectoryWentBack):
+            await asked.pop(question)
+        # Whoever asks later hears it, too.
+        for one in asked.values():
+            with pytest.raises(DirectoryWentBack):
+                await one
+
+    run(test, patient=True)
+
+
+def test_endpoints_that_lag_behind_have_not_gone_back() -> None:
+    """Grants and renewals are answered with the revision that the endpoint knows by then."""
+
+    async def test(directory: EtcdDirectory, etcd: FakeEtcd) -> None:
+        etcd.on_range = lambda request: pb.RangeResponse(header=header(revision=12))
+        etcd.on_grant = lambda request: pb.LeaseGrantResponse(
+            header=header(revision=3), ID=LEASE, TTL=request.TTL
+        )
+        etcd.on_keep_alive = lambda request: pb.LeaseKeepAliveResponse(
+            header=header(revision=3), ID=request.ID, TTL=3
+        )
+        await directory.format(None)
+        assert await directory.grant(LONG_MS) == LEASE
+        await directory.renew(LEASE)
+        await directory.renew(LEASE)
 
     run(test, patient=True)
 
@@ -258,3 +309,29 @@ def test_an_endpoint_of_another_etcd_cluster_is_not_used(
     with caplog.at_level(logging.ERROR):
         run(test, patient=False)
     assert "Name endpoints of one etcd cluster only" in caplog.text
+
+
+def test_most_endpoints_belong_to_another_etcd_cluster() -> None:
+    """One may be named by mistake; where most are, what was known before has no majority."""
+
+    async def test(_directory: EtcdDirectory, _etcd: FakeEtcd) -> None:
+        client = EtcdClient(EtcdSettings(endpoints=("a:1", "b:1", "c:1")))
+        first, second, third = client._endpoints
+        known = pb.RangeResponse(header=header())
+        other = pb.RangeResponse(header=pb.ResponseHeader(cluster_id=78))
+        another = pb.RangeResponse(header=pb.ResponseHeader(cluster_id=79))
+        client._check(first, known)
+        for endpoint, answer in ((second, other), (third, another), (second, other)):
+            with pytest.raises(Exception, match="it belongs to another etcd cluster"):
+                client._check(endpoint, answer)
+        # The third one belongs to the known cluster after all.
+        client._check(third, known)
+        with pytest.raises(Exception, match="it belongs to another etcd cluster"):
+            client._check(second, other)
+        with pytest.raises(DirectoryWentBack, match="2 of its endpoints belong to another cluster"):
+            client._check(third, other)
+        with pytest.raises(DirectoryWentBack):
+            await client.range(pb.RangeRequest(key=b"a"))
+        await client.close()
+
+    run(test, patient=False)

@@ -20,6 +20,7 @@ from tests.cluster.hosting import (
 )
 from tests.virtual_time import time_passes
 
+from magnetar_cluster.directory import DirectoryWentBack
 from magnetar_cluster.directory_state import Claim, Release, Renew
 from magnetar_cluster.shard_phase import Phase
 from magnetar_cluster.view import BROKER, MemberName, ShardName, View
@@ -227,6 +228,28 @@ async def test_a_member_that_stops_without_a_directory_ends_when_its_lease_has(
     assert ends == ({("abandon", "gone")} if away == "before" else {("close", "gone")})
     assert await cluster.until(10) <= 3.2
     assert set(cluster.served().values()) == {"b"}
+
+
+@on_cluster(shards=4)
+async def test_a_member_is_silent_and_ends_when_the_directory_went_back(cluster: Cluster) -> None:
+    a, _ = await started(cluster, "a", "b")
+    shards = a.open_shards()
+    failures: list[DirectoryWentBack] = []
+    a.host.on_failure.append(failures.append)
+    error = DirectoryWentBack("restored")
+    a.link.raises = error
+    await time_passes(1.1)
+    assert not a.host.may_speak()
+    assert a.speech == [True, False]
+    assert {tuple(one.calls) for one in shards} == {("abandon", "gone")}
+    # What the directory says later does not count.
+    a.link.raises = None
+    await time_passes(5)
+    assert failures == [error]
+    assert a.open_shards() == []
+    del cluster.nodes["a"]
+    await cluster.loop.spawn(a.incarnation, a.host.close())
+    assert await cluster.until(5) <= 3.2
 
 
 @on_cluster(shards=4)

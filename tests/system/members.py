@@ -75,13 +75,23 @@ class Members:
         """Start members, as a="broker", and wait until the directory knows them."""
         self.start_with({}, **kinds)
 
-    def start_with(self, settings: Mapping[str, str], /, **kinds: str) -> None:
-        """Do the same with further variables for these members."""
+    def start_again(self, **kinds: str) -> None:
+        """Start members where they were before, as on machines with fixed ports."""
+        for name in kinds:
+            self._ready_file(name).unlink()
+        ports = {name: self.address(name).rpartition(":")[2] for name in kinds}
+        self.start_with({}, ports, **kinds)
+
+    def start_with(
+        self, settings: Mapping[str, str], ports: Mapping[str, str] | None = None, /, **kinds: str
+    ) -> None:
+        """Do the same with further variables, or certain ports, for these members."""
         for name, kind in kinds.items():
             with self._log(name).open("ab") as log:
                 self._processes[name] = subprocess.Popen(
                     [
-                        *(*MAGNETAR, kind, "--name", name, "--port", "0"),
+                        *(*MAGNETAR, kind, "--name", name),
+                        *("--port", (ports or {}).get(name, "0")),
                         *("--ready-file", str(self._ready_file(name)), "--log-format", "text"),
                     ],
                     stdin=subprocess.DEVNULL,
@@ -126,6 +136,10 @@ class Members:
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOPPED_S) == status, self.log(name)
+
+    def ended(self, name: str) -> int:
+        """Wait until a member has ended by itself, and return its exit status."""
+        return self._processes.pop(name).wait(STOPPED_S)
 
     def runs(self, name: str) -> bool:
         return self._processes[name].poll() is None

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from magnetar_cli.cluster.picture import shards_of, wishes
-from magnetar_cluster.directory import Directory, DirectoryUnavailable
+from magnetar_cluster.directory import Directory, DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.view import KINDS, Format, MemberName, ShardName, View
 
 # Between two attempts while the directory does not answer.
@@ -245,6 +245,8 @@ async def until(directory: Directory, is_done: Callable[[View], bool]) -> None:
                 async for view in views:
                     if is_done(view):
                         return
+        except DirectoryWentBack:
+            raise
         except DirectoryUnavailable:
             pass  # what was changed stays changed, and is seen when the directory is back
         await asyncio.sleep(RETRY_S)

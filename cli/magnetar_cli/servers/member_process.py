@@ -29,6 +29,7 @@ from magnetar_cli.servers.owner_options import Owning, servers_of, settings_of_c
 from magnetar_cli.servers.owners_push import OwnersPush
 from magnetar_cli.servers.ready import Ready
 from magnetar_cli.servers.server_process import (
+    EXIT_FATAL,
     announce,
     run_coroutine,
     spare_the_collector,
@@ -36,7 +37,7 @@ from magnetar_cli.servers.server_process import (
 )
 from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
-from magnetar_cluster.directory import Directory, DirectoryUnavailable
+from magnetar_cluster.directory import Directory, DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.etcd_directory import EtcdDirectory
 from magnetar_cluster.host import Host
 from magnetar_cluster.owners_book import OwnersBook
@@ -106,6 +107,9 @@ def run(process: MemberProcess) -> None:
     except NotHandedOver as reason:
         log.error("%s", reason)
         sys.exit(EXIT_NOT_HANDED_OVER)
+    except DirectoryWentBack as reason:
+        log.critical("%s. This one has given up its shards, and ends", reason)
+        sys.exit(EXIT_FATAL)
 
 
 async def _serve(process: MemberProcess) -> None:
@@ -166,6 +170,13 @@ async def _serve(process: MemberProcess) -> None:
             shards.owners_changed(view)
             push.owners_changed(view)
 
+        failures: list[DirectoryWentBack] = []
+
+        def failed(error: DirectoryWentBack) -> None:
+            failures.append(error)
+            stop.set()
+
+        host.on_failure.append(failed)
         host.on_view.append(saw)
         host.on_speech.append(lambda may_speak: None if may_speak else doors.mute())
         own = ClusterAnswers(place.broker, place.book, name.name)
@@ -173,17 +184,21 @@ async def _serve(process: MemberProcess) -> None:
         closing.push_async_callback(host.close)
         await host.start()
         spare_the_collector()
-        if await unless_stopped(_joined(host), stop) is None:
+        joined = await unless_stopped(_joined(host), stop)
+        if joined is not None:
+            ready = Ready(
+                kind=name.kind,
+                name=name.name,
+                pid=os.getpid(),
+                address=member.address,
+                metrics=metrics,
+            )
+            announce(ready, process.ready_file, supervised=process.supervised)
+            await stop.wait()
+        if failures:
+            raise failures[0]
+        if joined is None:
             return
-        ready = Ready(
-            kind=name.kind,
-            name=name.name,
-            pid=os.getpid(),
-            address=member.address,
-            metrics=metrics,
-        )
-        announce(ready, process.ready_file, supervised=process.supervised)
-        await stop.wait()
         log.info("%s %s is stopping: it hands over its shards", *name)
         stop.clear()
         # A second signal does not wait for others to take the shards.

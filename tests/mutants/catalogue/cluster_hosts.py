@@ -272,9 +272,23 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="lease-revoked-before-the-end",
         file=_HOST,
-        old="        self._keeper.give_up()\n",
-        new="        await self._keeper.end()\n",
+        old="        self._attempts.end_begins()\n        self._keeper.give_up()\n",
+        new="        self._attempts.end_begins()\n        await self._keeper.end()\n",
         mistake="Others open shards that this server has not let go of.",
+    ),
+    Mutant(
+        name="leaving-without-a-directory-for-long",
+        file=_HOST,
+        old="            if silent_until_ms < ends_at_ms:",
+        new="            if silent_until_ms < began_ms:",
+        mistake="A server that is told to stop waits for a directory that is away.",
+    ),
+    Mutant(
+        name="a-slow-opening-is-not-looked-at",
+        file=_STATE,
+        old="            self._look_at_opening(shard, slot, now_ms)\n",
+        new="",
+        mistake="A server that does not reach its store keeps a shard from all others.",
     ),
     Mutant(
         name="leaving-hands-over-one-by-one",

@@ -62,9 +62,23 @@ MUTANTS = (
     Mutant(
         name="backup-unnoticed",
         file=_DIRECTORY,
-        old="                self._revision_seen = max(self._revision_seen, watch.revision)\n",
+        old="                self._client.saw(watch.revision)\n",
         new="",
         mistake="Views go back when etcd was restored from a backup, and epochs are given twice.",
+    ),
+    Mutant(
+        name="backup-renews",
+        file=_CLIENT,
+        old="            read = await self._ask_rows(endpoint, endpoint.range, probe)\n",
+        new="            read = await self._ask(endpoint, endpoint.range, probe)\n",
+        mistake="A lease of the backup is renewed, and its member speaks for what others have.",
+    ),
+    Mutant(
+        name="one-strange-endpoint-ends-all",
+        file=_CLIENT,
+        old="            if agreed > 1 and 2 * agreed > len(self._endpoints):",
+        new="            if agreed:",
+        mistake="An endpoint that was named by mistake ends all servers.",
     ),
     Mutant(
         name="any-term-renews",
