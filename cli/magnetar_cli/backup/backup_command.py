@@ -25,10 +25,10 @@ def backup(directory: Path, as_json: bool) -> None:
 
     from magnetar_cli.backup.files import Contents
     from magnetar_cli.backup.making import Target, make_backup
+    from magnetar_cli.link_options import new_transport
     from magnetar_cli.output import print_json
     from magnetar_cli.progress import RowsRead
     from magnetar_cli.session import with_client
-    from magnetar_core.grpc_transport import GrpcTransport
     from magnetar_core.version import VERSION
 
     info = with_client(lambda client: client.admin.cluster_info())
@@ -41,7 +41,7 @@ def backup(directory: Path, as_json: bool) -> None:
     done = 0
 
     async def run() -> None:
-        transport = GrpcTransport()
+        transport = new_transport()
         try:
             await make_backup(transport, targets, directory, contents, SystemRandom(), count)
         finally:
