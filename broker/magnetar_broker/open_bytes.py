@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.principal import Principal
 
 
 class Conversation(Protocol):
@@ -113,6 +114,28 @@ class OpenBytes:
                 " session_open_txn_bytes_max",
                 session_open_txn_bytes_max=self._session_max,
             )
+        self._check_total(byte_count)
+
+    def account_of_principal(self, principal: Principal) -> Account:
+        """Return the account of a principal, for all its connections together."""
+        # No machine has such an address.
+        return self._accounts.of(None, f"principal {principal}")
+
+    def check_principal(self, account: Account, byte_count: int, limit: int) -> None:
+        """Check that a principal may hold more bytes.
+
+        Raises:
+            QuotaExceeded: the principal or the broker would exceed its limit.
+        """
+        if account.byte_count + byte_count > limit:
+            raise QuotaExceeded(
+                f"this principal's open transactions hold {account.byte_count} bytes here: end"
+                " some, or raise open_txn_bytes_max of its quota in the access file",
+                open_txn_bytes_max=limit,
+            )
+        self._check_total(byte_count)
+
+    def _check_total(self, byte_count: int) -> None:
         if self.total + byte_count > self._total_max:
             raise QuotaExceeded(
                 f"open transactions hold {self.total} bytes on this broker: end some, or raise"

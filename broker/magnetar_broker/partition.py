@@ -29,6 +29,7 @@ from magnetar_broker.transaction_index import (
     Writer,
 )
 from magnetar_broker.waiting_ends import AskedEnd, WaitingEnds
+from magnetar_core.access.grants import Rights
 from magnetar_core.commands import CommandSession
 from magnetar_core.errors import Gone, QuotaExceeded, ResourceInUse
 from magnetar_core.ids import MessageId, PartitionName, TxnID
@@ -135,6 +136,7 @@ class Partition:
         follows: Sequence[TxnID],
         session: CommandSession | None,
         origin: str,
+        rights: Rights | None = None,
         producer_epoch: int,
     ) -> Accepted:
         """Store a batch of an open transaction in the sidecar txnlog.
@@ -142,6 +144,7 @@ class Partition:
         Args:
             session: the conversation that sent it; None: a unary call.
             origin: the client's machine.
+            rights: of the client, if there is access control; they have its quota.
             producer_epoch: epoch of the transactional producer; NO_EPOCH without one.
         Raises:
             InvalidTxnState: as TransactionIndex.check_write.
@@ -162,8 +165,13 @@ class Partition:
             raise QuotaExceeded(f"{config.open_txns_max} transactions are open on {self.name}")
         followed = self.order.to_follow(txn_id, producer_id, follows)
         open_bytes = self._environment.open_bytes
-        account = open_bytes.account(session, origin)
-        open_bytes.check(account, len(batch))
+        limit = rights.quotas.open_txn_bytes_max if rights is not None else 0
+        if rights is not None and limit:
+            account = open_bytes.account_of_principal(rights.principal)
+            open_bytes.check_principal(account, len(batch), limit)
+        else:
+            account = open_bytes.account(session, origin)
+            open_bytes.check(account, len(batch))
         now_ms = self._environment.clock.wall_ms()
         writer, is_new = self.index.record_write(
             txn_id,

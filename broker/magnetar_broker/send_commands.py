@@ -84,6 +84,7 @@ class SendCommands:
                 follows=unsettled,
                 session=reply.session,
                 origin=reply.origin,
+                rights=reply.rights,
                 producer_epoch=epoch_of(command),
             )
         elif header.part:

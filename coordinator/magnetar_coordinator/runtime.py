@@ -24,6 +24,7 @@ from magnetar_coordinator.metadata_store import TransactionMetadataStore
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.ownership import recorded
+from magnetar_coordinator.principal_quota import PrincipalQuota
 from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
@@ -96,6 +97,7 @@ class Runtime:
         self.disk_reserve = disk_reserve
         self.fail = fail
         self.session_quota = SessionQuota(config.session_open_txns_max)
+        self.principal_quota = PrincipalQuota()
         self.is_serving = False
         self._commits = commits
         self._clock = clock
@@ -109,7 +111,13 @@ class Runtime:
         self.metadata, self.shard, self.transactional_ids, self.named_sequences, self.run_time = (
             recovered
         )
-        self._followers = (self.session_quota, self.transactional_ids, self.named_sequences)
+        self.principal_quota.recover(self.shard.live.values())
+        self._followers = (
+            self.session_quota,
+            self.principal_quota,
+            self.transactional_ids,
+            self.named_sequences,
+        )
         self.is_serving = True
 
     def stop(self) -> None:
@@ -200,6 +208,7 @@ class Runtime:
         """
         self.disk_reserve.check()
         self.session_quota.check(reply)
+        self.principal_quota.check(reply.rights)
         decision = self.shard.new_txn(
             timeout_ms,
             participants,
@@ -212,7 +221,9 @@ class Runtime:
         with nullcontext() if hurried else self._commits.unhurried():
             self.carry_out(decision)
         self.session_quota.begun(reply, decision.txn_id)
-        return self.shard.live[decision.txn_id]
+        transaction = self.shard.live[decision.txn_id]
+        self.principal_quota.begun(transaction)
+        return transaction
 
     # Answering.
 

@@ -12,7 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from magnetar_core.access.policy import InvalidPolicy, Policy, open_policy, parse_policy
+from magnetar_core.access.policy import (
+    InvalidPolicy,
+    Policy,
+    open_policy,
+    parse_policy,
+    permissive_policy,
+)
 from magnetar_core.config import InvalidConfig
 
 log = logging.getLogger(__name__)
@@ -36,10 +42,13 @@ class AccessConfig:
             them; a star at the end of a name stands for every name that begins so. Nobody else may
             end transactions at brokers, take incarnations, or follow the directory. They count
             beside those that the access file has.
+        audit_file: each administrative action adds a line of JSON to this file. Empty: with access
+            control, the log of the server has these lines, from the logger magnetar.audit.
     """
 
     access_file: str = ""
     server_principals: str = ""
+    audit_file: str = ""
 
     def __post_init__(self) -> None:
         for name in self.servers:
@@ -57,7 +66,7 @@ class AccessConfig:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is refused to anybody."""
+        """Whether anybody is refused anything."""
         return bool(self.access_file or self.servers)
 
 
@@ -116,6 +125,8 @@ class Access:
 
     def _read(self) -> Policy:
         if self._path is None:
+            if not self._config.is_on:
+                return permissive_policy()
             return open_policy(self._config.servers)
         # Before it is read: what is written meanwhile is read again.
         self._seen = self._stamp()

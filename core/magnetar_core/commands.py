@@ -128,11 +128,15 @@ AnswerSizes = Mapping[str, Callable[[Any], int]]
 class Gate(Protocol):
     """Lets commands through to their handlers, or refuses them."""
 
-    def admit(self, name: str, command: Any, reply: Reply) -> Reply:
-        """Return the reply that the handler gets.
+    def admit(self, name: str, command: Any, reply: Reply) -> Reply | None:
+        """Return the reply that the handler gets; None: the command is refused, and answered."""
+        ...
+
+    def come(self, principal: Principal) -> Callable[[], None]:
+        """Count a conversation; return what counts it no more.
 
         Raises:
-            MagnetarError: the command is refused. Nothing that is stored was looked at.
+            MagnetarError: there are too many.
         """
         ...
 
@@ -306,12 +310,10 @@ def run_handler(
         body = getattr(request, name)
         check_texts(body)
         if gate is not None:
-            try:
-                reply = gate.admit(name, body, reply)
-            except MagnetarError as error:
-                # At once: it depends on no record.
-                reply.fail(error)
+            admitted = gate.admit(name, body, reply)
+            if admitted is None:
                 return
+            reply = admitted
         handler(body, reply)
     except Exception as error:
         if reply.answered:

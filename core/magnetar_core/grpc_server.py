@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -274,11 +274,15 @@ class GrpcServer:
     async def _exchange(self, _requests: object, context: Context) -> None:
         identity = await self._identify(context)
         door = await self._enter(context)
+        leave: Callable[[], None] = _nothing
         try:
+            if self._gate is not None:
+                leave = self._gate.come(identity.principal)
             session = _ServerSession(
                 context, door, self._config, identity.principal, self._gate, self._slow_operations
             )
         except MagnetarError as error:
+            leave()
             await _abort(context, error.to_wire())
             return
         self._sessions.add(session)
@@ -292,6 +296,7 @@ class GrpcServer:
             self._admission.leave(session)
             session.close()
             door.leave(session)
+            leave()
 
     async def _identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
         """Return who makes a call; end the call if that is not known. Both forms ask here first."""
@@ -483,6 +488,10 @@ async def _answer(
         envelope = service_pb2.Command(**{name: request})
         run_handler(commands.handlers, name, envelope, reply, commands.refuse, sender.gate)
     return await answer
+
+
+def _nothing() -> None:
+    return
 
 
 def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:

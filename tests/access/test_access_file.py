@@ -9,6 +9,7 @@ import pytest
 
 from magnetar_core.access.needs import Kind, Need, Operation
 from magnetar_core.access_file import ACCESS_FILE_BYTES_MAX, LOOK_INTERVAL_MS, Access, AccessConfig
+from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig
 from magnetar_core.gate import gate_of
 from magnetar_core.principal import Principal
@@ -100,13 +101,13 @@ def test_a_server_does_not_start_with_a_file_that_it_cannot_use(
     if content is not None:
         path.write_text(content)
     with pytest.raises(InvalidConfig, match=r"access\.toml"):
-        gate_of(AccessConfig(access_file=str(path)), lambda: 0)
+        gate_of(AccessConfig(access_file=str(path)), SystemClock())
 
 
 def test_without_settings_there_is_no_gate() -> None:
-    assert gate_of(AccessConfig(), lambda: 0) is None
-    assert gate_of(AccessConfig(server_principals=" , "), lambda: 0) is None
-    assert gate_of(AccessConfig(server_principals="coordinator-0"), lambda: 0) is not None
+    assert gate_of(AccessConfig(), SystemClock()) is None
+    assert gate_of(AccessConfig(server_principals=" , "), SystemClock()) is None
+    assert gate_of(AccessConfig(server_principals="coordinator-0"), SystemClock()) is not None
 
 
 def test_not_everybody_is_a_server() -> None:

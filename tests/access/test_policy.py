@@ -17,10 +17,10 @@ from magnetar_core.access.policy import (
     BUILT_IN_ROLES,
     InvalidPolicy,
     Policy,
-    Quotas,
     open_policy,
     parse_policy,
 )
+from magnetar_core.access.quotas import Quotas
 from magnetar_core.principal import ANONYMOUS, Principal
 
 ALICE, BOB = Principal("alice"), Principal("bob")

@@ -239,6 +239,18 @@ TABLE: list[tuple[str, Any, set[str] | frozenset[str]]] = [
     (COORDINATOR, txn.CommandAbortHangingTxn(txn_id=NEVER), {"admin", "operator"}),
 ]
 
+# A backup has everything, of both servers.
+TABLE += [
+    (service, body, {"admin", "operator"})
+    for service in (BROKER, COORDINATOR)
+    for body in (
+        common.CommandHoldBackup(backup_token=1, hold_ms=1),
+        common.CommandReleaseBackup(backup_token=1),
+        common.CommandReadBackup(backup_token=1),
+        common.CommandEndBackup(backup_token=1),
+    )
+]
+
 # What servers push to clients, and never take from them.
 PUSHED = {"owners_changed", "deliver", "consumer_change", "group_change", "abort_expelled"}
 

@@ -58,11 +58,17 @@ class World:
 
     async def open(self) -> None:
         for service in (BROKER, COORDINATOR):
-            gate = gate_of(self._access, lambda: self.now_ms)
+            gate = gate_of(self._access, self)
             self.servers[service] = GrpcServer(service, ListenConfig(stop_grace_ms=100), gate=gate)
             await self.servers[service].open()
         await self._start(BROKER)
         await self._start(COORDINATOR)
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.now_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
 
     def address(self, service: str) -> str:
         return self.servers[service].address

@@ -118,7 +118,7 @@ async def _serve(process: MemberProcess) -> None:
     config, listen = process.owning.config, process.owning.listen
     async with AsyncExitStack() as closing:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
-        gate = gate_of(process.owning.access, clock.monotonic_ms)
+        gate = gate_of(process.owning.access, clock)
         server = GrpcServer(process.service, listen, doors, gate)
         await server.open()
         closing.push_async_callback(server.close)

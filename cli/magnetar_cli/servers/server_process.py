@@ -120,7 +120,7 @@ async def _serve(process: ServerProcess) -> None:
     log.info("%s %s of Magnetar %s is starting", kind, name, VERSION)
     registry = CollectorRegistry()
     clock = SystemClock()
-    gate = gate_of(process.access, clock.monotonic_ms)
+    gate = gate_of(process.access, clock)
     server = GrpcServer(process.service, process.listen, gate=gate)
     closing: list[Callable[[], Awaitable[None]]] = []
     try:

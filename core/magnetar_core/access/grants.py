@@ -11,6 +11,7 @@ from magnetar_core.access.needs import (
     Operation,
     Reach,
 )
+from magnetar_core.access.quotas import Quotas
 from magnetar_core.principal import Principal
 
 # Answers that are remembered for each principal.
@@ -66,11 +67,14 @@ class Grant:
 
 
 class Rights:
-    """Rights of a principal, until the policy changes."""
+    """Rights and limits of a principal, until the policy changes."""
 
-    def __init__(self, principal: Principal, grants: tuple[Grant, ...]) -> None:
+    def __init__(
+        self, principal: Principal, grants: tuple[Grant, ...], quotas: Quotas | None = None
+    ) -> None:
         self.principal = principal
         self.grants = grants
+        self.quotas = quotas or Quotas()
         self._remembered: dict[Need, bool] = {}
 
     def may(self, need: Need) -> bool:

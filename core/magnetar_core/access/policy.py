@@ -28,6 +28,7 @@ from magnetar_core.access.needs import (
     Kind,
     Operation,
 )
+from magnetar_core.access.quotas import Quotas
 from magnetar_core.principal import Principal
 
 # Principals whose rights are remembered.
@@ -70,23 +71,6 @@ BUILT_IN_ROLES: Mapping[str, tuple[Grant, ...]] = {
 SERVER_ROLES = ("coordinator", "broker")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quotas:
-    """Limits for each principal, over all its connections to a server. 0: none.
-
-    Attributes:
-        open_txns_max: open transactions, also those whose connections have ended.
-        open_txn_bytes_max: bytes of open transactions at a broker, likewise.
-        requests_per_second: commands; those that finish what was begun are never refused.
-        connections_max: conversations.
-    """
-
-    open_txns_max: int = 0
-    open_txn_bytes_max: int = 0
-    requests_per_second: int = 0
-    connections_max: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Who may do what.
@@ -111,7 +95,7 @@ class Policy:
             if len(self._rights) >= PRINCIPALS_MAX:
                 self._rights.clear()
             grants = [grant for role in self.roles_of(principal) for grant in self.roles[role]]
-            rights = Rights(principal, (*self.everyone, *grants))
+            rights = Rights(principal, (*self.everyone, *grants), self.quotas_of(principal))
             self._rights[principal] = rights
         return rights
 
@@ -126,7 +110,12 @@ class Policy:
         return list(dict.fromkeys(found))
 
     def quotas_of(self, principal: Principal) -> Quotas:
-        """Return the limits of a principal: of its name, or else of the longest beginning."""
+        """Return the limits of a principal: of its name, or else of the longest beginning.
+
+        Servers have none: what they do is on behalf of many.
+        """
+        if set(self.roles_of(principal)) & set(SERVER_ROLES):
+            return Quotas()
         best: Pattern | None = None
         for pattern in self.quotas:
             if not pattern.is_beginning and pattern.text == principal.name:
@@ -156,6 +145,12 @@ def open_policy(servers: Iterable[str]) -> Policy:
     """Return the policy without an access file: everybody may do everything but servers' work."""
     policy = Policy(BUILT_IN_ROLES, {}, everyone=BUILT_IN_ROLES["admin"])
     return policy.with_servers(servers)
+
+
+def permissive_policy() -> Policy:
+    """Return the policy in which everybody may do everything."""
+    everything = [grant for grants in BUILT_IN_ROLES.values() for grant in grants]
+    return Policy(BUILT_IN_ROLES, {}, everyone=tuple(everything))
 
 
 def parse_policy(text: str) -> Policy:

@@ -1,0 +1,60 @@
+"""Quota of OPEN transactions per principal, over all its connections, and over restarts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from magnetar_coordinator.records import StatusChanged
+from magnetar_coordinator.transaction import Transaction, TxnStatus
+from magnetar_core.access.grants import Rights
+from magnetar_core.errors import QuotaExceeded
+from magnetar_core.ids import TxnID
+
+
+class PrincipalQuota:
+    """Counts the OPEN transactions of each principal, until their outcome is fixed."""
+
+    def __init__(self) -> None:
+        self._principals: dict[TxnID, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def recover(self, live: Iterable[Transaction]) -> None:
+        """Count transactions that were read from the store."""
+        for transaction in live:
+            if transaction.status is TxnStatus.OPEN:
+                self.begun(transaction)
+
+    def check(self, rights: Rights | None) -> None:
+        """Check that a principal may begin another transaction.
+
+        Raises:
+            QuotaExceeded: it has too many open. No effect.
+        """
+        limit = rights.quotas.open_txns_max if rights is not None else 0
+        if rights is None or not limit:
+            return
+        count = self._counts.get(rights.principal.name, 0)
+        if count >= limit:
+            raise QuotaExceeded(
+                f"{rights.principal} has {count} transactions open: end some, wait until they"
+                " expire, or raise open_txns_max in the access file",
+                open_txns_max=limit,
+            )
+
+    def begun(self, transaction: Transaction) -> None:
+        """Count a transaction, if it is anybody's."""
+        principal = transaction.principal
+        if principal:
+            self._principals[transaction.txn_id] = principal
+            self._counts[principal] = self._counts.get(principal, 0) + 1
+
+    def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
+        """Count a transaction no more: its outcome is fixed."""
+        principal = self._principals.pop(record.txn_id, None)
+        if principal is None:
+            return
+        left = self._counts[principal] - 1
+        if left:
+            self._counts[principal] = left
+        else:
+            del self._counts[principal]
