@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 from pyspark import TaskContext
 
@@ -22,39 +23,52 @@ from magnetar import blocking
 from magnetar.config import ClientConfig
 from magnetar.errors import ClientClosed
 from magnetar_core.errors import MagnetarError
+from magnetar_core.grpc_transport import GrpcTransport
+from magnetar_core.security.link_security import LinkConfig
+from magnetar_spark.options import Links
 
 log = logging.getLogger("magnetar.spark")
 
 _lock = threading.Lock()
 # By the process, too: a forked child has its parent's variables, and not its threads.
-_clients: dict[tuple[int, tuple[str, ...]], blocking.Client] = {}
+_clients: dict[tuple[int, tuple[str, ...], Links | None], blocking.Client] = {}
 
 
-def client_of(servers: tuple[str, ...]) -> blocking.Client:
+def client_of(servers: tuple[str, ...], links: Links | None = None) -> blocking.Client:
     """Return this process's client of a cluster.
 
     Args:
         servers: the addresses of brokers, "host:port"; the first broker that answers names the
             others, and another one is asked when it is away.
+        links: how they are reached; None: as variables MAGNETAR_... say.
     Raises:
+        InvalidConfig: a file for TLS or a token cannot be read, in this process.
         LogUnavailable: no broker answers.
         MagnetarError: as blocking.connect.
     """
-    key = (os.getpid(), servers)
+    key = (os.getpid(), servers, links)
     with _lock:
         found = _clients.get(key)
         if found is None:
             if not _clients:
                 atexit.register(close_all)
-            found = _clients[key] = _connect(servers)
+            found = _clients[key] = _connect(servers, links)
             if TaskContext.get() is not None:
                 _settle()
         return found
 
 
-def _connect(servers: tuple[str, ...]) -> blocking.Client:
+def _connect(servers: tuple[str, ...], links: Links | None) -> blocking.Client:
+    if links is None:
+        settings = LinkConfig.from_environment(os.environ)
+    else:
+        values: Any = dict(links)
+        settings = LinkConfig(**values)
+    security = settings.security()
     return blocking.connect(
-        servers, config=ClientConfig(client_name=f"magnetar-spark/{os.getpid()}")
+        servers,
+        transport=lambda: GrpcTransport(security),
+        config=ClientConfig(client_name=f"magnetar-spark/{os.getpid()}"),
     )
 
 
@@ -71,7 +85,7 @@ def _settle() -> None:
 def close_all() -> None:
     """Close the clients of this process; the next client_of() connects again."""
     with _lock:
-        clients = [client for (pid, _), client in _clients.items() if pid == os.getpid()]
+        clients = [client for (pid, _, _), client in _clients.items() if pid == os.getpid()]
         _clients.clear()
     for client in clients:
         try:

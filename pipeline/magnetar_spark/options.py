@@ -17,12 +17,23 @@ from magnetar_spark.kafka_options import require_none_of_kafka
 from magnetar_spark.offsets import EARLIEST, LATEST, METADATA, Places, to_places
 
 SERVERS = "magnetar.bootstrap.servers"
+# Names of options, and of the settings of links that they stand for.
+_LINKS = {
+    "magnetar.tls.ca.file": "tls_ca_file",
+    "magnetar.tls.certificate.file": "tls_client_certificate_file",
+    "magnetar.tls.key.file": "tls_client_key_file",
+    "magnetar.tls.server.name": "tls_server_name",
+    "magnetar.token.file": "token_file",
+}
+_TLS = "magnetar.tls"
 TRIGGER_DELAY_MS_DEFAULT = 15 * 60_000
 # Servers refuse more than their txn_timeout_ms_max, 15 minutes unless set otherwise.
 TRANSACTION_TIMEOUT_MS_DEFAULT = 10 * 60_000
 
 _SOURCE_BOTH = (
     SERVERS,
+    _TLS,
+    *_LINKS,
     "subscribe",
     "subscribePattern",
     "assign",
@@ -40,6 +51,8 @@ _SOURCE_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _SOURCE_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _SINK_BOTH = (
     SERVERS,
+    _TLS,
+    *_LINKS,
     "topic",
     "includeHeaders",
     "transactionTimeout",
@@ -97,11 +110,16 @@ class TopicChoice:
     assigned: Mapping[str, tuple[int, ...]] | None = None
 
 
+# Settings of links: names and values of LinkConfig.
+Links = tuple[tuple[str, str | bool], ...]
+
+
 @dataclass(frozen=True)
 class SourceOptions:
     """The options of a source. They have plain values, since Spark sends them to executors.
 
     Attributes:
+        links: how servers are reached; None: as the environment of each process says.
         max_records: how many offsets a task reads at most; 0: no limit.
         columns: the columns to deliver; all if empty.
     """
@@ -118,6 +136,7 @@ class SourceOptions:
     max_offsets: int
     min_offsets: int
     trigger_delay_ms: int
+    links: Links | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,7 @@ class SinkOptions:
     """The options of a sink.
 
     Attributes:
+        links: as of a source.
         include_headers: whether to write the column 'headers', if it exists.
         fail_on_replay_mismatch: whether a committed batch that comes again with other rows is an
             error.
@@ -140,6 +160,7 @@ class SinkOptions:
     fail_on_replay_mismatch: bool
     app_id: str | None
     app_version: int
+    links: Links | None = None
 
 
 def schema_options(given: Mapping[str, str]) -> tuple[bool, tuple[str, ...]]:
@@ -192,6 +213,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         max_offsets=max_offsets,
         min_offsets=min_offsets,
         trigger_delay_ms=options.duration_ms("maxTriggerDelay", TRIGGER_DELAY_MS_DEFAULT),
+        links=options.links(),
     )
 
 
@@ -230,6 +252,7 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         fail_on_replay_mismatch=options.flag("failOnReplayMismatch", default=True),
         app_id=app_id,
         app_version=0 if version is None else options.whole("txnVersion", version),
+        links=options.links(),
     )
 
 
@@ -268,6 +291,23 @@ class _Options:
             if not host or not port.isdigit():
                 raise OptionError(f"{SERVERS}: {one!r} is not 'host:port'")
         return servers
+
+    def links(self) -> Links | None:
+        """The settings of links that are given; None: none is, and the environment says."""
+        given = [(setting, text) for name, setting in _LINKS.items() if (text := self.text(name))]
+        if not given and self.text(_TLS) is None:
+            return None
+        files = dict(given)
+        if ("tls_client_certificate_file" in files) != ("tls_client_key_file" in files):
+            raise OptionError(
+                "magnetar.tls.certificate.file and magnetar.tls.key.file belong together: give both"
+            )
+        has_tls = self.flag(_TLS, default="tls_ca_file" in files)
+        if "tls_client_certificate_file" in files and not has_tls:
+            raise OptionError(
+                "magnetar.tls.certificate.file has no use without magnetar.tls.ca.file"
+            )
+        return (("tls", has_tls), *given)
 
     def names(self, name: str) -> tuple[str, ...]:
         text = self.text(name)

@@ -99,7 +99,7 @@ def write_task(options: SinkOptions, work: Work, batches: Iterator[pa.RecordBatc
         MagnetarError: the servers refuse. An attempt that comes too late learns so that the
             transaction has ended.
     """
-    client = client_of(options.servers)
+    client = client_of(options.servers, options.links)
     router = Router(options.topic, include_headers=options.include_headers)
     rows = _Counted(router, gathered(batches, GATHER_BYTES))
     try:
@@ -216,7 +216,7 @@ def commit_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | 
             " time, by transactionTimeout, by an administrator, or because another query runs on"
             " the same checkpoint. Nothing of this run counts; restart the query"
         )
-    client = client_of(options.servers)
+    client = client_of(options.servers, options.links)
     parts = [one.part() for one in tasks]
     try:
         status = client.commit_parts(parts, fingerprint=str(content))
@@ -246,7 +246,7 @@ def abort_tasks(options: SinkOptions, messages: Sequence[WriterCommitMessage | N
     txn_ids = {one.txn_id for one in messages if isinstance(one, TaskMessage) and one.txn_id}
     for txn_id in txn_ids:
         try:
-            client_of(options.servers).admin.transactions.end(
+            client_of(options.servers, options.links).admin.transactions.end(
                 TxnID.parse(txn_id), TransactionAction.ABORT, wait_finished=False
             )
         except MagnetarError as error:
@@ -321,6 +321,8 @@ class BatchWriter(DataSourceArrowWriter):
         if self._is_named:
             return
         try:
-            client_of(self._options.servers).admin.named_sequences.remove(self._work.name)
+            client_of(self._options.servers, self._options.links).admin.named_sequences.remove(
+                self._work.name
+            )
         except MagnetarError as error:
             log.info("%s was not removed: %s", self._work.name, error)

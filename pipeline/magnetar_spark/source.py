@@ -60,7 +60,7 @@ def _read(options: SourceOptions, wanted: Range) -> Iterator[pa.RecordBatch]:
         include_headers=options.include_headers,
         columns=options.columns,
     )
-    client = client_of(options.servers)
+    client = client_of(options.servers, options.links)
     start = wanted.start
     while start < wanted.end:
         try:
@@ -108,7 +108,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the range of each task."""
         options = self._options
-        catalog = Catalog(client_of(options.servers), options.topics)
+        catalog = Catalog(client_of(options.servers, options.links), options.topics)
         extent = catalog.extent()
         extent.require_topics()
         begin = catalog.resolve(options.starting, extent)
@@ -230,7 +230,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         close_all()
 
     def _catalog(self) -> Catalog:
-        return Catalog(client_of(self._options.servers), self._options.topics)
+        return Catalog(client_of(self._options.servers, self._options.links), self._options.topics)
 
     def _look(self) -> Extent:
         exit_on_sigterm()

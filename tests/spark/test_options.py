@@ -182,3 +182,42 @@ def test_a_batch_sink_that_counts_once() -> None:
 
 def test_spark_hands_its_own_options_to_a_sink() -> None:
     sink_options({**SINK, "checkpointLocation": "/x", "queryName": "q"}, streaming=True)
+
+
+FILES = {
+    "magnetar.tls.certificate.file": "alice.pem",
+    "magnetar.tls.key.file": "alice.key",
+}
+
+
+def test_links_are_as_the_environment_says_unless_an_option_does() -> None:
+    assert source_options(SOURCE, streaming=True).links is None
+    assert sink_options(SINK, streaming=True).links is None
+
+
+def test_links_talk_tls_when_an_authority_is_named() -> None:
+    given = {"magnetar.tls.ca.file": "ca.pem", "Magnetar.Token.File": "token", **FILES}
+    expected = {
+        "tls": True,
+        "tls_ca_file": "ca.pem",
+        "tls_client_certificate_file": "alice.pem",
+        "tls_client_key_file": "alice.key",
+        "token_file": "token",
+    }
+    assert dict(source_options({**SOURCE, **given}, streaming=True).links or ()) == expected
+    assert dict(sink_options({**SINK, **given}, streaming=False).links or ()) == expected
+    only = source_options({**SOURCE, "magnetar.tls": "true"}, streaming=True).links
+    assert only == (("tls", True),)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (FILES, "no use without magnetar.tls.ca.file"),
+        ({"magnetar.tls.key.file": "alice.key"}, "belong together"),
+        ({"magnetar.tls": "yes"}, "'true' or 'false'"),
+    ],
+)
+def test_links_that_make_no_sense(given: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        sink_options({**SINK, **given}, streaming=True)

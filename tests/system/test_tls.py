@@ -54,9 +54,10 @@ def test_transactions_commit_over_tls(authority: Authority, standalone: Standalo
         async with await magnetar.connect(address(standalone), tls=tls) as client:
             await client.admin.topics.create("over-tls", partitions=2)
             producer = await client.create_producer("over-tls")
-            async with client.transaction() as txn:
-                await producer.send(b"first", partition=0, txn=txn)
-                await producer.send(b"second", partition=1, txn=txn)
+            txn = await client.begin_transaction()
+            await producer.send(b"first", partition=0, txn=txn)
+            await producer.send(b"second", partition=1, txn=txn)
+            await txn.commit(wait_finished=True)
             assert await values(client, "over-tls", 0) == [b"first"]
             assert await values(client, "over-tls", 1) == [b"second"]
 

@@ -246,9 +246,10 @@ class Requests(ABC):
         return error.retriable and (error.kind is not ErrorKind.LOOK_UP or self.moved())
 
     def _no_answer(self, body: Message, timeout_ms: float) -> OutcomeUnknown:
+        why = "" if self.refusal is None else f"; {self.refusal}"
         return OutcomeUnknown(
             f"no answer to {body.DESCRIPTOR.name} from {self.title} within {timeout_ms:.0f} ms;"
-            " it may have happened, ask again to know"
+            f" it may have happened, ask again to know{why}"
         )
 
     def request_soon(self, body: Request[ResponseT], on_result: OnResult[ResponseT]) -> None:

@@ -1,0 +1,199 @@
+"""Real servers that ask for certificates and tokens, of clients and of each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.certificates import Authority
+from tests.cli.running import Standalone, running_standalone
+from tests.system.programs import run, values
+from tests.tokens import Maker, jwks
+
+import magnetar
+from magnetar import AuthenticationFailed, Client, ClientConfig, OutcomeUnknown, TlsFiles
+
+AUDIENCE = "magnetar"
+
+
+@dataclass
+class Secured:
+    """Servers with mutual TLS and tokens, and what their clients need."""
+
+    directory: Path
+    authority: Authority
+    maker: Maker
+    standalone: Standalone
+
+    @property
+    def address(self) -> str:
+        return self.standalone.environ["MAGNETAR_BROKER"]
+
+    def token(self, name: str, **claims: Any) -> str:
+        return self.maker.token(name, aud=AUDIENCE, **claims)
+
+    def tls(self, name: str = "machine") -> TlsFiles:
+        pair = self.authority.sign(name)
+        return TlsFiles(
+            ca_file=self.authority.ca_file,
+            certificate_file=pair.certificate_file,
+            key_file=pair.key_file,
+        )
+
+    def revoke(self, line: str) -> None:
+        part = self.directory / "revoked.part"
+        part.write_text((self.directory / "revoked").read_text() + line + "\n")
+        part.replace(self.directory / "revoked")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    authority, maker = Authority(directory / "authority"), Maker()
+    server = authority.sign("server")
+    (directory / "keys.json").write_text(jwks(maker))
+    (directory / "revoked").write_text("")
+    (directory / "server.token").write_text(maker.token("server", aud=AUDIENCE) + "\n")
+    settings = {
+        "tls_certificate_file": server.certificate_file,
+        "tls_key_file": server.key_file,
+        "tls_ca_file": authority.ca_file,
+        "tls_client_ca_file": authority.ca_file,
+        "token_keys_file": str(directory / "keys.json"),
+        "token_audience": AUDIENCE,
+        "token_file": str(directory / "server.token"),
+        "revocations_file": str(directory / "revoked"),
+    }
+    section = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
+    config = directory / "magnetar.toml"
+    config.write_text(f"[broker]\n{section}\n[coordinator]\n{section}")
+    with running_standalone(directory, "--config", str(config), "--brokers", "2") as standalone:
+        yield Secured(directory, authority, maker, standalone)
+
+
+def test_transactions_over_several_servers(secured: Secured) -> None:
+    async def work() -> None:
+        async with await magnetar.connect(
+            secured.address, tls=secured.tls(), token=secured.token("alice")
+        ) as client:
+            await client.admin.topics.create("secured", partitions=4)
+            producer = await client.create_producer("secured")
+            txn = await client.begin_transaction()
+            for partition in range(4):
+                await producer.send(b"one", partition=partition, txn=txn)
+            await txn.commit(wait_finished=True)
+            for partition in range(4):
+                assert await values(client, "secured", partition) == [b"one"]
+
+    run(work())
+
+
+def test_the_command_line(secured: Secured, tmp_path: Path) -> None:
+    tls = secured.tls("console")
+    token = tmp_path / "token"
+    token.write_text(secured.token("alice"))
+    options = (
+        *("--tls-ca-file", tls.ca_file),
+        *("--tls-certificate-file", tls.certificate_file, "--tls-key-file", tls.key_file),
+        *("--token-file", str(token)),
+    )
+    secured.standalone.run(*options, "topics", "create", "by-command")
+    found = json.loads(secured.standalone.run(*options, "health", "--json").stdout)
+    assert {one["status"] for one in found} == {"SERVING"}
+    assert len(found) == 3
+    token.write_text(Maker().token("alice", aud=AUDIENCE))
+    done = secured.standalone.run(*options, "topics", "list", status=1)
+    assert "its signature is wrong" in done.stderr.decode()
+    assert "is it running?" not in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [({"lasts_s": -60}, "expired"), ({"aud": "other"}, "audience"), ({"sub": None}, "'sub'")],
+)
+def test_the_sdk_hears_at_once_that_a_token_does_not_count(
+    claims: dict[str, Any], said: str, secured: Secured
+) -> None:
+    token = secured.maker.token("alice", **({"aud": AUDIENCE} | claims))
+
+    async def work() -> None:
+        with pytest.raises(AuthenticationFailed, match=said):
+            await magnetar.connect(secured.address, tls=secured.tls(), token=token)
+
+    run(work(), timeout_s=10)
+
+
+def test_a_client_whose_token_expires_comes_again_with_a_fresh_one(secured: Secured) -> None:
+    given: list[str] = []
+
+    def fresh() -> str:
+        given.append(secured.token("alice", lasts_s=3))
+        return given[-1]
+
+    async def work() -> None:
+        async with await magnetar.connect(
+            secured.address, tls=secured.tls(), token=fresh
+        ) as client:
+            await client.admin.topics.create("renewed")
+            producer = await client.create_producer("renewed")
+            at_first = len(given)
+            sent = 0
+            # Each link of the beginning has ended meanwhile.
+            while len(given) <= at_first:
+                await producer.send(b"%d" % sent)
+                sent += 1
+            assert await values(client, "renewed") == [b"%d" % one for one in range(sent)]
+
+    run(work())
+
+
+async def ask_until_refused(client: Client) -> None:
+    while True:
+        await client.admin.topics.list()
+
+
+def test_a_client_whose_token_is_revoked_is_told_so(secured: Secured) -> None:
+    token = secured.token("mallory", jti="stolen")
+
+    async def work() -> None:
+        async with await magnetar.connect(
+            secured.address,
+            tls=secured.tls(),
+            token=token,
+            config=ClientConfig(operation_timeout_ms=3_000),
+        ) as client:
+            await client.admin.topics.list()
+            secured.revoke("token stolen")
+            # A question that was under way when its conversation ended may have been answered.
+            with pytest.raises((AuthenticationFailed, OutcomeUnknown), match="token is revoked"):
+                await ask_until_refused(client)
+        with pytest.raises(AuthenticationFailed, match="the token is revoked"):
+            await magnetar.connect(secured.address, tls=secured.tls(), token=token)
+
+    run(work())
+
+
+def test_spark_takes_the_same_files_as_options(secured: Secured, tmp_path: Path) -> None:
+    clients = pytest.importorskip("magnetar_spark.clients")
+    options = pytest.importorskip("magnetar_spark.options")
+    tls, token = secured.tls("executor"), tmp_path / "token"
+    token.write_text(secured.token("alice"))
+    read = options.sink_options(
+        {
+            "magnetar.bootstrap.servers": secured.address,
+            "magnetar.tls.ca.file": tls.ca_file,
+            "magnetar.tls.certificate.file": tls.certificate_file,
+            "magnetar.tls.key.file": tls.key_file,
+            "magnetar.token.file": str(token),
+        },
+        streaming=False,
+    )
+    try:
+        client = clients.client_of(read.servers, read.links)
+        assert len(client.admin.cluster_info().brokers) == 2
+    finally:
+        clients.close_all()
