@@ -196,16 +196,16 @@ def main(kills: int, lease_ms: int, shards: int, partitions: int, seed: int) -> 
             openings += more_openings
     table = Table("ms since the kill", "median", "p90", "longest", title=f"{kills} kills")
     for stage, values in zip(STAGES, zip(*stages, strict=True), strict=True):
-        table.add_row(stage, *_figures(values))
+        table.add_row(stage, *figures(values))
     table.add_section()
     for what, values in zip(
         ("an opening: its store", "and all of it"), zip(*openings, strict=True), strict=True
     ):
-        table.add_row(what, *_figures(values))
+        table.add_row(what, *figures(values))
     Console().print(table)
 
 
-def _figures(values: tuple[float, ...]) -> list[str]:
+def figures(values: tuple[float, ...]) -> list[str]:
     ordered = sorted(values)
     return [f"{one:,.0f}" for one in (median(ordered), quantile(ordered, 0.9), ordered[-1])]
 
