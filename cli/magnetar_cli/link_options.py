@@ -29,6 +29,18 @@ _SETTINGS = {
 }
 
 
+# Beginnings of all variables that say how servers and clients are secured.
+_SECURITY = (
+    *("MAGNETAR_TLS", "MAGNETAR_TOKEN_", "MAGNETAR_REVOCATIONS_FILE", "MAGNETAR_ALLOW_ANONYMOUS"),
+    *("MAGNETAR_ACCESS_FILE", "MAGNETAR_SERVER_PRINCIPALS", "MAGNETAR_AUDIT_FILE"),
+)
+
+
+def security_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that say how servers and clients are secured."""
+    return {name: text for name, text in environ.items() if name.startswith(_SECURITY)}
+
+
 def _option(name: str, metavar: str, text: str) -> Callable[[Function], Function]:
     variable = _SETTINGS[name.replace("-", "_")]
     return click.option(f"--{name}", metavar=metavar, help=f"{text}  [env: {variable}]")

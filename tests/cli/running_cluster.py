@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,7 @@ class Up:
 
 
 @contextmanager
-def up(directory: Path, *arguments: str) -> Iterator[Up]:
+def up(directory: Path, *arguments: str, settings: Mapping[str, str] | None = None) -> Iterator[Up]:
     ready_file = directory / "ready.json"
     temporary = directory / "temporary"
     temporary.mkdir()
@@ -74,7 +74,7 @@ def up(directory: Path, *arguments: str) -> Iterator[Up]:
         stdout=log,
         stderr=log,
         text=True,
-        env=own_environment(temporary),
+        env=own_environment(temporary) | dict(settings or {}),
         start_new_session=True,
     )
 

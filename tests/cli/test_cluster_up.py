@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.certificates import Authority
 from tests.cli.running import MAGNETAR, wait_until_gone
 from tests.cli.running_cluster import (
     PATIENCE_S,
@@ -170,3 +171,42 @@ def test_an_etcd_that_does_not_start_is_told_with_its_log_once(tmp_path: Path) -
     assert "Traceback" not in done.stderr
     (last,) = (kept / "etcd.log").read_text().splitlines()[-1:]
     assert done.stderr.count(last) == 1
+
+
+def test_members_talk_tls_and_know_each_other_by_certificates(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    server = authority.sign("server")
+    settings = {
+        "MAGNETAR_TLS_CERTIFICATE_FILE": server.certificate_file,
+        "MAGNETAR_TLS_KEY_FILE": server.key_file,
+        "MAGNETAR_TLS_CA_FILE": authority.ca_file,
+        "MAGNETAR_TLS_CLIENT_CA_FILE": authority.ca_file,
+    }
+    alice = authority.sign("alice")
+    options = (
+        *("--tls-certificate-file", alice.certificate_file),
+        *("--tls-key-file", alice.key_file),
+    )
+    with up(tmp_path, "--brokers", "2", "--coordinators", "1", settings=settings) as cluster:
+        wait_until(lambda: all(cluster.owners().values()), PATIENCE_S)
+        environ = cluster.environ | cluster.content["environment"]
+
+        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*MAGNETAR, *arguments], capture_output=True, text=True, env=environ, timeout=60
+            )
+
+        done = run(*options, "topics", "create", "secured", "--partitions", "6")
+        assert done.returncode == 0, done.stderr
+        # Coordinators reach all brokers, or no transaction would get so far.
+        done = subprocess.run(
+            [*MAGNETAR, *options, "produce", "secured", "--transactional"],
+            input="one\ntwo\n",
+            capture_output=True,
+            text=True,
+            env=environ,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        refused = run("topics", "list")
+        assert "the server ended the TLS handshake" in refused.stderr

@@ -74,7 +74,8 @@ def up(data_dir: Path | None, ready_file: Path | None, **options: Any) -> None:
 
     It has etcd, an object server, brokers and coordinators, each a process that writes its log to a
     file. The command shows a table of them. Kill one and see who takes its shards: nobody starts it
-    again. Ctrl-C stops all.
+    again. Ctrl-C stops all. Of the settings in the environment it takes those for TLS, tokens and
+    rights.
     """
     from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
     from magnetar_cli.cluster.local.outside_server import DidNotStart

@@ -18,6 +18,7 @@ from typing import Any
 from magnetar_cli.cluster.local import etcd, object_server
 from magnetar_cli.cluster.local.outside_server import OutsideServer
 from magnetar_cli.cluster.local.programs import require_object_store
+from magnetar_cli.link_options import security_variables
 from magnetar_cli.servers.standalone_ports import free_ports
 from magnetar_cli.servers.supervisor import PROGRAM, Child
 from magnetar_cluster.view import BROKER, COORDINATOR
@@ -90,7 +91,11 @@ class LocalCluster:
         self._outside: list[tuple[OutsideServer, str]] = []
         self._children: dict[str, list[Child]] = {BROKER: [], COORDINATOR: []}
         self._watching: set[asyncio.Task[None]] = set()
-        self._variables: dict[str, str] = {"MAGNETAR_CLUSTER_ID": CLUSTER_ID}
+        # All other settings are the cluster's own.
+        self._variables: dict[str, str] = {
+            "MAGNETAR_CLUSTER_ID": CLUSTER_ID,
+            **security_variables(os.environ),
+        }
 
     async def start(self) -> None:
         """Start everything, and wait until it is ready.
