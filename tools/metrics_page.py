@@ -8,6 +8,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
+from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 
 HEAD = """\
@@ -67,6 +68,9 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     broker, coordinator = CollectorRegistry(), CollectorRegistry()
     BrokerMetrics(broker)
     CoordinatorMetrics(coordinator)
+    # Its file is read when the metric is.
+    tell_expiry(broker, "tls.pem")
+    tell_expiry(coordinator, "tls.pem")
     ObjectStoreMetrics("magnetar_broker", broker)
     ObjectStoreMetrics("magnetar_coordinator", coordinator)
     return (("Broker", broker), ("Coordinator", coordinator))

@@ -44,8 +44,8 @@ QUERIES = [*PANELS, *of_rules()]
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What real servers serve: names of series, and the labels that they may have.
 
-    Of members of a cluster, and of stores in an object store, it is what the program says that they
-    serve: `make compose-test` asks real ones.
+    Of members of a cluster, of TLS and of stores in an object store, it is what the program says
+    that they serve: `make compose-test` asks real ones.
     """
     labels: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = {"up": set()}
@@ -53,7 +53,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         for metric in metrics_page.metrics_of(registry):
             extra = {"le"} if isinstance(metric, Histogram) else set()
             labels[metric._name] = {*metric._labelnames, *extra, *SHARD_LABELS}
-            if "_object_store_" in metric._name:
+            if "_object_store_" in metric._name or "_certificate_" in metric._name:
                 for suffix in SUFFIXES.get(str(metric._type), [""]):
                     names[metric._name + suffix] = labels[metric._name]
     for one in HOST_METRICS:
@@ -120,6 +120,7 @@ def test_the_rules_cover_what_operators_must_hear_of() -> None:
         "magnetar_member_may_speak",
         "magnetar_member_lease_renewals_failed_total",
         "magnetar_member_view_age_seconds",
+        "magnetar_certificate_expires_timestamp_seconds",
         "magnetar_broker_object_store_log_put_seconds_bucket",
         "magnetar_coordinator_object_store_log_put_seconds_bucket",
     }

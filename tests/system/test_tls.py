@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from tests.system.programs import run, values
 
 import magnetar
 from magnetar import AuthenticationFailed, TlsFiles
+from magnetar_core.clock import SystemClock
+from magnetar_core.security.certificate_metrics import NAME as EXPIRES
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 
@@ -107,6 +110,14 @@ def test_the_sdk_says_at_once_what_is_wrong(
             await magnetar.connect(address(standalone), tls=tls)
 
     run(work(), timeout_s=10)
+
+
+def test_servers_tell_when_their_certificates_expire(standalone: Standalone) -> None:
+    for server in ("broker", "coordinator"):
+        with urllib.request.urlopen(standalone.ready()[server]["metrics"], timeout=10) as reply:
+            text = reply.read().decode()
+        (line,) = [one for one in text.splitlines() if one.startswith(f"{EXPIRES} ")]
+        assert float(line.split()[1]) > SystemClock().wall_ms() / 1_000
 
 
 @pytest.mark.parametrize("how", ["plain text", "wrong authority", "another name"])

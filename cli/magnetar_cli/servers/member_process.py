@@ -48,6 +48,7 @@ from magnetar_core.doors import Doors
 from magnetar_core.gate import gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.observability import MetricsEndpoint
+from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.version import VERSION
 
 log = logging.getLogger("magnetar_cli")
@@ -118,6 +119,7 @@ async def _serve(process: MemberProcess) -> None:
     config, listen = process.owning.config, process.owning.listen
     async with AsyncExitStack() as closing:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
+        tell_expiry(registry, listen.tls_certificate_file)
         gate = gate_of(process.owning.access, clock)
         server = GrpcServer(process.service, listen, doors, gate)
         await server.open()

@@ -29,6 +29,7 @@ from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
+from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.transport import Transport
 from magnetar_core.version import VERSION
@@ -119,6 +120,7 @@ async def _serve(process: ServerProcess) -> None:
     kind, name = process.rows.kind, process.rows.name
     log.info("%s %s of Magnetar %s is starting", kind, name, VERSION)
     registry = CollectorRegistry()
+    tell_expiry(registry, process.listen.tls_certificate_file)
     clock = SystemClock()
     gate = gate_of(process.access, clock)
     server = GrpcServer(process.service, process.listen, gate=gate)
