@@ -6,7 +6,7 @@ Source: docs/design/0011-security.md, Rights.
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum, auto
+from enum import StrEnum, auto
 from typing import NamedTuple
 
 
@@ -22,6 +22,9 @@ class Operation(StrEnum):
     TWO_PHASE_COMMIT = "TWO_PHASE_COMMIT"
     CLUSTER_ACTION = "CLUSTER_ACTION"
 
+    # Every command looks up needs in a dict, and an enum's own hash is slow.
+    __hash__ = str.__hash__
+
 
 class Kind(StrEnum):
     """Kinds of resources."""
@@ -33,8 +36,10 @@ class Kind(StrEnum):
     TRANSACTIONAL_ID = "transactional_id"
     CLUSTER = "cluster"
 
+    __hash__ = str.__hash__
 
-class Reach(Enum):
+
+class Reach(StrEnum):
     """Which resources a need means by its name."""
 
     NAMED = auto()
@@ -42,6 +47,8 @@ class Reach(Enum):
     BEGINNING = auto()
     # Some resource of the kind, whatever its name.
     ANY = auto()
+
+    __hash__ = str.__hash__
 
 
 class Need(NamedTuple):
