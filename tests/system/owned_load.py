@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Protocol
 
-from tests.system.members import Members
 from tests.system.programs import values
 from tests.waiting import until
 
@@ -17,9 +17,21 @@ PARTITIONS = 6
 PATIENCE_S = 90.0
 
 
-async def create_topic(members: Members) -> None:
+async def create_topic(members: Addressed) -> None:
     async with await magnetar.connect(members.addresses()) as client:
         await client.admin.topics.create(TOPIC, partitions=PARTITIONS)
+
+
+class Addressed(Protocol):
+    """Servers that a sender talks to."""
+
+    def addresses(self) -> list[str]:
+        """Of all that run."""
+        ...
+
+    def address(self, name: str) -> str:
+        """Of one of them."""
+        ...
 
 
 class Sender:
@@ -28,16 +40,18 @@ class Sender:
     It has a single client, which meets no error, whatever happens to the servers.
     """
 
-    def __init__(self, members: Members, patience_s: float) -> None:
+    def __init__(self, members: Addressed, patience_s: float) -> None:
         self._members = members
         self._patience_s = patience_s
         self.committed: list[bytes] = []
         self.sent: list[bytes] = []
+        # How long each took, from its beginning to the answer to its commit.
+        self.took_s: list[float] = []
         self._stopping = False
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @classmethod
-    async def begin(cls, members: Members, count: int, patience_s: float = 30.0) -> Sender:
+    async def begin(cls, members: Addressed, count: int, patience_s: float = 30.0) -> Sender:
         """Create the topic, and wait for so many transactions."""
         await create_topic(members)
         sender = cls(members, patience_s)
@@ -50,6 +64,11 @@ class Sender:
         await until(lambda: len(self.committed) >= enough or self._task.done(), PATIENCE_S)
         if self._task.done():
             await self._task
+
+    def percentile_s(self, share: float) -> float:
+        """How long this share of the transactions took at most."""
+        ordered = sorted(self.took_s)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     async def finish(self, name: str) -> None:
         """Let the last transaction end, and check through a member what is there.
@@ -74,13 +93,16 @@ class Sender:
         config = ClientConfig(operation_timeout_ms=self._patience_s * 1_000)
         async with await magnetar.connect(addresses, config=config) as client:
             producer = await client.create_producer(TOPIC)
+            loop = asyncio.get_running_loop()
             for number in itertools.count():
                 value = b"%06d" % number
+                began_s = loop.time()
                 txn = await client.begin_transaction(timeout_s=self._patience_s)
                 for partition in range(PARTITIONS):
                     await producer.send(value, partition=partition, txn=txn)
                 self.sent.append(value)
                 await txn.commit()
                 self.committed.append(value)
+                self.took_s.append(loop.time() - began_s)
                 if self._stopping:
                     return

@@ -85,21 +85,38 @@ class Servers:
     def _start(self, kinds: tuple[str, ...]) -> None:
         for kind in kinds:
             for number, name in enumerate(self._names[kind]):
-                with self._log(kind).open("a") as log:
-                    self._processes[name] = subprocess.Popen(
-                        self._command(kind, number, name),
-                        stdout=subprocess.PIPE,
-                        stderr=log,
-                        text=True,
-                        env=self.environ,
-                    )
+                self._begin(kind, number, name)
         for kind in kinds:
             for name in self._names[kind]:
-                stdout = self._processes[name].stdout
-                assert stdout is not None
-                line = stdout.readline()
-                assert line.startswith("ready:"), f"{name}: {line!r}\n{self.log(kind)}"
-                self._metrics[name] = line.split()[-1]
+                self._await_ready(kind, name)
+
+    def restart(self, kind: str, number: int) -> None:
+        """Stop one in order, and start it again."""
+        name = self._names[kind][number]
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0, self.log(kind)
+        assert process.stdout is not None
+        process.stdout.close()
+        self._begin(kind, number, name)
+        self._await_ready(kind, name)
+
+    def _begin(self, kind: str, number: int, name: str) -> None:
+        with self._log(kind).open("a") as log:
+            self._processes[name] = subprocess.Popen(
+                self._command(kind, number, name),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=self.environ,
+            )
+
+    def _await_ready(self, kind: str, name: str) -> None:
+        stdout = self._processes[name].stdout
+        assert stdout is not None
+        line = stdout.readline()
+        assert line.startswith("ready:"), f"{name}: {line!r}\n{self.log(kind)}"
+        self._metrics[name] = line.split()[-1]
 
     def kill(self, *kinds: str) -> None:
         """SIGKILL those named, or both."""

@@ -1,0 +1,133 @@
+"""All servers are restarted, one after the other, under load: clients of the SDK meet no error."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.etcd_server import EtcdServer
+from tests.object_server import ObjectServer
+from tests.system.conftest import Figure
+from tests.system.members import BROKERS, COORDINATORS, Members, Watcher, started
+from tests.system.owned_load import Sender
+from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
+from tests.system.programs import run
+
+pytestmark = pytest.mark.xdist_group("rolling")
+
+COUNTS = {BROKER: 3, COORDINATOR: 2}
+BETWEEN = 20
+PATIENCE_S = 60.0
+TEST_S = 400.0
+# A cluster is restarted again and again in the soak.
+ROUNDS_LONG = 10
+
+
+def recorded(figure: Figure, sender: Sender) -> None:
+    figure(
+        "transactions during the restarts",
+        f"{len(sender.took_s)}, p50 {sender.percentile_s(0.5):.2f} s,"
+        f" p99 {sender.percentile_s(0.99):.2f} s, longest {max(sender.took_s):.2f} s",
+    )
+
+
+class ListedServers:
+    """Servers of a list, as a sender sees them."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def addresses(self) -> list[str]:
+        return [self._servers.address]
+
+    def address(self, name: str) -> str:
+        return self._servers.address
+
+
+def roll_listed(tmp_path: Path, figure: Figure, rounds: int) -> None:
+    servers = Servers(tmp_path / "servers", counts=COUNTS)
+    servers.start()
+
+    async def program() -> None:
+        sender = await Sender.begin(ListedServers(servers), BETWEEN, PATIENCE_S)
+        for _ in range(rounds):
+            for kind, count in COUNTS.items():
+                for number in range(count):
+                    await asyncio.to_thread(servers.restart, kind, number)
+                    await sender.more(BETWEEN)
+        await sender.finish(BROKER)
+        recorded(figure, sender)
+
+    try:
+        run(program(), TEST_S * rounds)
+        servers.stop()
+    finally:
+        servers.end()
+
+
+def test_servers_of_a_list(tmp_path: Path, figure: Figure) -> None:
+    roll_listed(tmp_path, figure, 1)
+
+
+@pytest.mark.soak
+def test_servers_of_a_list_for_long(tmp_path: Path, figure: Figure) -> None:
+    roll_listed(tmp_path, figure, ROUNDS_LONG)
+
+
+@pytest.fixture
+def members(
+    tmp_path: Path, etcd_server: EtcdServer, object_server: ObjectServer
+) -> Iterator[Members]:
+    yield from started(tmp_path, etcd_server, object_server, {}, **BROKERS, **COORDINATORS)
+
+
+async def roll_members(members: Members, figure: Figure, rounds: int) -> None:
+    watcher = Watcher(members.directory())
+    sender = await Sender.begin(members, BETWEEN, PATIENCE_S)
+    for _ in range(rounds):
+        for name, kind in {**BROKERS, **COORDINATORS}.items():
+            await asyncio.to_thread(members.stop, name)
+            await watcher.owned(name)
+            await sender.more(BETWEEN)
+            await asyncio.to_thread(partial(members.start_again, **{name: kind}))
+            await sender.more(BETWEEN)
+    await sender.finish("a")
+    await watcher.close()
+    recorded(figure, sender)
+
+
+def test_members_whose_shards_move(members: Members, figure: Figure) -> None:
+    run(roll_members(members, figure, 1), TEST_S)
+
+
+@pytest.mark.soak
+def test_members_whose_shards_move_for_long(members: Members, figure: Figure) -> None:
+    run(roll_members(members, figure, ROUNDS_LONG), TEST_S * ROUNDS_LONG)
+
+
+def test_a_backup_of_shards(members: Members, tmp_path: Path) -> None:
+    """Each shard is a server to a backup, whoever has it."""
+
+    async def program() -> None:
+        sender = await Sender.begin(members, BETWEEN, PATIENCE_S)
+        for arguments in (
+            ["backup", str(tmp_path / "backup")],
+            ["restore", str(tmp_path / "backup"), "--verify"],
+        ):
+            done = await asyncio.to_thread(
+                subprocess.run,
+                [*MAGNETAR, "--broker", members.address("a"), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        await sender.finish("a")
+
+    run(program(), TEST_S)
+    assert len(list((tmp_path / "backup").glob("*.rows"))) == 8
