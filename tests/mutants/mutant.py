@@ -27,6 +27,7 @@ NOT_SIMULATED = (
     "storage/magnetar_storage/slate",
     "storage/magnetar_storage/object_store",
     "core/magnetar_core/grpc_",
+    "core/magnetar_core/security/",
     "cluster/magnetar_cluster/etcd_",
 )
 
