@@ -111,6 +111,8 @@ async def talk(servers: World, service: str, random: Random, count: int) -> None
         method: Any = channel.stream_stream(f"/magnetar.v1.{service}/Exchange")
         sent = 0
         while sent < count:
+            # So that rates refuse few of them.
+            servers.now_ms += 1_000
             call = method(metadata=(("test-principal", random.choice(PRINCIPALS)),))
 
             async def read(call: Any = call) -> None:
@@ -146,6 +148,7 @@ async def call_methods(servers: World, service: str, random: Random, count: int)
     codes: set[grpc.StatusCode] = set()
     async with grpc.aio.insecure_channel(servers.address(service)) as channel:
         for _ in range(count):
+            servers.now_ms += 10
             method = random.choice(methods)
             body = filled(random, GetMessageClass(method.input_type)).SerializeToString()
             if random.random() < 0.2:
@@ -201,6 +204,7 @@ def _collect_faults(faults: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _still_right(servers: World) -> None:
     """Rights are as before, and whoever has them is served."""
+    servers.now_ms += 1_000
     checks: list[tuple[str, str, Any, Callable[[Any], bool]]] = [
         (BROKER, "nobody", topic_pb2.CommandCreateTopic(topic="mine"), is_refused),
         (BROKER, "admin", txn.CommandLowWatermark(tcid=0, incarnation=1), is_refused),

@@ -1,0 +1,102 @@
+"""What a conversation has begun it may finish, also when its rights were withdrawn meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.core.envelope import command
+
+from magnetar_core.access.policy import Policy, parse_policy
+from magnetar_core.access.rules import RULES
+from magnetar_core.audit import AuditLog
+from magnetar_core.commands import CommandSession, Reply
+from magnetar_core.gate import AccessGate
+from magnetar_core.principal import Principal
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import group_pb2, service_pb2
+
+READER = """
+[principals]
+alice = "reader"
+[[roles.reader]]
+topic = "topic"
+allow = "READ"
+[[roles.reader]]
+group = "group"
+allow = "READ"
+"""
+SUBSCRIPTION = common.Subscription(topic="topic", subscription="group")
+OTHER = common.Subscription(topic="topic", subscription="other")
+FINISHING = (
+    wire.CommandAck(subscription=SUBSCRIPTION),
+    wire.CommandNack(subscription=SUBSCRIPTION),
+    wire.CommandCloseConsumer(subscription=SUBSCRIPTION),
+    group_pb2.CommandLeaveGroup(group="group"),
+)
+BEGINNING = (
+    wire.CommandSubscribe(subscription=SUBSCRIPTION),
+    wire.CommandFlow(subscription=SUBSCRIPTION),
+    wire.CommandSeek(subscription=SUBSCRIPTION),
+    wire.CommandRead(partition=common.Partition(topic="topic")),
+    group_pb2.CommandJoinGroup(group="group", topics=["topic"]),
+)
+
+
+class Scene:
+    """Conversations of alice with a server that notes what reaches its handlers."""
+
+    def __init__(self) -> None:
+        self.policy: Policy = parse_policy(READER)
+        self.gate = AccessGate(
+            lambda: self.policy, AuditLog(lambda _: None, lambda: 0), lambda: 0.0
+        )
+        self.handled: list[Any] = []
+
+    def withdraw(self) -> None:
+        self.policy = parse_policy("")
+
+    def converse(self) -> CommandSession:
+        session = CommandSession(
+            dict.fromkeys(RULES, self._handle), lambda _: None, lambda _, __: None
+        )
+        session.principal = Principal("alice")
+        session.gate = self.gate
+        return session
+
+    def reaches(self, session: CommandSession, body: Any) -> bool:
+        count = len(self.handled)
+        session.on_frame(service_pb2.Frame(commands=[command(body, 1)]))
+        return len(self.handled) > count
+
+    def _handle(self, body: Any, _: Reply) -> None:
+        self.handled.append(body)
+
+
+def test_what_was_begun_is_finished_and_nothing_else_is() -> None:
+    async def run() -> None:
+        scene = Scene()
+        session, stranger = scene.converse(), scene.converse()
+        for body in (*BEGINNING, *FINISHING):
+            assert scene.reaches(session, body), body
+        scene.withdraw()
+        for body in FINISHING:
+            assert scene.reaches(session, body), body
+            # Another conversation has begun nothing.
+            assert not scene.reaches(stranger, body), body
+        for body in BEGINNING:
+            assert not scene.reaches(session, body), body
+        assert not scene.reaches(session, wire.CommandAck(subscription=OTHER))
+
+    asyncio.run(run())
+
+
+def test_a_refused_beginning_begins_nothing() -> None:
+    async def run() -> None:
+        scene = Scene()
+        session = scene.converse()
+        assert not scene.reaches(session, wire.CommandSubscribe(subscription=OTHER))
+        assert not scene.reaches(session, wire.CommandAck(subscription=OTHER))
+
+    asyncio.run(run())
