@@ -21,6 +21,7 @@ from tests.simulation.planting import Plant, replaced
 from magnetar.link.servers import Servers
 from magnetar_broker import index_rows
 from magnetar_broker.broker import Broker
+from magnetar_cli.servers import shard_servers
 from magnetar_cluster.cluster_transport import ClusterTransport
 from magnetar_cluster.directory_state import DirectoryState
 from magnetar_cluster.host_state import HostState
@@ -200,7 +201,10 @@ def links_stay() -> AbstractContextManager[None]:
 
 def opening_never_ends() -> AbstractContextManager[None]:
     """An opening goes on when its shard is lost."""
-    return replaced(HostState, "useless_openings", lambda self: [])
+    return _all(
+        replaced(HostState, "useless_openings", lambda self: []),
+        replaced(shard_servers._ShardServer, "_lose", lambda self: None),
+    )
 
 
 def released_while_open() -> AbstractContextManager[None]:

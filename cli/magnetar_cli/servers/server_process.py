@@ -21,7 +21,7 @@ from magnetar_cli.servers.interruption import unless_stopped
 from magnetar_cli.servers.open_store import Rows, open_store
 from magnetar_cli.servers.ready import Ready, write_ready_file
 from magnetar_core.access_file import AccessConfig
-from magnetar_core.clock import SystemClock
+from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
 from magnetar_core.gate import gate_of
@@ -71,7 +71,7 @@ class World:
     address: str
     store: Store
     transport: Transport
-    clock: SystemClock
+    clock: Clock
     random: Random
     registry: CollectorRegistry
     on_fatal: Callable[[BaseException], None]

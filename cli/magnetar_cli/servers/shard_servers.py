@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -21,16 +21,15 @@ from magnetar_cli.servers.shard_metrics import ShardMetrics
 from magnetar_cluster.cluster_transport import ClusterTransport
 from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_cluster.view import ShardName, View
-from magnetar_core.clock import SystemClock
+from magnetar_core.clock import Clock
 from magnetar_core.doors import Doors
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.leased import LeasedCommands, LeasedTransport
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.shard_address import ShardPlace
-from magnetar_storage.slate import SlateStore
+from magnetar_core.transport import Transport
 from magnetar_storage.slate_options import StoreCache, new_cache
-from magnetar_storage.store import StoreFailed, StoreFenced
-from magnetar_storage.store_config import StoreConfig
+from magnetar_storage.store import Store, StoreFailed, StoreFenced
 
 Result = TypeVar("Result")
 
@@ -50,12 +49,78 @@ class ShardKind:
     build: Callable[[ShardName, World], Component]
 
 
+class ShardStore(Store, Protocol):
+    """Store of a shard, which somebody else may have by now."""
+
+    async def abandon(self) -> None:
+        """Release the store without another write."""
+        ...
+
+
+class Surroundings(Protocol):
+    """What the shards of a process stand on."""
+
+    def transport(self, ownership: Ownership) -> Transport:
+        """Return a way to other servers, for one ownership."""
+        ...
+
+    async def open_store(
+        self,
+        ownership: Ownership,
+        registry: CollectorRegistry,
+        on_end: Callable[[StoreFailed], object],
+    ) -> ShardStore:
+        """Open a shard's store, which fences whoever had it open.
+
+        Args:
+            registry: gets the metrics of the store.
+            on_end: called when the store has ended by itself.
+        Raises:
+            Exception: it cannot be opened.
+        """
+        ...
+
+
+class ObjectStores:
+    """Surroundings of a real process: an object store, and gRPC."""
+
+    def __init__(self, rows: Callable[[ShardName], Rows], links: LinkSecurity) -> None:
+        self._rows = rows
+        self._links = links
+        # Memory that all stores of this process share.
+        self._cache: Any = None
+
+    def transport(self, ownership: Ownership) -> Transport:
+        """Return a way to other servers, for one ownership."""
+        return GrpcTransport(self._links)
+
+    async def open_store(
+        self,
+        ownership: Ownership,
+        registry: CollectorRegistry,
+        on_end: Callable[[StoreFailed], object],
+    ) -> ShardStore:
+        """Open a shard's store, which fences whoever had it open."""
+        rows = self._rows(ownership.shard)
+        if self._cache is None:
+            self._cache = new_cache(rows.config)
+        return await open_object_store(
+            rows,
+            registry,
+            on_end,
+            # The lease of an owner before has ended, and with it what that owner says.
+            owner_is_silent=True,
+            cache=StoreCache(self._cache, ownership.epoch),
+        )
+
+
 class ShardServers:
     """Opens the shards of this process; implements ShardOpener.
 
     Args:
         address: of this process.
         links: how its links to other servers are secured.
+        surroundings: other ones than an object store and gRPC.
     """
 
     def __init__(
@@ -63,19 +128,21 @@ class ShardServers:
         kind: ShardKind,
         doors: Doors,
         metrics: ShardMetrics,
-        clock: SystemClock,
+        clock: Clock,
         address: str,
         links: LinkSecurity = PLAIN,
+        *,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self.kind = kind
         self.doors = doors
         self.metrics = metrics
         self.clock = clock
         self.address = address
-        self.links = links
+        self.surroundings = surroundings or ObjectStores(kind.rows, links)
         self.view = View()
-        self._servers: set[_ShardServer] = set()
-        self._cache: Any = None
+        # A dict, since a set's order would differ from run to run.
+        self._servers: dict[_ShardServer, None] = {}
 
     def owners_changed(self, view: View) -> None:
         """Take a later view, and end links to former owners."""
@@ -86,7 +153,7 @@ class ShardServers:
     async def open(self, ownership: Ownership) -> RunningShard:
         """Open a shard's store, recover it, and let conversations in."""
         server = _ShardServer(self, ownership)
-        self._servers.add(server)
+        self._servers[server] = None
         try:
             await server.open()
         except BaseException:
@@ -94,15 +161,9 @@ class ShardServers:
             raise
         return server
 
-    def cache_of(self, config: StoreConfig) -> Any:
-        """Return the memory that all stores of this process share."""
-        if self._cache is None:
-            self._cache = new_cache(config)
-        return self._cache
-
     def closed(self, server: _ShardServer) -> None:
         """Forget a server."""
-        self._servers.discard(server)
+        self._servers.pop(server, None)
 
 
 class _ShardServer:
@@ -113,12 +174,13 @@ class _ShardServer:
         self._ownership = ownership
         self._place = ShardPlace(ownership.shard.number, ownership.epoch)
         self._registry = CollectorRegistry()
-        self._store: SlateStore | None = None
+        self._store: ShardStore | None = None
         self._component: Component | None = None
         self._is_open = self._closing = False
         self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        links = servers.surroundings.transport(ownership)
         self.transport = ClusterTransport(
-            LeasedTransport(GrpcTransport(servers.links), self._may_speak), lambda: servers.view
+            LeasedTransport(links, self._may_speak), lambda: servers.view
         )
 
     async def open(self) -> None:
@@ -130,16 +192,8 @@ class _ShardServer:
         servers, shard = self._servers, self._ownership.shard
         servers.doors.announce(self._place)
         began_ms = servers.clock.monotonic_ms()
-        rows = servers.kind.rows(shard)
-        # The lease of an owner before has ended, and with it what that owner says.
         self._store = store = await self._unless_ended(
-            open_object_store(
-                rows,
-                self._registry,
-                self._end,
-                owner_is_silent=True,
-                cache=StoreCache(servers.cache_of(rows.config), self._ownership.epoch),
-            )
+            servers.surroundings.open_store(self._ownership, self._registry, self._end)
         )
         opened_ms = servers.clock.monotonic_ms()
         self._component = component = servers.kind.build(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.nodes import Environment
 from tests.simulation.owners.dialer import OwnersDialer
 from tests.simulation.owners.directory import SimulatedDirectory
-from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.members import MemberNode
 from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.plan import OwnersPlan
@@ -21,13 +20,13 @@ from tests.simulation.raw import BROKER, COORDINATOR
 from tests.virtual_loop import SimulationFailure
 
 from magnetar_cli.cluster.picture import wishes
+from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster import view as cluster_view
 from magnetar_cluster.directory_state import Drain, Pin
 from magnetar_cluster.host_settings import HostSettings
 from magnetar_cluster.view import Format, MemberName, Owner, ShardName
 from magnetar_core.commands import CommandServer
 from magnetar_core.shard_address import ShardAddress
-from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 # Until every shard has an owner, once nothing is wrong any more.
 SETTLED_SECONDS_MAX = 12.0
 # Makes the server of a shard on its store.
-Make = Callable[[Seat, FencedStore, Transport, Opening], Any]
+Make = Callable[[Seat, ShardWorld, Opening], Any]
 SERVICES = {cluster_view.BROKER: BROKER, cluster_view.COORDINATOR: COORDINATOR}
 MEMBER_PREFIX = {cluster_view.BROKER: "keeper", cluster_view.COORDINATOR: "decider"}
 
@@ -169,8 +168,8 @@ class OwnersCluster:
 
     # What openings need.
 
-    def make(self, seat: Seat, store: FencedStore, transport: Transport, opening: Opening) -> Any:
-        return self._makes[seat.shard.kind](seat, store, transport, opening)
+    def make(self, seat: Seat, world: ShardWorld, opening: Opening) -> Any:
+        return self._makes[seat.shard.kind](seat, world, opening)
 
     # Faults.
 

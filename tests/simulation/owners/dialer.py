@@ -138,11 +138,11 @@ class OwnersDialer:
         accepted.set_result(made)
 
     def _part_behind(self, node: MemberNode, door: Door, place: ShardPlace | None) -> Part | None:
-        for opening in node.openings.values():
-            if opening.commands is not None and door.commands is opening.commands:
-                self._cluster.watch.entered(opening, place)
-                return opening
-        return None
+        behind = node.doors.places.get(door.commands) if door.commands is not None else None
+        opening = node.openings.get(behind) if behind is not None else None
+        if opening is not None:
+            self._cluster.watch.entered(opening, place)
+        return opening
 
 
 def _refuse(accepted: asyncio.Future[SimulatedLink], why: str) -> None:

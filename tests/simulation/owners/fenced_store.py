@@ -81,6 +81,8 @@ class FencedStore(SlowStore):
         # Told before each attempt to write.
         self.on_write: Callable[[], None] = lambda: None
         self._rows: dict[str, Table] | None = None
+        # Whoever had it open shall not write any more.
+        self.is_abandoned = False
 
     @property
     def is_fenced(self) -> bool:
@@ -114,6 +116,10 @@ class FencedStore(SlowStore):
         disk.on_durable(self)
         # It has taken effect; the answer may come to one who is fenced by then.
         await disk._sleep(seconds - before)
+
+    async def abandon(self) -> None:
+        self.is_abandoned = True
+        await self.close()
 
     async def close(self) -> None:
         if self._rows is None:

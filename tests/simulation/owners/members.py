@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.nodes import Node
 from tests.simulation.owners.directory import Way
+from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.opening import Opening
 from tests.virtual_loop import Incarnation
 
+from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.owners_push import OwnersPush
+from magnetar_cli.servers.server_process import World
+from magnetar_cli.servers.shard_metrics import ShardMetrics
+from magnetar_cli.servers.shard_servers import ShardKind, ShardServers
 from magnetar_cluster.host import Host
 from magnetar_cluster.memory_directory import MemoryDirectory
 from magnetar_cluster.shard_opener import Ownership
-from magnetar_cluster.view import BROKER, Member, MemberName, View
+from magnetar_cluster.view import BROKER, Member, MemberName, ShardName, View
+from magnetar_core.commands import CommandServer
 from magnetar_core.doors import Doors
 from magnetar_core.shard_address import ShardPlace
+from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
     from tests.simulation.owners.cluster import OwnersCluster
@@ -37,7 +44,7 @@ class MemberNode(Node):
         self._cluster = cluster
         self.kind = kind
         self.speed = self.random.uniform(SPEED_MIN, SPEED_MAX)
-        self.doors = Doors()
+        self.doors = _Doors()
         self.host: Host | None = None
         self.openings: dict[ShardPlace, Opening] = {}
         self._store_away_until = 0.0
@@ -53,14 +60,23 @@ class MemberNode(Node):
     def start(self) -> None:
         self.gone = False
         incarnation = self.begin_life()
-        self.doors, self.openings, self.host = Doors(), {}, None
+        self.doors, self.openings, self.host = _Doors(), {}, None
         loop = self.environment.loop
         loop.spawn(incarnation, self._live(incarnation), name=f"{self.name} main")
 
     async def _live(self, incarnation: Incarnation) -> None:
+        kind = ShardKind(rows=_no_rows, build=self._build)
+        self._shards = ShardServers(
+            kind,
+            self.doors,
+            ShardMetrics(),
+            self.clock,
+            self.name,
+            surroundings=_Surroundings(self.openings),
+        )
         self.host = Host(
             MemoryDirectory(Way(self._cluster.directory, self.name)),
-            _Opener(self._cluster, self, incarnation),
+            _Opener(self._cluster, self, incarnation, self._shards),
             self._cluster.settings,
             cluster_format=self._cluster.format,
             name=MemberName(self.kind, self.name),
@@ -79,14 +95,17 @@ class MemberNode(Node):
         if not may_speak:
             self.doors.mute()
 
+    def _build(self, shard: ShardName, world: World) -> Any:
+        store = world.store
+        assert isinstance(store, FencedStore)
+        return self.openings[ShardPlace(shard.number, store.epoch)].make(world)
+
     def view(self) -> View:
         """What it saw last of the directory."""
         return self.host.view if self.host is not None else View()
 
     def _on_view(self, view: View) -> None:
-        for opening in list(self.openings.values()):
-            if opening.transport is not None:
-                opening.transport.owners_changed(view)
+        self._shards.owners_changed(view)
         self._owners_push.owners_changed(view)
 
     def _push(self, body: Any) -> None:
@@ -165,21 +184,58 @@ class MemberNode(Node):
             self.start()
 
 
+class _Doors(Doors):
+    """Doors that know whose commands are behind each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[CommandServer, ShardPlace] = {}
+
+    def open(self, place: ShardPlace, commands: CommandServer) -> None:
+        super().open(place, commands)
+        self.places[commands] = place
+
+
+class _Surroundings:
+    """magnetar_cli.servers.shard_servers.Surroundings."""
+
+    def __init__(self, openings: dict[ShardPlace, Opening]) -> None:
+        self._openings = openings
+
+    def transport(self, ownership: Ownership) -> Transport:
+        return self._of(ownership).transport()
+
+    async def open_store(
+        self, ownership: Ownership, registry: object, on_end: object
+    ) -> FencedStore:
+        return await self._of(ownership).open_store()
+
+    def _of(self, ownership: Ownership) -> Opening:
+        return self._openings[ShardPlace(ownership.shard.number, ownership.epoch)]
+
+
+def _no_rows(shard: ShardName) -> Rows:
+    raise NotImplementedError("simulated shards lie on disks of their own")
+
+
 class _Opener:
     """magnetar_cluster.shard_opener.ShardOpener."""
 
-    def __init__(self, cluster: OwnersCluster, node: MemberNode, incarnation: Incarnation) -> None:
+    def __init__(
+        self,
+        cluster: OwnersCluster,
+        node: MemberNode,
+        incarnation: Incarnation,
+        shards: ShardServers,
+    ) -> None:
         self._cluster = cluster
         self._node = node
         self._incarnation = incarnation
+        self._shards = shards
 
     async def open(self, ownership: Ownership) -> Opening:
         seat = self._cluster.seat_of(ownership.shard)
         opening = Opening(self._cluster, seat, self._node, self._incarnation, ownership)
         self._node.openings[opening.place] = opening
-        try:
-            await opening.start()
-        except (Exception, asyncio.CancelledError):
-            await opening.abandon()
-            raise
+        await opening.start(self._shards)
         return opening

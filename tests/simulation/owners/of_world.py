@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.owners.cluster import OwnersCluster
-from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.members import MemberNode
 from tests.simulation.owners.opening import Opening
 from tests.simulation.owners.plan import OwnersPlan
@@ -22,10 +21,10 @@ from tests.simulation.servers import (
 from magnetar_broker.cluster_answers import ClusterAnswers
 from magnetar_broker.config import BrokerConfig
 from magnetar_cli.servers.member_commands import MemberCommands
+from magnetar_cli.servers.server_process import World as ShardWorld
 from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import BROKER, COORDINATOR, ShardName
 from magnetar_core.commands import CommandServer
-from magnetar_core.transport import Transport
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,25 +62,21 @@ def _own_commands(world: World, node: MemberNode) -> CommandServer:
     return MemberCommands(ClusterAnswers(config, OwnersBook(node.view), node.name))
 
 
-def _make_broker(
-    world: World, seat: Seat, store: FencedStore, transport: Transport, opening: Opening
-) -> Any:
+def _make_broker(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:
     from magnetar_broker.broker import Broker
 
     return Broker(
         _broker_config(world, str(seat.shard)),
-        store,
-        transport,
-        opening.node.clock,
+        made.store,
+        made.transport,
+        made.clock,
         world.environment.random(f"{seat.name}/{opening.epoch}"),
-        opening.on_fatal,
+        lambda error: opening.on_fatal(error, made.on_fatal),
         addresses=OwnersBook(opening.node.view),
     )
 
 
-def _make_coordinator(
-    world: World, seat: Seat, store: FencedStore, transport: Transport, opening: Opening
-) -> Any:
+def _make_coordinator(world: World, seat: Seat, made: ShardWorld, opening: Opening) -> Any:
     from magnetar_coordinator.coordinator import Coordinator
 
     config = coordinator_config(
@@ -92,9 +87,9 @@ def _make_coordinator(
     )
     return Coordinator(
         config,
-        store,
-        transport,
-        opening.node.clock,
+        made.store,
+        made.transport,
+        made.clock,
         world.environment.random(f"{seat.name}/{opening.epoch}"),
-        opening.on_fatal,
+        lambda error: opening.on_fatal(error, made.on_fatal),
     )

@@ -1,10 +1,9 @@
-"""A shard that a member has open: the real server on the shard's disk, behind a door."""
+"""A shard that a member has open, by the real ShardServers: what it stands on, and who looks on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,13 @@ from tests.simulation.owners.fenced_store import FencedStore
 from tests.simulation.owners.seats import Seat
 from tests.virtual_loop import Incarnation, UnhandledException
 
-from magnetar_cluster.cluster_transport import ClusterTransport
-from magnetar_cluster.shard_opener import Ownership
-from magnetar_core.leased import LeasedCommands, LeasedTransport
+from magnetar_cli.servers.server_process import World as ShardWorld
+from magnetar_cli.servers.shard_servers import ShardServers
+from magnetar_cluster.shard_opener import Ownership, RunningShard
 from magnetar_core.shard_address import ShardPlace
+from magnetar_core.transport import Transport
 from magnetar_core.wire import service_pb2 as pb
-from magnetar_storage.store import StoreFailed, StoreFenced
+from magnetar_storage.store import StoreFailed
 
 if TYPE_CHECKING:
     from tests.simulation.owners.cluster import OwnersCluster
@@ -33,6 +33,7 @@ class Opening:
 
     Attributes:
         server: the broker or the coordinator.
+        store: the store that it has opened.
     """
 
     def __init__(
@@ -51,12 +52,15 @@ class Opening:
         self.name = seat.name
         self.epoch = ownership.epoch
         self.place = ShardPlace(ownership.shard.number, ownership.epoch)
+        # Made while it is opened.
         self.server: Any = None
-        self.commands: LeasedCommands | None = None
-        self.transport: ClusterTransport | None = None
-        self._store: FencedStore | None = None
-        self.is_abandoned = False
-        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.store: FencedStore | None = None
+        self._running: RunningShard | None = None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nothing may be written any more."""
+        return self.store is not None and self.store.is_abandoned
 
     # As a part of the network.
 
@@ -70,95 +74,64 @@ class Opening:
         """A frame leaves in the shard's name."""
         self._cluster.watch.speaks(self, link, frame)
 
-    # Its life.
+    # What it stands on.
 
-    async def start(self) -> None:
-        """Raises: what keeps the shard from being opened."""
-        doors = self.node.doors
-        doors.announce(self.place)
+    def transport(self) -> Transport:
+        """The way to other servers."""
+        return self._cluster.environment.network.transport(self.incarnation, self)
+
+    async def open_store(self) -> FencedStore:
+        """Open the disk, which takes its time before and after the moment that fences others."""
         await asyncio.sleep(self._cluster.random.uniform(0.0, OPENING_SECONDS_MAX))
         await self.node.reach_store()
-        self._store = FencedStore(
+        self.store = FencedStore(
             self.seat.disk, self.seat.families, self.seat.reads, self.epoch, self.node.reach_store
         )
-        self._store.on_write = partial(self._cluster.watch.writes, self)
-        self.seat.lost_batch_count += self._store.lost_count
+        self.store.on_write = partial(self._cluster.watch.writes, self)
+        self.seat.lost_batch_count += self.store.lost_count
         await asyncio.sleep(self._cluster.random.uniform(0.0, OPENING_SECONDS_MAX))
-        self.server = self._cluster.make(self.seat, self._store, self._transport(), self)
-        await self._unless_failed(self.server.start())
-        if self._failure.done():
-            raise self._failure.result()
-        self.commands = LeasedCommands(self.server.server, self._may_speak)
-        doors.open(self.place, self.commands)
-        self.seat.opened(self)
+        return self.store
 
-    def _may_speak(self) -> bool:
-        # Memory is ahead of what is durable when the store has failed.
-        return not self._failure.done() and self.ownership.may_speak()
+    def make(self, world: ShardWorld) -> Any:
+        """Make the broker or the coordinator."""
+        self.server = self._cluster.make(self.seat, world, self)
+        return self.server
 
-    async def _unless_failed(self, work: Coroutine[Any, Any, None]) -> None:
-        """Raises: what the work raises, or what the server says meanwhile: it cannot go on."""
-        working = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait((working, self._failure), return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise self._failure.result()
-            await working
-        finally:
-            working.cancel()
-            with suppress(Exception, asyncio.CancelledError):
-                await working
-
-    def _transport(self) -> ClusterTransport:
-        """The way to other shards, by their names."""
-        links = self._cluster.environment.network.transport(self.incarnation, self)
-        leased = LeasedTransport(links, self._may_speak)
-        self.transport = ClusterTransport(leased, self.node.view)
-        return self.transport
-
-    def on_fatal(self, error: BaseException) -> None:
-        """The server cannot go on."""
+    def on_fatal(self, error: BaseException, tell: Callable[[BaseException], None]) -> None:
+        """The server cannot go on. Args: tell: ends the shard."""
         if not isinstance(error, StoreFailed):
             failure = UnhandledException(f"{self.name} gave up: {error!r}")
             failure.__cause__ = error
             self.seat.environment.loop.fail(failure)
         self.seat.environment.trace.event("fatal", f"{self.name} {self.epoch}: {error!r}")
         self.seat.fatal_count += 1
-        if not self._failure.done():
-            self._failure.set_result(error)
-            if self.seat.opening is self:
-                self.ownership.on_end(error)
+        tell(error)
+
+    # Its life.
+
+    async def start(self, shards: ShardServers) -> None:
+        """Raises: what keeps the shard from being opened."""
+        try:
+            self._running = await shards.open(self.ownership)
+        except BaseException:
+            self._cluster.counts["abandoned"] += 1
+            self._end()
+            raise
+        self.seat.opened(self)
 
     async def close(self) -> None:
         """End in order."""
-        await self.node.doors.shut(self.place, gracefully=True)
-        try:
-            await self.server.close()
-        except StoreFailed as error:
-            if not isinstance(error.__cause__, StoreFenced):
-                raise
-            # Whoever has the shard now has everything that was acknowledged.
-        assert self._store is not None
-        assert self.transport is not None
-        await self.transport.close()
-        await self._store.close()
+        assert self._running is not None
+        await self._running.close()
         self._cluster.counts["handed over"] += 1
         self._end()
 
     async def abandon(self) -> None:
         """End at once."""
+        assert self._running is not None
         self._cluster.counts["abandoned"] += 1
         self._end()
-        if not self._failure.done():
-            self._failure.cancel()
-        await self.node.doors.shut(self.place, gracefully=False)
-        if self.transport is not None:
-            await self.transport.close()
-        if self.server is not None:
-            self.server.abandon()
-        self.is_abandoned = True
-        if self._store is not None:
-            await self._store.close()
+        await self._running.abandon()
 
     def _end(self) -> None:
         self.node.openings.pop(self.place, None)
