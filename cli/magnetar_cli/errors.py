@@ -44,6 +44,8 @@ def explain(error: Exception) -> click.ClickException:
         return _failure(text, ErrorKind.FIX)
     if type(error).__name__ == "DirectoryUnavailable":
         return _failure(f"{text}; is etcd running? --etcd names its members", ErrorKind.RETRY)
+    if type(error).__name__ == "DirectoryWentBack":
+        return _failure(text, ErrorKind.RETRY)
     if isinstance(error, OSError):
         return _failure(f"{text}; check the path and its permissions", ErrorKind.FIX)
     if isinstance(error, ModuleNotFoundError):

@@ -14,7 +14,8 @@ from magnetar.link.members import ClusterInfo
 from magnetar.link.members import Member as Listed
 from magnetar_cli.cluster import changes
 from magnetar_cli.cluster.picture import MemberPicture, Picture, of_info, of_view, wishes
-from magnetar_cluster.directory import DirectoryUnavailable
+from magnetar_cli.errors import explain
+from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.memory_directory import MemoryDirectory, MemoryService
 from magnetar_cluster.view import BROKER, COORDINATOR, Format, Member, MemberName, ShardName, View
 
@@ -326,3 +327,22 @@ def test_what_a_broker_knows_makes_the_same_picture() -> None:
     assert [(one.owner, one.epoch) for one in moving.shards] == [
         *(("h:1", 7), ("h:2", 8), ("h:1", 9), ("", None), ("coordinator-0", None)),
     ]
+
+
+def test_whoever_waits_hears_that_the_directory_went_back() -> None:
+    """It would say so for ever: nobody waits for it as for one that is away."""
+
+    class Restored(MemoryDirectory):
+        async def watch(self) -> AsyncGenerator[View, None]:
+            yield View()
+            raise DirectoryWentBack("restored")
+
+    async def scenario(world: World) -> None:
+        restored = Restored(world.service)
+        async with asyncio.timeout(60):
+            with pytest.raises(DirectoryWentBack) as raised:
+                await changes.until(restored, lambda view: False)
+        explained = explain(raised.value)
+        assert (explained.message, explained.exit_code) == ("restored", 10)
+
+    in_world(scenario)
