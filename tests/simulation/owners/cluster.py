@@ -255,7 +255,7 @@ class OwnersCluster:
             node.name
             for node in self.members.values()
             if node.alive
-            and ((row := view.members.get(MemberName(node.kind, node.name))) is None or row.leaving)
+            and (node.is_stopping or MemberName(node.kind, node.name) not in view.members)
         ]
         return restless + [
             seat.name

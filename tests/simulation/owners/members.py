@@ -51,6 +51,8 @@ class MemberNode(Node):
         self._frozen_until = 0.0
         # It does not come back.
         self.gone = False
+        # It was asked to end; the directory may not know yet.
+        self.is_stopping = False
 
     def now_ms(self) -> float:
         """Its own clock: it counts sleep, and goes at its own speed."""
@@ -58,7 +60,7 @@ class MemberNode(Node):
         return self.clock.monotonic_offset_ms + loop.time() * 1000 * self.speed
 
     def start(self) -> None:
-        self.gone = False
+        self.gone = self.is_stopping = False
         incarnation = self.begin_life()
         self.doors, self.openings, self.host = _Doors(), {}, None
         loop = self.environment.loop
@@ -167,6 +169,7 @@ class MemberNode(Node):
         """As after SIGTERM: it hands over what it has, and ends."""
         if self.alive and self.host is not None:
             assert self.incarnation is not None
+            self.is_stopping = True
             self.environment.loop.spawn(
                 self.incarnation, self._stop(self.host), name=f"{self.name} stop"
             )
