@@ -34,9 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ranks.get(folders[item], len(ranks)))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Thousands of tests and all modules stay to the end: nobody needs to look at them again."""
     collect_seldom()
+    if session.config.getoption("loadgroup", False):
+        # Else every worker would start Spark, and what a file's tests share, for itself.
+        marked = [one for one in session.items if one.get_closest_marker("xdist_group")]
+        if any("@" not in one.nodeid for one in marked):
+            raise pytest.UsageError("this pytest-xdist does not group tests under this pytest")
 
 
 def _folder(item: pytest.Item) -> str:
