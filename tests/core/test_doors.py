@@ -67,11 +67,23 @@ class Talk:
         self.closed.set()
 
 
+class SeenDoors(Doors):
+    """Doors, and which of them somebody has come to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered: list[ShardPlace | None] = []
+
+    async def enter(self, place: ShardPlace | None) -> Door:
+        self.entered.append(place)
+        return await super().enter(place)
+
+
 class World:
     """A server of shards, and clients."""
 
     def __init__(self) -> None:
-        self.doors = Doors()
+        self.doors = SeenDoors()
         self.server = GrpcServer("Broker", ListenConfig(stop_grace_ms=100), self.doors)
         self.own = FakeServer()
         self.transport = GrpcTransport()
@@ -221,6 +233,7 @@ def test_a_server_that_stops_lets_nobody_wait() -> None:
         connecting = asyncio.create_task(world.connect(THREE))
         other = await world.connect(None)
         await other.ask("a")
+        await until(lambda: THREE in world.doors.entered)
         await world.server.close()
         with pytest.raises(LinkClosed, match="stopping"):
             await connecting
