@@ -64,6 +64,7 @@ def test_shards_of_a_killed_broker_go_on_elsewhere_and_nothing_is_left_behind(
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+@pytest.mark.soak
 def test_data_that_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     few = ("--brokers", "1", "--coordinators", "1", "--data-dir", str(kept))

@@ -249,6 +249,7 @@ def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Pa
     assert "FAILS" not in done.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.chaos
 def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
     done = subprocess.run(
@@ -366,7 +367,7 @@ def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path
         (signal.SIGINT, "Loading flights: 3,300", ()),
         (signal.SIGTERM, "Loading flights: 3,300", ()),
         # Two Java machines are on their way up, or the workers have only just ended.
-        (signal.SIGINT, "Comparing: 3,300", ()),
+        pytest.param(signal.SIGINT, "Comparing: 3,300", (), marks=pytest.mark.soak),
         (signal.SIGINT, "Loading flights: 3,300", ("--cluster",)),
     ],
 )
@@ -399,7 +400,7 @@ def test_an_interrupt_leaves_nothing_behind(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("workers_stand_still", [False, True])
+@pytest.mark.parametrize("workers_stand_still", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
     csv_file: Path, tmp_path: Path, workers_stand_still: bool
 ) -> None:

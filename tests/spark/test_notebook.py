@@ -40,6 +40,7 @@ def run(servers: str, directory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.soak
 def test_the_notebook(java: None, servers: Servers, tmp_path: Path) -> None:
     done = run(servers.address, tmp_path)
     assert done.returncode == 0, (done.stdout, done.stderr[-4000:])

@@ -172,7 +172,9 @@ class Fault:
         monkeypatch.setattr(job._Job, "_write", failing)
 
 
-@pytest.mark.parametrize("way", ["updates", "final", "straight"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("updates", marks=pytest.mark.soak), "final", "straight"]
+)
 def test_late_rows_crashes_and_restarts(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -326,7 +328,7 @@ def test_wrong_usage_is_told_without_spark(arguments: tuple[str, ...], advice: s
     assert advice in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("way", ["ctrl-c", "parent gone"])
+@pytest.mark.parametrize("way", ["ctrl-c", pytest.param("parent gone", marks=pytest.mark.soak)])
 def test_the_program_ends_in_order(java: None, world: World, tmp_path: Path, way: str) -> None:
     """Ctrl-C as a terminal sends it: to all processes of the group. What has come counts."""
     name = way.replace(" ", "-")

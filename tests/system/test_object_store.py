@@ -78,6 +78,9 @@ class Sender:
                     await self._producer.send(value, partition=partition, txn=txn)
                 self.sent.append(value)
                 await txn.commit()
+            except magnetar.InvalidTxnState:
+                # Its coordinator was killed before it was stored that it had begun: it is aborted.
+                continue
             except magnetar.MagnetarError as error:
                 self.failure = error
                 return

@@ -113,7 +113,11 @@ def test_a_server_that_is_stopped_while_etcd_is_away_ends_and_says_what_it_left(
     [
         # Nobody listens there: it waits, until it is not waited for any more.
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "it was not open after 2000 ms"),
-        ({"AWS_SECRET_ACCESS_KEY": "another"}, "the object store refuses what"),
+        pytest.param(
+            {"AWS_SECRET_ACCESS_KEY": "another"},
+            "the object store refuses what",
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=["endpoint", "credentials"],
 )

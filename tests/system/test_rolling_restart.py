@@ -100,6 +100,7 @@ async def roll_members(members: Members, figure: Figure, rounds: int) -> None:
     recorded(figure, sender)
 
 
+@pytest.mark.soak
 def test_members_whose_shards_move(members: Members, figure: Figure) -> None:
     run(roll_members(members, figure, 1), TEST_S)
 
