@@ -6,7 +6,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from tests.system.conftest import Figure
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
 from tests.system.programs import run
 from tests.system.transfers import TransfersProcess, create_topics
-from tests.waiting import wait_until
 
 from magnetar_broker import keys
 from magnetar_broker.entries import TXN_COMMIT
@@ -119,28 +117,20 @@ def changed(
     async def work() -> None:
         families, payloads = FAMILIES[path.name.partition("-")[0]]
         store = RocksStore.open(path, families, payload_families=payloads)
-        rows = {
-            family: dict(await store.scan(family, b"", KEY_END, rows_max=1_000_000))
-            for family in families
-        }
-        batch = WriteBatch()
-        change(rows, batch)
-        assert batch.operations, "there is nothing to damage"
-        await store.write(batch)
-        await store.sync()
-        await store.close()
+        try:
+            rows = {
+                family: dict(await store.scan(family, b"", KEY_END, rows_max=1_000_000))
+                for family in families
+            }
+            batch = WriteBatch()
+            change(rows, batch)
+            assert batch.operations, "there is nothing to damage"
+            await store.write(batch)
+            await store.sync()
+        finally:
+            await store.close()
 
     asyncio.run(work())
-    # RocksDB's lock goes with the last reference, which a thread that ends may still have.
-    wait_until(lambda: subprocess.run([sys.executable, "-c", LOCK, path]).returncode == 0)
-
-
-# Fails while another process has the lock.
-LOCK = """
-import fcntl, sys
-with open(sys.argv[1] + "/LOCK", "r+") as file:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-"""
 
 
 def a_marker(rows: dict[str, dict[bytes, bytes]]) -> tuple[bytes, pb.CommitMarker]:
