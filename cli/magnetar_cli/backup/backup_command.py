@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from magnetar_cli.types import json_option
+
+if TYPE_CHECKING:
+    from magnetar import Client
 
 
 @click.command()
@@ -19,7 +23,6 @@ def backup(directory: Path, as_json: bool) -> None:
     long as a write takes, so that the backup is a moment of the whole cluster: no transaction is in
     it by half. Then their rows are read while they work. docs/operations.md has a schedule.
     """
-    import asyncio
     from datetime import UTC, datetime
     from random import SystemRandom
 
@@ -31,21 +34,28 @@ def backup(directory: Path, as_json: bool) -> None:
     from magnetar_cli.session import with_client
     from magnetar_core.version import VERSION
 
-    info = with_client(lambda client: client.admin.cluster_info())
-    targets = [
-        *(Target("broker", one.name, place, one.address) for place, one in enumerate(info.brokers)),
-        *(Target("coordinator", one.name, one.tcid or 0, one.address) for one in info.coordinators),
-    ]
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    contents = Contents(info.cluster_id, now, VERSION, 0)
     done = 0
 
-    async def run() -> None:
+    async def work(client: Client) -> Contents:
+        info = await client.admin.cluster_info()
+        targets = [
+            *(
+                Target("broker", one.name, place, one.address)
+                for place, one in enumerate(info.brokers)
+            ),
+            *(
+                Target("coordinator", one.name, one.tcid or 0, one.address)
+                for one in info.coordinators
+            ),
+        ]
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        contents = Contents(info.cluster_id, now, VERSION, 0)
         transport = new_transport()
         try:
             await make_backup(transport, targets, directory, contents, SystemRandom(), count)
         finally:
             await transport.close()
+        return contents
 
     with RowsRead(shown=not as_json) as shown:
 
@@ -54,7 +64,7 @@ def backup(directory: Path, as_json: bool) -> None:
             done += row_count
             shown.show("backup", done)
 
-        asyncio.run(run())
+        contents = with_client(work)
     if as_json:
         print_json(contents)
         return

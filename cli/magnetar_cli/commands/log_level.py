@@ -10,6 +10,7 @@ import click
 from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
+    from magnetar import Client
     from magnetar_core.frames import Carried
     from magnetar_core.grpc_transport import GrpcTransport
 
@@ -37,18 +38,29 @@ def log_level(server: str, level: str | None, logger: str) -> None:
 
     The change lasts until the server ends. It counts for the whole process, with all its shards.
     """
-    before = asyncio.run(_set_log_level(_addresses(server), level or "", logger))
+    before = _change(server, level or "", logger)
     what = logger or "the log"
     click.echo(f"{what}: {before}" if level is None else f"{what}: {level}; it was {before}")
 
 
-def _addresses(server: str) -> list[tuple[str, str]]:
-    """Return where the server may be, and by which service it is asked."""
+def _change(server: str, level: str, logger: str) -> str:
+    """Ask a server for a change, and return the level from before."""
     from magnetar_cli.session import with_client
 
     if ":" in server:
-        return [(server, service) for service in SERVICES]
-    info = with_client(lambda client: client.admin.cluster_info())
+        addresses = [(server, service) for service in SERVICES]
+        return asyncio.run(_set_log_level(addresses, level, logger))
+
+    async def work(client: Client) -> str:
+        return await _set_log_level(await _addresses(client, server), level, logger)
+
+    # On the event loop of the client: gRPC complains about a second one in a process.
+    return with_client(work)
+
+
+async def _addresses(client: Client, server: str) -> list[tuple[str, str]]:
+    """Return where a server is that has a name, and by which service it is asked."""
+    info = await client.admin.cluster_info()
     found = [
         *((one.address, SERVICES[0]) for one in info.brokers if one.name == server),
         *((one.address, SERVICES[1]) for one in info.coordinators if one.name == server),
