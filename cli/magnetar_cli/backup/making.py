@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from magnetar_cli.backup.files import Contents, RowsWriter, ServerFile, write_contents
-from magnetar_cli.backup.server_link import ServerLink
+from magnetar_cli.server_link import ServerLink
 from magnetar_core.config import InvalidConfig
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.transport import LinkClosed, Transport
@@ -24,6 +24,7 @@ HOLD_MS: Final = 5_000
 # A server may be slow for a moment; clients wait a little each time.
 ATTEMPTS: Final = 5
 PAUSE_S: Final = 1.0
+ANSWER_TIMEOUT_S: Final = 30.0
 # Left free on the volume of the backup.
 FREE_BYTES_MIN: Final = 64 << 20
 
@@ -63,7 +64,14 @@ async def make_backup(
     links: list[ServerLink] = []
     try:
         for one in targets:
-            links.append(await ServerLink.open(transport, one.address, _SERVICES[one.kind]))
+            links.append(
+                await ServerLink.open(
+                    transport,
+                    one.address,
+                    _SERVICES[one.kind],
+                    answer_timeout_s=ANSWER_TIMEOUT_S,
+                )
+            )
         token, families, contents.held_ms = await _freeze(links, random)
         try:
             for one, link, names in zip(targets, links, families, strict=True):

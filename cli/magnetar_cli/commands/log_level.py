@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +11,6 @@ from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
     from magnetar import Client
-    from magnetar_core.frames import Carried
-    from magnetar_core.grpc_transport import GrpcTransport
 
 LEVELS = ("debug", "info", "warning", "error", "critical", "inherited")
 SERVICES = ("Broker", "TransactionCoordinator")
@@ -72,60 +70,24 @@ async def _addresses(client: Client, server: str) -> list[tuple[str, str]]:
 
 
 async def _set_log_level(addresses: list[tuple[str, str]], level: str, logger: str) -> str:
+    from magnetar_cli.server_link import ServerLink
     from magnetar_core.transport import LinkClosed
     from magnetar_core.wire import common_pb2
 
+    command = common_pb2.CommandSetLogLevel(level=level, logger=logger)
     transport = new_transport()
     try:
         for address, service in addresses:
             try:
-                answer = await _ask(
-                    transport,
-                    address,
-                    service,
-                    common_pb2.CommandSetLogLevel(level=level, logger=logger),
+                link = await ServerLink.open(
+                    transport, address, service, answer_timeout_s=ANSWER_TIMEOUT_S
                 )
+                try:
+                    return str((await link.ask(command)).previous_level)
+                finally:
+                    link.close()
             except LinkClosed as error:
                 refusal = error
-            else:
-                return str(answer.previous_level)
         raise refusal
     finally:
         await transport.close()
-
-
-async def _ask(transport: GrpcTransport, address: str, service: str, body: Any) -> Any:
-    """Ask a server a question on a link of its own.
-
-    Raises:
-        LinkClosed: it does not answer, or has no such service.
-        MagnetarError: it refuses.
-    """
-    from magnetar_core.errors import from_wire
-    from magnetar_core.frames import FrameWriter
-    from magnetar_core.transport import LinkClosed
-
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def on_frame(frame: Carried) -> None:
-        for one in frame.commands:
-            if one.request_id == 1 and not answer.done():
-                name = one.WhichOneof("body")
-                answer.set_result((name, getattr(one, name)))
-
-    def on_closed() -> None:
-        if not answer.done():
-            answer.set_exception(LinkClosed(f"{address} hung up before it answered"))
-
-    link = await transport.connect(address, service, on_frame, on_closed)
-    try:
-        FrameWriter(link.write).send(body, 1)
-        try:
-            name, found = await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
-        except TimeoutError:
-            raise LinkClosed(f"{address} did not answer in {ANSWER_TIMEOUT_S:.0f} s") from None
-    finally:
-        link.close()
-    if name == "error":
-        raise from_wire(found)
-    return found

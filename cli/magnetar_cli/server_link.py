@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from magnetar_core.errors import from_wire
 from magnetar_core.frames import Carried, FrameWriter
 from magnetar_core.transport import Link, LinkClosed, Transport
 
-ANSWER_TIMEOUT_S: Final = 30.0
-
 
 class ServerLink:
     """A conversation with a server. Make it with `ServerLink.open`."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, answer_timeout_s: float) -> None:
+        self._address = address
+        self._answer_timeout_s = answer_timeout_s
         self._last_id = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._closed = False
@@ -24,13 +23,18 @@ class ServerLink:
         self._writer: FrameWriter | None = None
 
     @classmethod
-    async def open(cls, transport: Transport, address: str, service: str) -> ServerLink:
+    async def open(
+        cls, transport: Transport, address: str, service: str, *, answer_timeout_s: float
+    ) -> ServerLink:
         """Begin a conversation.
 
+        Args:
+            service: "Broker" or "TransactionCoordinator".
+            answer_timeout_s: how long each answer is awaited.
         Raises:
             LinkClosed: nobody answers there.
         """
-        self = cls(address)
+        self = cls(address, answer_timeout_s)
         self._link = await transport.connect(address, service, self._on_frame, self._on_closed)
         self._writer = FrameWriter(self._link.write)
         return self
@@ -39,20 +43,21 @@ class ServerLink:
         """Send a command, and return its answer.
 
         Raises:
-            LinkClosed: there is no answer.
+            LinkClosed: there is no answer, or no such service.
             MagnetarError: the server refuses.
         """
         if self._closed or self._writer is None:
-            raise LinkClosed(f"{self.address} hung up")
+            raise LinkClosed(f"{self._address} hung up")
         self._last_id += 1
         answer = asyncio.get_running_loop().create_future()
         self._answers[self._last_id] = answer
         self._writer.send(body, self._last_id)
         try:
-            name, found = await asyncio.wait_for(answer, ANSWER_TIMEOUT_S)
+            name, found = await asyncio.wait_for(answer, self._answer_timeout_s)
         except TimeoutError:
-            text = f"{self.address} did not answer in {ANSWER_TIMEOUT_S:.0f} s"
-            raise LinkClosed(text) from None
+            raise LinkClosed(
+                f"{self._address} did not answer in {self._answer_timeout_s:.0f} s"
+            ) from None
         if name == "error":
             raise from_wire(found)
         return found
@@ -75,4 +80,4 @@ class ServerLink:
         answers, self._answers = self._answers, {}
         for answer in answers.values():
             if not answer.done():
-                answer.set_exception(LinkClosed(f"{self.address} hung up before it answered"))
+                answer.set_exception(LinkClosed(f"{self._address} hung up before it answered"))
