@@ -10,6 +10,7 @@ is written last. A file that was cut short, or changed, is noticed before a row 
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -21,6 +22,7 @@ import google_crc32c
 import zstandard
 
 from magnetar_core.config import InvalidConfig
+from magnetar_core.durable_files import write_whole
 from magnetar_core.errors import DataLoss
 
 CONTENTS: Final = "backup.json"
@@ -85,8 +87,6 @@ class RowsWriter:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        import os
-
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -139,9 +139,7 @@ def read_blocks(directory: Path, server: ServerFile) -> Iterator[tuple[str, int,
 
 def write_contents(directory: Path, contents: Contents) -> None:
     """Make the backup complete."""
-    part = directory / f"{CONTENTS}.part"
-    part.write_text(json.dumps(asdict(contents), indent=2) + "\n")
-    part.rename(directory / CONTENTS)
+    write_whole(directory / CONTENTS, json.dumps(asdict(contents), indent=2) + "\n")
 
 
 def read_contents(directory: Path) -> Contents:

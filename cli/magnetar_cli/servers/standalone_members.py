@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from magnetar_core.config import InvalidConfig, join_address
+from magnetar_core.durable_files import write_whole
 from magnetar_core.membership import CoordinatorMember, Member, Membership
 
 MEMBERS_FILE = "members.json"
@@ -51,7 +51,7 @@ def standalone_members(
         cluster_id = _cluster_id(data_dir, store)
         counts = _grown(known, len(broker_ports), len(coordinator_ports), data_dir)
         if counts != (known or Counts()):
-            _write(data_dir / MEMBERS_FILE, json.dumps(asdict(counts)))
+            write_whole(data_dir / MEMBERS_FILE, json.dumps(asdict(counts)))
     except OSError as error:
         raise InvalidConfig(
             f"the data directory {data_dir} cannot be used: {error.strerror}; choose another"
@@ -127,23 +127,9 @@ def _cluster_id(data_dir: Path, store: str | None) -> str:
     else:
         number = f"{Random().getrandbits(64):016x}"
     if not file.exists():
-        _write(file, f"standalone-{number}\n")
+        # Durably: stores remember it, too.
+        write_whole(file, f"standalone-{number}\n")
     return file.read_text().strip()
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all, and durably: stores remember its content too."""
-    part = file.with_name(f"{file.name}.part")
-    with part.open("w") as content:
-        content.write(text)
-        content.flush()
-        os.fsync(content.fileno())
-    part.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _reached_at(host: str, port: int) -> str:

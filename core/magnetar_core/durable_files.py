@@ -1,0 +1,26 @@
+"""Small files that a crash leaves whole: with their old content, or with the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file whole or not at all, and durably."""
+    part = file.with_name(f"{file.name}.part")
+    with part.open("w") as content:
+        content.write(text)
+        content.flush()
+        os.fsync(content.fileno())
+    part.replace(file)
+    sync_directory(file.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make it durable which files a directory has, and how they are named."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
