@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from magnetar_core.errors import Gone, InvalidArgument, ResourceInUse
@@ -149,13 +149,13 @@ def pack_rows(rows: Sequence[tuple[bytes, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def unpack_rows(packed: bytes, take: Callable[[bytes, bytes], object]) -> int:
-    """Call take() with each row that pack_rows packed; return how many there are.
+def unpack_rows(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each row that pack_rows packed.
 
     Raises:
         ValueError: these are no packed rows.
     """
-    at = count = 0
+    at = 0
     while at < len(packed):
         if at + _SIZES.size > len(packed):
             raise ValueError("packed rows end in the middle of a row")
@@ -164,7 +164,5 @@ def unpack_rows(packed: bytes, take: Callable[[bytes, bytes], object]) -> int:
         end = at + key_bytes + value_bytes
         if end > len(packed):
             raise ValueError("packed rows end in the middle of a row")
-        take(packed[at : at + key_bytes], packed[at + key_bytes : end])
+        yield packed[at : at + key_bytes], packed[at + key_bytes : end]
         at = end
-        count += 1
-    return count

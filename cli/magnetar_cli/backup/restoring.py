@@ -5,11 +5,10 @@ Source: docs/design/0012-backup.md; docs/protocol/rules.md, rule n.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from magnetar_broker import keys
 from magnetar_broker import restored_rows as broker_rows
@@ -18,6 +17,7 @@ from magnetar_cli.backup.making import check_room
 from magnetar_coordinator import records
 from magnetar_coordinator import restored_rows as coordinator_rows
 from magnetar_core.config import InvalidConfig
+from magnetar_core.durable_files import sync_directory
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import unpack_rows
@@ -82,7 +82,8 @@ def verify(directory: Path, contents: Contents, progress: Progress) -> None:
     """
     for server in contents.servers:
         for _, row_count, packed in read_blocks(directory, server):
-            unpack_rows(packed, lambda key, value: None)
+            for _ in unpack_rows(packed):
+                pass
             progress(row_count)
 
 
@@ -162,16 +163,12 @@ async def _fill(
     batch = WriteBatch()
     identity: bytes | None = None
     for family, row_count, packed in read_blocks(backup, server):
-
-        def take(key: bytes, value: bytes, family: str = family, batch: WriteBatch = batch) -> None:
-            nonlocal identity
-            value = rows.value(family, key, value)
+        for key, value in unpack_rows(packed):
+            restored = rows.value(family, key, value)
             if family == _META and key == store_identity.KEY:
-                identity = value
+                identity = restored
             else:
-                batch.put(family, key, value)
-
-        unpack_rows(packed, take)
+                batch.put(family, key, restored)
         progress(row_count)
         if batch.byte_count >= _BATCH_BYTES:
             check(batch.byte_count)
@@ -184,7 +181,7 @@ async def _fill(
     await store.sync()
     if identity is None:
         raise InvalidConfig(f"{server.file} has no identity row: the server had never started")
-    last: Any = WriteBatch()
+    last = WriteBatch()
     last.put(_META, store_identity.KEY, identity)
     await store.write(last)
     await store.sync()
@@ -194,8 +191,4 @@ def _put_in_place(part: Path, target: Path) -> None:
     if target.exists():
         target.rmdir()
     part.rename(target)
-    handle = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_directory(target.parent)
