@@ -12,11 +12,12 @@ from collections.abc import Callable
 from magnetar_broker import keys
 from magnetar_broker.acknowledgements import Acknowledgements
 from magnetar_broker.offset_set import OffsetSet, Range
+from magnetar_broker.rest_broker import RestBroker, place_of, read_broker
 from magnetar_broker.rest_partition import RestPartition, Saw, check_writers
-from magnetar_broker.rest_rows import RestBroker, RestRows, place_of, read_broker
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.findings import Findings
+from magnetar_storage.rest_rows import RestRows
 from magnetar_storage.store import Reader
 
 Owner = tuple[int, int, int]
@@ -37,7 +38,7 @@ async def check_broker(
         What the small families say, to compare it with other servers.
     """
     rows = RestRows(reader, findings, passed)
-    broker = await read_broker(rows, findings)
+    broker = await read_broker(rows)
     _check_ids(broker, findings)
     for place in sorted(broker.partitions):
         if place[0] not in broker.topics and rows.is_whole(keys.TOPICS):

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from magnetar_broker import keys
 from magnetar_broker.entries import MarkerEntry, MarkerWriter, parse_entry, stored_batch_header
 from magnetar_broker.offset_set import OffsetSet
-from magnetar_broker.rest_rows import IndexEntry, Place, RestBroker, RestRows
+from magnetar_broker.rest_broker import IndexEntry, Place, RestBroker
 from magnetar_core.errors import DataLoss
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.findings import Findings
+from magnetar_storage.rest_rows import RestRows
 
 # Takes a transaction, the participant, and its status there.
 Saw = Callable[[TxnID, str, common.TxnStatus], object]

@@ -28,7 +28,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.past_ends import PastEnds, open_before_loss, past_ends
-from magnetar_coordinator.records import FAMILIES
+from magnetar_coordinator.records import FAMILIES, PRODUCER_NUMBER_BITS
 from magnetar_coordinator.runtime import Recovered, Runtime
 from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.shard import Shard
@@ -48,9 +48,6 @@ from magnetar_storage.read_metrics import CountedReads
 from magnetar_storage.store import RowsUnreadable, Store, cannot_recover
 
 log = logging.getLogger(__name__)
-
-# Bits of a producer id that count; its upper bits are the TCID.
-PRODUCER_NUMBER_BITS = 47
 
 
 class _State(Enum):

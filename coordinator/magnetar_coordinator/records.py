@@ -60,6 +60,9 @@ META_LOSSES: Final = b"losses"
 # Until the first start after a restore: what becomes of the transactions that are OPEN.
 META_RESTORED: Final = b"restored"
 
+# Bits of a producer id that count; its upper bits are the TCID.
+PRODUCER_NUMBER_BITS: Final = 47
+
 TXN_ID_BYTES: Final = 16
 _SEQUENCE = struct.Struct(">I")
 _U64 = struct.Struct(">Q")

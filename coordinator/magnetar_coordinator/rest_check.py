@@ -7,9 +7,7 @@ Source: docs/check.md.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +29,7 @@ from magnetar_coordinator.records import (
     METADATA,
     NAMES,
     OUTCOMES,
+    PRODUCER_NUMBER_BITS,
     TXN_ID_BYTES,
     TxnOpened,
     decode_identity,
@@ -46,12 +45,10 @@ from magnetar_coordinator.transactional_id import TransactionalIdMetadata, Trans
 from magnetar_core.ids import TxnID
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.findings import Findings
-from magnetar_storage.store import KEY_END, Reader, RowsUnreadable
+from magnetar_storage.rest_rows import RestRows
+from magnetar_storage.store import Reader
 
-_PAGE_ROWS: Final = 4_096
-_PAGE_BYTES: Final = 4 << 20
-# As in coordinator.py: the upper bits of a producer id are the TCID.
-_PRODUCER_NUMBER: Final = (1 << 47) - 1
+_PRODUCER_NUMBER: Final = (1 << PRODUCER_NUMBER_BITS) - 1
 
 # The status of the transaction that belongs to a state of a transactional id.
 _STATUS_OF_STATE: Final = {
@@ -109,29 +106,33 @@ async def check_coordinator(
 
 class _Check:
     def __init__(self, reader: Reader, findings: Findings, passed: Callable[[int], object]) -> None:
-        self._reader = reader
         self._findings = findings
-        self._passed = passed
+        self._rows = RestRows(reader, findings, passed)
         self.found = RestCoordinator()
 
     async def run(self) -> None:
         await self._read_meta()
         await self._check_live()
         await self._check_outcomes()
-        async for key, value in self._rows(IDENTITIES):
-            with self._parsing(IDENTITIES, key):
+        async for key, value in self._rows.rows(IDENTITIES):
+            with self._rows.parsing(IDENTITIES, key):
                 self._check_identity(decode_identity(key.decode(), value))
-        async for key, value in self._rows(NAMES):
-            with self._parsing(NAMES, key):
+        async for key, value in self._rows.rows(NAMES):
+            with self._rows.parsing(NAMES, key):
                 name = decode_name(key.decode(), value)
                 if name.open_txn_id is not None:
                     self._check_follows("name", name.name, name.open_txn_id, TxnStatus.OPEN)
+        self.found.is_whole = self._is_whole
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.found.is_whole and self._rows.is_complete
 
     async def _read_meta(self) -> None:
         found = self.found
         numbers: dict[bytes, int] = {}
-        async for key, value in self._rows(META):
-            with self._parsing(META, key):
+        async for key, value in self._rows.rows(META):
+            with self._rows.parsing(META, key):
                 if key == META_LOST:
                     found.lost = list(lost_transactions.decode_lost(value))
                 elif len(value) == 8:
@@ -157,7 +158,7 @@ class _Check:
         )
         expected: dict[TxnID, int] = {}
         broken: set[TxnID] = set()
-        async for key, value in self._rows(METADATA):
+        async for key, value in self._rows.rows(METADATA):
             txn_id = txn_id_of_key(key)
             sequence = int.from_bytes(key[TXN_ID_BYTES:], "big")
             if txn_id in broken:
@@ -186,14 +187,14 @@ class _Check:
 
     async def _check_outcomes(self) -> None:
         found = self.found
-        async for key, value in self._rows(OUTCOMES):
-            with self._parsing(OUTCOMES, key):
+        async for key, value in self._rows.rows(OUTCOMES):
+            with self._rows.parsing(OUTCOMES, key):
                 txn_id = txn_id_of_key(key)
                 found.outcomes[txn_id] = decode_outcome(txn_id, value).status
                 self._check_id("outcome", txn_id)
                 if txn_id in found.live:
                     self._findings.damage("outcome", str(txn_id), "it has ended, and is live")
-        if found.is_whole and len(found.outcomes) != found.outcome_count:
+        if self._is_whole and len(found.outcomes) != found.outcome_count:
             found.is_whole = False
             self._findings.damage(
                 "outcome",
@@ -239,44 +240,10 @@ class _Check:
     def _check_follows(self, check: str, named: str, txn_id: TxnID, status: TxnStatus) -> None:
         """Check that what a transactional id or a name says of its transaction is true."""
         live = self.found.live.get(txn_id)
-        if live is not status and self.found.is_whole:
+        if live is not status and self._is_whole:
             self._findings.damage(
                 check,
                 named,
                 f"its transaction {txn_id} should be {status.name}, and is"
                 f" {live.name if live is not None else 'not live'}",
             )
-
-    async def _rows(self, family: str) -> AsyncIterator[tuple[bytes, bytes]]:
-        at = b""
-        while True:
-            try:
-                page = await self._reader.scan(
-                    family, at, KEY_END, rows_max=_PAGE_ROWS, bytes_max=_PAGE_BYTES
-                )
-            except KeyError:
-                return
-            except RowsUnreadable as error:
-                self.found.is_whole = False
-                self._findings.damage(
-                    "unreadable",
-                    f"{family} from key {(error.rows[-1][0] if error.rows else at).hex()} on",
-                    f"the engine cannot read a row, what lies behind it was not checked: {error}",
-                )
-                for row in error.rows:
-                    yield row
-                return
-            if not page:
-                return
-            self._passed(len(page))
-            for row in page:
-                yield row
-            at = page[-1][0] + b"\x00"
-
-    @contextmanager
-    def _parsing(self, family: str, key: bytes) -> Iterator[None]:
-        try:
-            yield
-        except (DecodeError, ValueError, LookupError, struct.error) as error:
-            self.found.is_whole = False
-            self._findings.damage("unparsed", f"{family} {key!r}", f"the row is damaged: {error}")

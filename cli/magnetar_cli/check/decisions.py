@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar_broker.rest_rows import RestBroker
+from magnetar_broker.rest_broker import RestBroker
 from magnetar_coordinator.rest_check import RestCoordinator
 from magnetar_coordinator.transaction import TxnStatus
 from magnetar_core.ids import TxnID

@@ -1,17 +1,8 @@
-"""Rows of a broker at rest, as the checks of a data directory read them: page by page.
-
-A page with a row that cannot be read ends its range: what lies behind it is not looked at, and no
-check that needs the whole range is made.
-"""
+"""What the small families of a broker's store at rest say."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from google.protobuf.message import DecodeError
 
 from magnetar_broker import keys
 from magnetar_broker.watermark import Watermark, Watermarks
@@ -19,69 +10,9 @@ from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import topic_pb2
-from magnetar_storage.findings import Findings
-from magnetar_storage.store import KEY_END, Reader, RowsUnreadable, end_of_prefix
+from magnetar_storage.rest_rows import RestRows
 
-PAGE_ROWS = 4_096
-PAGE_BYTES = 4 << 20
-
-Row = tuple[bytes, bytes]
 Place = tuple[int, int]
-
-
-class RestRows:
-    """Reads a store, and notes what cannot be read.
-
-    Args:
-        passed: called with the number of rows of each page.
-    """
-
-    def __init__(
-        self, reader: Reader, findings: Findings, passed: Callable[[int], object] = lambda _: None
-    ) -> None:
-        self._reader = reader
-        self._findings = findings
-        self._passed = passed
-        # Ranges that were not read to their ends: family and start.
-        self.unread: set[tuple[str, bytes]] = set()
-
-    async def rows(
-        self, family: str, start: bytes = b"", end: bytes = KEY_END
-    ) -> AsyncIterator[Row]:
-        """Yield the rows of a range, up to the first one that cannot be read."""
-        at = start
-        while True:
-            try:
-                page = await self._reader.scan(
-                    family, at, end, rows_max=PAGE_ROWS, bytes_max=PAGE_BYTES
-                )
-            except KeyError:
-                return
-            except RowsUnreadable as error:
-                self.unread.add((family, start))
-                self._findings.damage(
-                    "unreadable",
-                    f"{family} from key {(error.rows[-1][0] if error.rows else at).hex()} on",
-                    f"the engine cannot read a row, what lies behind it was not checked: {error}",
-                )
-                for row in error.rows:
-                    yield row
-                return
-            if not page:
-                return
-            self._passed(len(page))
-            for row in page:
-                yield row
-            at = page[-1][0] + b"\x00"
-
-    async def of_prefix(self, family: str, prefix: bytes) -> AsyncIterator[Row]:
-        """Yield the rows whose keys begin with a prefix."""
-        async for row in self.rows(family, prefix, end_of_prefix(prefix)):
-            yield row
-
-    def is_whole(self, family: str, start: bytes = b"") -> bool:
-        """Return whether everything from this start on was readable."""
-        return (family, start) not in self.unread
 
 
 @dataclass(slots=True)
@@ -136,24 +67,24 @@ class RestBroker:
         return txn_id.incarnation == watermark.incarnation and not watermark.covers(txn_id)
 
 
-async def read_broker(rows: RestRows, findings: Findings) -> RestBroker:
+async def read_broker(rows: RestRows) -> RestBroker:
     """Read the small families; rows that cannot be parsed are damage."""
     found = RestBroker()
     async for key, value in rows.rows(keys.META):
-        with _parsing(findings, keys.META, key):
+        with rows.parsing(keys.META, key):
             _take_meta(found, key, value)
     async for key, value in rows.rows(keys.TOPICS):
-        with _parsing(findings, keys.TOPICS, key):
+        with rows.parsing(keys.TOPICS, key):
             found.topics[keys.last_u64(key)] = topic_pb2.TopicRecord.FromString(value)
     async for key, value in rows.rows(keys.PARTITIONS):
-        with _parsing(findings, keys.PARTITIONS, key):
+        with rows.parsing(keys.PARTITIONS, key):
             found.partitions[place_of(key)] = records.PartitionRow.FromString(value)
     async for key, value in rows.rows(keys.SUBSCRIPTIONS):
-        with _parsing(findings, keys.SUBSCRIPTIONS, key):
+        with rows.parsing(keys.SUBSCRIPTIONS, key):
             record = records.SubscriptionRecord.FromString(value)
             found.subscriptions[*place_of(key), keys.last_u64(key)] = record
     async for key, value in rows.rows(keys.TXNINDEX):
-        with _parsing(findings, keys.TXNINDEX, key):
+        with rows.parsing(keys.TXNINDEX, key):
             txn_id, topic_id, number, subscription_id, ordinal = keys.txnindex_place(key)
             index = found.indexes.setdefault((topic_id, number, subscription_id), {})
             entry = index.setdefault(txn_id, IndexEntry())
@@ -183,15 +114,6 @@ def _take_meta(found: RestBroker, key: bytes, value: bytes) -> None:
         found.incarnations[int.from_bytes(key[-2:], "big")] = incarnation
     elif key == keys.META_NEXT_SUBSCRIPTION_ID:
         found.next_subscription_id = keys.read_u64(value)
-
-
-@contextmanager
-def _parsing(findings: Findings, family: str, key: bytes) -> Iterator[None]:
-    """Turn a row that cannot be parsed into a finding."""
-    try:
-        yield
-    except (DecodeError, ValueError, LookupError, struct.error) as error:
-        findings.damage("unparsed", f"{family} {key.hex()}", f"the row is damaged: {error}")
 
 
 def place_of(key: bytes) -> Place:
