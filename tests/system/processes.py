@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,15 @@ class Servers:
     @property
     def address(self) -> str:
         return self.addresses[BROKER]
+
+    @contextmanager
+    def running(self) -> Iterator[Servers]:
+        """Start both, and end what still runs afterwards, whatever happened."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.end()
 
     def start(self, *kinds: str) -> None:
         """Start those named, or both; returns when they are ready.

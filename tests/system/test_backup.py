@@ -73,7 +73,6 @@ def restored_servers(directory: Path, backup: Path, **options: Any) -> Servers:
 
 def test_a_backup_under_load_is_a_moment_of_all_servers(tmp_path: Path, figure: Figure) -> None:
     first = Servers(tmp_path / "first", counts=COUNTS)
-    first.start()
     held_ms = []
     known: list[set[str]] = []
     topic_ids: set[int] = set()
@@ -103,8 +102,9 @@ def test_a_backup_under_load_is_a_moment_of_all_servers(tmp_path: Path, figure: 
             txn_ids.append(await newest_txn_id(client))
             await transfers.stop()
 
-    run(load(), 240)
-    first.stop()
+    with first.running():
+        run(load(), 240)
+        first.stop()
     figure("all servers held for", f"{', '.join(map(str, held_ms))} ms")
 
     async def judge(servers: Servers, before: set[str]) -> None:
@@ -133,12 +133,9 @@ def test_a_backup_under_load_is_a_moment_of_all_servers(tmp_path: Path, figure: 
     # The last backup twice: two lives of the same moment never give out the same.
     for life, number in enumerate((*range(BACKUPS), BACKUPS - 1)):
         servers = restored_servers(tmp_path / f"life{life}", tmp_path / f"backup{number}")
-        servers.start()
-        try:
+        with servers.running():
             run(judge(servers, known[number]), 120)
             servers.stop()
-        finally:
-            servers.end()
 
 
 def test_a_backup_goes_to_an_object_store_and_back(
@@ -146,7 +143,6 @@ def test_a_backup_goes_to_an_object_store_and_back(
 ) -> None:
     counts = {BROKER: 2, COORDINATOR: 1}
     first = Servers(tmp_path / "first", counts=counts)
-    first.start()
 
     async def load(servers: Servers, name: str, backup: Path) -> None:
         if name == "first":
@@ -157,8 +153,9 @@ def test_a_backup_goes_to_an_object_store_and_back(
         await back_up(servers, backup)
         await transfers.stop()
 
-    run(load(first, "first", tmp_path / "backup0"), 120)
-    first.stop()
+    with first.running():
+        run(load(first, "first", tmp_path / "backup0"), 120)
+        first.stop()
     url = f"s3://{BUCKET}/restored"
     environ = object_server.environment()
     second = Servers(tmp_path / "second", {"MAGNETAR_STORE": url, **environ}, counts=counts)
@@ -167,14 +164,13 @@ def test_a_backup_goes_to_an_object_store_and_back(
         "restore", tmp_path / "backup0", "--store", url, status=1, environ=second.environ
     )
     assert "holds a store" in refusal
-    second.start()
-    run(load(second, "second", tmp_path / "backup1"), 120)
-    second.stop()
+    with second.running():
+        run(load(second, "second", tmp_path / "backup1"), 120)
+        second.stop()
     directory = tmp_path / "third"
     magnetar_command("restore", tmp_path / "backup1", "--data-dir", directory)
     (directory / "coordinator-0").rename(directory / "coordinator")
     third = Servers(directory, counts=counts)
-    third.start()
 
     async def judge() -> None:
         async with await magnetar.connect(third.address) as client:
@@ -182,11 +178,9 @@ def test_a_backup_goes_to_an_object_store_and_back(
             names = await check_accounts(client)
             assert {name.partition("-")[0] for name in names} == {"first", "second"}
 
-    try:
+    with third.running():
         run(judge(), 60)
         third.stop()
-    finally:
-        third.end()
 
 
 def test_what_cannot_be_done_says_so(servers: Servers, tmp_path: Path) -> None:
@@ -219,12 +213,9 @@ def test_what_cannot_be_done_says_so(servers: Servers, tmp_path: Path) -> None:
 
 def test_a_backup_without_all_servers_fails_and_leaves_nothing(tmp_path: Path) -> None:
     servers = Servers(tmp_path / "servers", counts={BROKER: 1, COORDINATOR: 1})
-    servers.start()
-    try:
+    with servers.running():
         servers.kill(COORDINATOR)
         magnetar_command("--broker", servers.address, "backup", tmp_path / "backup", status=10)
         assert [one.name for one in tmp_path.iterdir()] == ["servers"]
         servers.start(COORDINATOR)
         magnetar_command("--broker", servers.address, "backup", tmp_path / "backup")
-    finally:
-        servers.end()
