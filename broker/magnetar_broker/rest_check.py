@@ -81,14 +81,15 @@ async def _check_producers(rows: RestRows, broker: RestBroker, findings: Finding
     async for key, value in rows.rows(keys.PRODUCERS):
         place = place_of(key)
         partition = broker.partitions.get(place)
-        row = records.ProducerRow.FromString(value)
-        if partition is not None and row.last_entry_id >= max(1, partition.end_offset):
-            findings.damage(
-                "producer",
-                f"{broker.name(place)}: producer {keys.last_u64(key)}",
-                f"its last batch is at {row.last_entry_id}, and the log ends at"
-                f" {partition.end_offset}",
-            )
+        with rows.parsing(keys.PRODUCERS, key):
+            row = records.ProducerRow.FromString(value)
+            if partition is not None and row.last_entry_id >= max(1, partition.end_offset):
+                findings.damage(
+                    "producer",
+                    f"{broker.name(place)}: producer {keys.last_u64(key)}",
+                    f"its last batch is at {row.last_entry_id}, and the log ends at"
+                    f" {partition.end_offset}",
+                )
 
 
 async def _check_cursors(
@@ -134,7 +135,10 @@ async def _check_pending_acks(
     async for key, value in rows.rows(keys.PENDINGACKS):
         owner = (*place_of(key), int.from_bytes(key[12:20], "big"))
         txn_id, ordinal, sequence = keys.pending_ack_place(key)
-        row = records.PendingAckRow.FromString(value)
+        ranges: list[Range] = []
+        with rows.parsing(keys.PENDINGACKS, key):
+            row = records.PendingAckRow.FromString(value)
+            ranges = [(one.first, one.last) for one in row.ranges]
         where = f"{_name(broker, owner)}: {txn_id}"
         entry = broker.index(*owner).get(txn_id)
         if entry is None or not entry.is_open:
@@ -142,7 +146,6 @@ async def _check_pending_acks(
                 findings.damage("pending-ack", where, "its transaction is not open here")
             continue
         acks.setdefault((owner, txn_id), {}).setdefault(ordinal, set()).add(sequence)
-        ranges = [(one.first, one.last) for one in row.ranges]
         _check_ranges(broker, findings, owner, where, ranges, cursors.get(owner))
         held.setdefault(owner, {}).setdefault(txn_id, OffsetSet()).update(OffsetSet(ranges))
     for owner, by_txn_id in held.items():

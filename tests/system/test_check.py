@@ -22,6 +22,7 @@ from magnetar_broker.entries import TXN_COMMIT
 from magnetar_coordinator import records
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as pb
+from magnetar_storage import store_identity
 from magnetar_storage.rocks import RocksStore
 from magnetar_storage.store import KEY_END, WriteBatch
 
@@ -94,11 +95,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directories of servers with finished and open transactions, killed under load."""
     directory = tmp_path_factory.mktemp("killed") / "servers"
     servers = Servers(directory, counts=COUNTS)
-    servers.start()
-    try:
+    with servers.running():
         kill_under_load(servers, "transfer", 120, new=True)
-    finally:
-        servers.end()
     return directory
 
 
@@ -268,6 +266,16 @@ def reopen_transaction(directory: Path) -> None:
         changed(directory / name, change)
 
 
+def garble(family: str) -> Change:
+    """A row of a family is stored, and means nothing."""
+
+    def change(rows: dict[str, dict[bytes, bytes]], batch: WriteBatch) -> None:
+        key = store_identity.KEY if family == keys.META else next(iter(rows[family]))
+        batch.put(family, key, b"\xff")
+
+    return lambda directory: changed(directory / "broker", change)
+
+
 def flip_byte_of(pattern: str) -> Change:
     def flip(directory: Path) -> None:
         path = directory / "broker"
@@ -306,13 +314,15 @@ def cut_log(directory: Path) -> None:
         (add_index_entry, "marker"),
         (move_cursor_beyond_the_end, "cursor"),
         (remove_pending_ack, "pending-ack"),
+        (garble(keys.PRODUCERS), "unparsed"),
+        (garble(keys.META), "identity"),
         (lose_outcome, "outcome"),
         (turn_outcome_around, "decision"),
         (reopen_transaction, "decision"),
     ],
     ids=[
         *("table", "blob", "log-file", "marker", "sidecar-row", "index-entry", "extra-index-entry"),
-        *("cursor", "pending-ack", "outcome", "decision", "reopened"),
+        *("cursor", "pending-ack", "producer", "identity", "outcome", "decision", "reopened"),
     ],
 )
 def test_damage_is_found(killed: Path, tmp_path: Path, damage: Change, found: str) -> None:
@@ -376,11 +386,8 @@ def test_stores_in_an_object_store_are_checked(tmp_path: Path, object_server: Ob
     url = f"s3://{BUCKET}/checked"
     environ = object_server.environment()
     servers = Servers(tmp_path / "servers", {"MAGNETAR_STORE": url, **environ}, counts=COUNTS)
-    servers.start()
-    try:
+    with servers.running():
         kill_under_load(servers, "transfer", 40, new=True)
-    finally:
-        servers.end()
     report = checked(url, environ=servers.environ)
     assert report["whole"]
     assert [one["kind"] for one in report["stores"]] == [BROKER, BROKER, COORDINATOR, COORDINATOR]

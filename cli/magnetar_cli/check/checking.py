@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from google.protobuf.message import DecodeError
+
 from magnetar_broker.rest_check import check_broker
 from magnetar_cli.check.decisions import Decisions
 from magnetar_coordinator.rest_check import RestCoordinator, check_coordinator
@@ -106,13 +108,13 @@ async def _open(checked: Checked, opened: list[_Open]) -> None:
         raise InvalidConfig(f"{checked.place} cannot be read: {error}") from error
     else:
         opened.append(_Open(checked, store, findings))
+        identity: StoreIdentity | None = None
         try:
             row = await store.get(_META, store_identity.KEY)
-        except (RowsUnreadable, KeyError) as error:
-            row = None
+            identity = StoreIdentity.FromString(row) if row is not None else None
+        except (RowsUnreadable, KeyError, DecodeError) as error:
             findings.damage("identity", _META, f"the store's identity cannot be read: {error}")
-        if row is not None:
-            identity = StoreIdentity.FromString(row)
+        if identity is not None:
             checked.kind, checked.server = identity.kind, identity.member
             checked.brokers = tuple(identity.brokers)
         else:
