@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from magnetar_coordinator.records import StatusChanged
 from magnetar_coordinator.transaction import Transaction, TxnStatus
 from magnetar_core.access.grants import Rights
+from magnetar_core.access.quotas import Counts
 from magnetar_core.errors import QuotaExceeded
 from magnetar_core.ids import TxnID
 
@@ -15,8 +16,9 @@ class PrincipalQuota:
     """Counts the OPEN transactions of each principal, until their outcome is fixed."""
 
     def __init__(self) -> None:
-        self._principals: dict[TxnID, str] = {}
-        self._counts: dict[str, int] = {}
+        self._counts = Counts()
+        # What ends the counting of each transaction.
+        self._ends: dict[TxnID, Callable[[], None]] = {}
 
     def recover(self, live: Iterable[Transaction]) -> None:
         """Count transactions that were read from the store."""
@@ -33,7 +35,7 @@ class PrincipalQuota:
         limit = rights.quotas.open_txns_max if rights is not None else 0
         if rights is None or not limit:
             return
-        count = self._counts.get(rights.principal.name, 0)
+        count = self._counts.of(rights.principal.name)
         if count >= limit:
             raise QuotaExceeded(
                 f"{rights.principal} has {count} transactions open: end some, wait until they"
@@ -43,18 +45,11 @@ class PrincipalQuota:
 
     def begun(self, transaction: Transaction) -> None:
         """Count a transaction, if it is anybody's."""
-        principal = transaction.principal
-        if principal:
-            self._principals[transaction.txn_id] = principal
-            self._counts[principal] = self._counts.get(principal, 0) + 1
+        if transaction.principal:
+            self._ends[transaction.txn_id] = self._counts.begin(transaction.principal)
 
     def fixed(self, record: StatusChanged, *, run_time_ms: int) -> None:
         """Count a transaction no more: its outcome is fixed."""
-        principal = self._principals.pop(record.txn_id, None)
-        if principal is None:
-            return
-        left = self._counts[principal] - 1
-        if left:
-            self._counts[principal] = left
-        else:
-            del self._counts[principal]
+        end = self._ends.pop(record.txn_id, None)
+        if end is not None:
+            end()

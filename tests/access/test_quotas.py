@@ -217,9 +217,9 @@ def test_transactions_of_before_a_restart_count() -> None:
             transaction(3, "", TxnStatus.OPEN),
         ]
     )
-    assert quota._counts == {"alice": 1}
+    assert (quota._counts.of("alice"), len(quota._counts)) == (1, 1)
     ended = StatusChanged(TxnID.of(0, 1, 1), TxnStatus.OPEN, TxnStatus.ABORTING, 0)
     for _ in range(2):
         quota.fixed(ended, run_time_ms=0)
-    assert quota._counts == {}
-    assert quota._principals == {}
+    assert len(quota._counts) == 0
+    assert quota._ends == {}

@@ -49,7 +49,7 @@ class Rates:
 
 
 class Counts:
-    """How many conversations each key has."""
+    """How many conversations, or open transactions, each key has."""
 
     def __init__(self) -> None:
         self._counts: dict[Hashable, int] = {}
@@ -74,3 +74,7 @@ class Counts:
                     del self._counts[key]
 
         return end
+
+    def __len__(self) -> int:
+        """Return how many keys have any."""
+        return len(self._counts)
