@@ -82,14 +82,15 @@ class Upkeep:
         A commit of the rest would be torn, or would wait for messages that are gone.
         """
         runtime = self._runtime
-        for transaction in open_before_loss(runtime.shard):
-            if transaction in runtime.shard.past_commits:
+        shard = runtime.shard
+        for txn_id in open_before_loss(shard):
+            if txn_id in shard.past_commits:
                 continue
-            if restored is Restored.KEEP_TWO_PHASE and not runtime.shard.live[transaction].expires:
-                log.warning("transaction %s stays open: its owner decides", transaction)
+            if restored is Restored.KEEP_TWO_PHASE and not shard.live[txn_id].expires:
+                log.warning("transaction %s stays open: its owner decides", txn_id)
                 continue
-            log.info("transaction %s was open in the backup: it is aborted", transaction)
-            runtime.carry_out(runtime.shard.expire(transaction, time_ms=runtime.time_ms()))
+            log.info("transaction %s was open in the backup: it is aborted", txn_id)
+            runtime.carry_out(shard.expire(txn_id, time_ms=runtime.time_ms()))
         runtime.metadata.forget_restore()
 
     def abort_expelled(self, txn_ids: list[TxnID]) -> None:

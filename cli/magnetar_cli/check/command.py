@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from magnetar_cli.types import json_option
+
+if TYPE_CHECKING:
+    from magnetar_cli.check.checking import Report
 
 
 @click.command()
@@ -46,11 +51,9 @@ def check(places: tuple[str, ...], as_json: bool) -> None:
     raise click.exceptions.Exit(STATUS_OF_KIND[ErrorKind.DATA_LOST] if report.damage_count else 0)
 
 
-def _print(report: object) -> None:
-    from magnetar_cli.check.checking import Report
+def _print(report: Report) -> None:
     from magnetar_cli.output import print_table
 
-    assert isinstance(report, Report)
     print_table(
         ("STORE", "SERVER", "ROWS", "DAMAGE"),
         [
