@@ -1,6 +1,6 @@
 """deploy/grafana/dashboards/cluster.json: owners of shards, and the object store."""
 
-from dashboard_page import BROKER, COORDINATOR, Panel, Query, Row, dashboard, quantile, rate, tile
+from dashboard import BROKER, COORDINATOR, Panel, Row, dashboard, quantile, rate, tile
 
 MEMBER = "magnetar_member"
 
@@ -51,34 +51,29 @@ ROWS = (
             Panel(
                 title="Open shards",
                 meaning="By server. A server that dies has none, and the others have more.",
-                queries=(
-                    Query(expr=f"sum by (job, instance) ({MEMBER}_shards)", legend="{{instance}}"),
-                ),
+                queries={"{{instance}}": f"sum by (job, instance) ({MEMBER}_shards)"},
             ),
             Panel(
                 title="Shards that move",
                 meaning="Opened, handed over in order, lost with a lease, and ended by themselves: fenced by another owner, or with a failed store.",
                 unit="ops",
-                queries=(
-                    Query(expr=rate(f"{MEMBER}_openings_total"), legend="opened"),
-                    Query(expr=rate(f"{MEMBER}_handovers_total"), legend="handed over"),
-                    Query(expr=rate(f"{MEMBER}_shards_lost_total"), legend="lost"),
-                    Query(expr=rate(f"{MEMBER}_shards_failed_total"), legend="ended by themselves"),
-                    Query(
-                        expr=rate(f"{MEMBER}_openings_failed_total"), legend="could not be opened"
-                    ),
-                ),
+                queries={
+                    "opened": rate(f"{MEMBER}_openings_total"),
+                    "handed over": rate(f"{MEMBER}_handovers_total"),
+                    "lost": rate(f"{MEMBER}_shards_lost_total"),
+                    "ended by themselves": rate(f"{MEMBER}_shards_failed_total"),
+                    "could not be opened": rate(f"{MEMBER}_openings_failed_total"),
+                },
             ),
             Panel(
                 title="Leases",
                 meaning="Renewals that failed: when two in a row are late, a server is silent.",
                 unit="ops",
-                queries=(
-                    Query(
-                        expr=rate(f"{MEMBER}_lease_renewals_failed_total", "instance"),
-                        legend="renewals failed: {{instance}}",
+                queries={
+                    "renewals failed: {{instance}}": rate(
+                        f"{MEMBER}_lease_renewals_failed_total", "instance"
                     ),
-                ),
+                },
             ),
         ),
     ),
@@ -89,33 +84,26 @@ ROWS = (
                 title="Opened",
                 meaning="A shard that others do not share the load with stands out.",
                 unit="ops",
-                queries=(
-                    Query(
-                        expr=rate(f"{COORDINATOR}_transactions_opened_total", "shard"),
-                        legend="coordinator-{{shard}}",
+                queries={
+                    "coordinator-{{shard}}": rate(
+                        f"{COORDINATOR}_transactions_opened_total", "shard"
                     ),
-                ),
+                },
             ),
             Panel(
                 title="Decided, ends outstanding",
                 meaning="COMMITTING or ABORTING: some participant has not answered yet.",
-                queries=(
-                    Query(
-                        expr=f'sum by (shard) ({COORDINATOR}_transactions{{status=~"committing|aborting"}})',
-                        legend="coordinator-{{shard}}",
-                    ),
-                ),
+                queries={
+                    "coordinator-{{shard}}": f'sum by (shard) ({COORDINATOR}_transactions{{status=~"committing|aborting"}})',
+                },
             ),
             Panel(
                 title="Oldest decision that is being finished",
                 meaning="Rising: the owner of a broker's shard is away.",
                 unit="s",
-                queries=(
-                    Query(
-                        expr=f"max by (shard) ({COORDINATOR}_oldest_finishing_seconds)",
-                        legend="coordinator-{{shard}}",
-                    ),
-                ),
+                queries={
+                    "coordinator-{{shard}}": f"max by (shard) ({COORDINATOR}_oldest_finishing_seconds)"
+                },
             ),
         ),
     ),
@@ -126,33 +114,23 @@ ROWS = (
                 title="Messages in",
                 meaning="Messages accepted; more at one shard than at others: few keys, or few partitions.",
                 unit="ops",
-                queries=(
-                    Query(
-                        expr=rate(f"{BROKER}_messages_in_total", "shard"), legend="broker-{{shard}}"
-                    ),
-                ),
+                queries={"broker-{{shard}}": rate(f"{BROKER}_messages_in_total", "shard")},
             ),
             Panel(
                 title="Backlog",
                 meaning="Over all subscriptions.",
-                queries=(
-                    Query(expr=f"sum by (shard) ({BROKER}_backlog)", legend="broker-{{shard}}"),
-                ),
+                queries={"broker-{{shard}}": f"sum by (shard) ({BROKER}_backlog)"},
             ),
             Panel(
                 title="Group commit, p99",
                 meaning="From the write of a group until it is durable: a put to the object store, and what waits before it.",
                 unit="s",
-                queries=(
-                    Query(
-                        expr=quantile(0.99, f"{BROKER}_group_commit_seconds", "shard"),
-                        legend="broker-{{shard}}",
+                queries={
+                    "broker-{{shard}}": quantile(0.99, f"{BROKER}_group_commit_seconds", "shard"),
+                    "coordinator-{{shard}}": quantile(
+                        0.99, f"{COORDINATOR}_group_commit_seconds", "shard"
                     ),
-                    Query(
-                        expr=quantile(0.99, f"{COORDINATOR}_group_commit_seconds", "shard"),
-                        legend="coordinator-{{shard}}",
-                    ),
-                ),
+                },
             ),
         ),
     ),
@@ -163,46 +141,34 @@ ROWS = (
                 title="Requests",
                 meaning="Providers charge for puts and lists, and less for gets.",
                 unit="reqps",
-                queries=(
-                    Query(
-                        expr=rate(f"{BROKER}_object_store_requests_total", "operation"),
-                        legend="brokers: {{operation}}",
+                queries={
+                    "brokers: {{operation}}": rate(
+                        f"{BROKER}_object_store_requests_total", "operation"
                     ),
-                    Query(
-                        expr=rate(f"{COORDINATOR}_object_store_requests_total", "operation"),
-                        legend="coordinators: {{operation}}",
+                    "coordinators: {{operation}}": rate(
+                        f"{COORDINATOR}_object_store_requests_total", "operation"
                     ),
-                ),
+                },
             ),
             Panel(
                 title="One put to the log",
                 meaning="Every commit waits for one.",
                 unit="s",
-                queries=(
-                    Query(
-                        expr=quantile(0.5, f"{BROKER}_object_store_log_put_seconds"),
-                        legend="brokers, p50",
+                queries={
+                    "brokers, p50": quantile(0.5, f"{BROKER}_object_store_log_put_seconds"),
+                    "brokers, p99": quantile(0.99, f"{BROKER}_object_store_log_put_seconds"),
+                    "coordinators, p99": quantile(
+                        0.99, f"{COORDINATOR}_object_store_log_put_seconds"
                     ),
-                    Query(
-                        expr=quantile(0.99, f"{BROKER}_object_store_log_put_seconds"),
-                        legend="brokers, p99",
-                    ),
-                    Query(
-                        expr=quantile(0.99, f"{COORDINATOR}_object_store_log_put_seconds"),
-                        legend="coordinators, p99",
-                    ),
-                ),
+                },
             ),
             Panel(
                 title="Bytes written",
                 meaning="To the log, then to tables, and again by compactions.",
                 unit="Bps",
-                queries=(
-                    Query(
-                        expr=rate(f"{BROKER}_object_store_written_bytes_total", "part"),
-                        legend="brokers: {{part}}",
-                    ),
-                ),
+                queries={
+                    "brokers: {{part}}": rate(f"{BROKER}_object_store_written_bytes_total", "part")
+                },
             ),
         ),
     ),
