@@ -19,21 +19,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Awaitable, Iterable
-from pathlib import Path
+from functools import partial
 from random import Random
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 import magnetar
-from benchmarks.failover import KILLS_OF_A_CLUSTER_MAX, TOPIC, Watch, figures
+from benchmarks.takeovers import TOPIC, Watch, clusters, is_even, shares, table_of
 from magnetar.config import ClientConfig
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan, Running
-from magnetar_cluster.view import COORDINATOR, MemberName, ShardName, View
+from magnetar_cluster.view import COORDINATOR
 
 STATES = ("committing", "aborting", "prepared", "open")
 STAGES = ("its lease ends", "claimed", *STATES, "new")
@@ -74,22 +72,12 @@ class Load:
             )
 
 
-def shards_of(view: View, member: str) -> list[ShardName]:
-    """The shards that a server of coordinators has."""
-    return [
-        shard
-        for shard, owner in view.owners.items()
-        if (shard.kind, owner.member) == (COORDINATOR, member)
-    ]
-
-
 async def kill_one(
     victim: Running, watch: Watch, load: Load, partitions: int, each: int
 ) -> list[float]:
     """Kill a server, and return the milliseconds from then to each stage."""
-    lost = shards_of(watch.view, victim.name)
+    lost = shares(watch.view, COORDINATOR)[victim.name]
     numbers = {one.number for one in lost}
-    name = MemberName(COORDINATOR, victim.name)
     begun: dict[str, list[tuple[magnetar.Transaction, bytes]]] = {one: [] for one in STATES}
     others: list[tuple[magnetar.Transaction, bytes]] = []
     while any(len(one) < each for one in begun.values()):
@@ -131,14 +119,7 @@ async def kill_one(
             [begin_anew()],
         )
     ]
-    ended_s = await watch.until(lambda view: name not in view.members)
-
-    def claimed(view: View) -> bool:
-        owners = [view.owners.get(shard) for shard in lost]
-        return all(one is not None and one.member != victim.name for one in owners)
-
-    claimed_s = await watch.until(claimed)
-    stages = [ended_s, claimed_s, *await asyncio.gather(*waiting)]
+    stages = [*await watch.taken_over(victim, lost), *await asyncio.gather(*waiting)]
     for one in others:
         await load.commit(*one)
     return [(one - killed_s) * 1_000 for one in stages]
@@ -153,21 +134,12 @@ async def measure(
     try:
         await cluster.start()
         watch = Watch(cluster.variables["MAGNETAR_ETCD"])
-
-        def is_even(view: View) -> bool:
-            names = [name.name for name in view.members if name.kind == COORDINATOR]
-            loads = [len(shards_of(view, one)) for one in names]
-            return (
-                len(names) == plan.coordinators
-                and sum(loads) == plan.coordinator_shards
-                and max(loads) - min(loads) <= 1
-            )
-
+        evenly = partial(is_even, plan=plan, kind=COORDINATOR)
         config = ClientConfig(operation_timeout_ms=PATIENCE_MS)
         async with await magnetar.connect(
             cluster.variables["MAGNETAR_BROKER"], config=config
         ) as client:
-            await watch.until(is_even)
+            await watch.until(evenly)
             await client.admin.topics.create(TOPIC, partitions=partitions)
             producer = await client.create_producer(TOPIC, linger_ms=0)
             load = Load(client, producer)
@@ -177,7 +149,7 @@ async def measure(
                 found.append(await kill_one(victim, watch, load, partitions, each))
                 click.echo(f"{number + 1}: " + "  ".join(f"{ms:.0f}" for ms in found[-1]))
                 await cluster.add(COORDINATOR)
-                await watch.until(is_even)
+                await watch.until(evenly)
             await load.check(partitions)
         await watch.close()
     finally:
@@ -196,21 +168,16 @@ def main(kills: int, lease_ms: int, shards: int, partitions: int, each: int, see
     """Kill servers of coordinators, and measure how long their transactions pause."""
     random = Random(seed)
     stages: list[list[float]] = []
-    while len(stages) < kills:
-        with tempfile.TemporaryDirectory(prefix="magnetar-failover-") as directory:
-            plan = Plan(
-                directory=Path(directory),
-                broker_shards=3,
-                coordinator_shards=shards,
-                lease_ms=lease_ms,
-                settings={"MAGNETAR_SETTLING_MS": "500"},
-            )
-            count = min(kills - len(stages), KILLS_OF_A_CLUSTER_MAX)
-            stages += asyncio.run(measure(plan, count, random, partitions, each))
-    table = Table("ms since the kill", "median", "p90", "longest", title=f"{kills} kills")
-    for stage, values in zip(STAGES, zip(*stages, strict=True), strict=True):
-        table.add_row(stage, *figures(values))
-    Console().print(table)
+    for directory, count in clusters(kills):
+        plan = Plan(
+            directory=directory,
+            broker_shards=3,
+            coordinator_shards=shards,
+            lease_ms=lease_ms,
+            settings={"MAGNETAR_SETTLING_MS": "500"},
+        )
+        stages += asyncio.run(measure(plan, count, random, partitions, each))
+    Console().print(table_of(STAGES, stages))
 
 
 if __name__ == "__main__":

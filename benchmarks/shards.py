@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 import magnetar
-from benchmarks.failover import Watch, opened, shares
+from benchmarks.takeovers import Watch, shares
 from magnetar_cli.cluster.local.local_cluster import LocalCluster, Plan
-from magnetar_cluster.view import BROKER, MemberName, View
+from magnetar_cluster.view import BROKER
 
 VALUE = bytes(100)
 # A topic has no more partitions than this by default.
@@ -61,24 +61,17 @@ async def measure(directory: Path, shards: int, partitions: int) -> Measured:
         await cluster.start()
         watch = Watch(cluster.variables["MAGNETAR_ETCD"])
         (first,) = (one for one in cluster.running() if one.kind == BROKER)
-        await watch.until(lambda view: len(shares(view).get(first.name, ())) == shards)
-        await asyncio.gather(*(opened(watch, one) for one in shares(watch.view)[first.name]))
+        await watch.until(lambda view: len(shares(view, BROKER).get(first.name, ())) == shards)
+        await asyncio.gather(*map(watch.opened, shares(watch.view, BROKER)[first.name]))
         idle_bytes = psutil.Process(first.pid).memory_info().rss
         async with await magnetar.connect(cluster.variables["MAGNETAR_BROKER"]) as client:
             await _fill(client, partitions)
         resident_bytes = psutil.Process(first.pid).memory_info().rss
         os.kill(first.pid, signal.SIGKILL)
         second = await cluster.add(BROKER)
-        name = MemberName(BROKER, second.name)
-
-        def has_all(view: View) -> bool:
-            owners = [one for shard, one in view.owners.items() if shard.kind == BROKER]
-            return len(owners) == shards and all(one.member == name.name for one in owners)
-
-        await watch.until(lambda view: any(one.member == name.name for one in view.owners.values()))
-        claimed_s = time.perf_counter()
-        await watch.until(has_all)
-        await asyncio.gather(*(opened(watch, one) for one in shares(watch.view)[second.name]))
+        claimed_s = await watch.until(lambda view: bool(shares(view, BROKER).get(second.name)))
+        await watch.until(lambda view: len(shares(view, BROKER).get(second.name, ())) == shards)
+        await asyncio.gather(*map(watch.opened, shares(watch.view, BROKER)[second.name]))
         opening_s = time.perf_counter() - claimed_s
         opened_bytes = psutil.Process(second.pid).memory_info().rss
         await watch.close()
