@@ -7,7 +7,6 @@ needs is left out.
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from importlib import metadata
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from magnetar_core.version import VERSION
 
@@ -26,26 +26,20 @@ SPECIFICATION = "1.6"
 
 def needed(extra: str = EXTRA) -> set[str]:
     """Names of all packages that an extra of Magnetar needs here, as canonical names."""
-    found: set[str] = set()
     waiting = [Requirement(f"magnetar[{extra}]")]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         one = waiting.pop()
-        name = canonical(one.name)
+        name = canonicalize_name(one.name)
         if (name, frozenset(one.extras)) in seen:
             continue
         seen.add((name, frozenset(one.extras)))
-        found.add(name)
+        wanted = [{"extra": extra} for extra in one.extras] or [{"extra": ""}]
         for text in metadata.requires(name) or ():
             further = Requirement(text)
-            wanted = [{"extra": extra} for extra in one.extras] or [{"extra": ""}]
             if further.marker is None or any(further.marker.evaluate(env) for env in wanted):
                 waiting.append(further)
-    return found - {"magnetar"}
-
-
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return {name for name, _ in seen} - {"magnetar"}
 
 
 def bill() -> dict[str, Any]:
@@ -61,7 +55,7 @@ def bill() -> dict[str, Any]:
     )
     whole: dict[str, Any] = json.loads(done.stdout)
     wanted = needed()
-    kept = [one for one in whole["components"] if canonical(one["name"]) in wanted]
+    kept = [one for one in whole["components"] if canonicalize_name(one["name"]) in wanted]
     kept.sort(key=lambda one: str(one["name"]).lower())
     main = whole["metadata"]["component"]
     main["version"] = VERSION
@@ -78,7 +72,7 @@ def pinned() -> dict[str, str]:
     """The versions of constraints.txt, by canonical names."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pairs = (line.partition("==") for line in lines if "==" in line)
-    return {canonical(name): version for name, _, version in pairs}
+    return {canonicalize_name(name): version for name, _, version in pairs}
 
 
 def main() -> int:
