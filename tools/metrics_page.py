@@ -46,7 +46,7 @@ ALERTS = """
 | `magnetar_broker_group_commit_seconds` rising | the disk is slow: everything waits for it |
 | `magnetar_member_may_speak` 0 | etcd does not answer, or the server is too slow to renew its lease: its shards answer nobody |
 | `magnetar_member_shards_failing` > 0 | a shard cannot be opened; the log says why |
-| `sum(magnetar_member_shards)` below the number of shards | nobody has some of them |
+| `magnetar_member_shards_unowned` > 0 | nobody has some shards: what belongs to them waits |
 | `rate(magnetar_broker_refusals_total[5m])` by `error` | what clients do wrong |
 """
 

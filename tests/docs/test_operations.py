@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from tests.docs.test_links import ROOT, anchor, anchors
@@ -58,7 +59,7 @@ def test_settings_and_metrics_that_it_names_exist() -> None:
 def test_the_commands_that_it_names_exist() -> None:
     from magnetar_cli.program import cli
 
-    context: Any = __import__("click").Context(cli)
+    context = click.Context(cli)
     for name in set(re.findall(r"magnetar ([a-z-]+)", PAGE.read_text())):
         assert cli.get_command(context, name) is not None, name
 
