@@ -25,6 +25,8 @@ class Scene:
         self.now_ms = 0.0
         path.write_text(GRANTED)
         self.access = Access(AccessConfig(access_file=str(path)), lambda: self.now_ms)
+        assert self.access.file is not None
+        self.file = self.access.file
 
     def may(self) -> bool:
         return self.access.policy().rights_of(Principal("alice")).may(DELETE)
@@ -63,6 +65,7 @@ def test_a_file_that_is_put_in_its_place_is_seen(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "content",
     [b"[principals", b"\xff", b'[principals]\nalice = "boss"', b"#" * (ACCESS_FILE_BYTES_MAX + 1)],
+    ids=["not-toml", "not-text", "unknown-role", "too-large"],
 )
 def test_a_damaged_file_changes_nothing_and_is_said_once(
     scene: Scene, content: bytes, caplog: pytest.LogCaptureFixture
@@ -70,7 +73,7 @@ def test_a_damaged_file_changes_nothing_and_is_said_once(
     scene.path.write_bytes(content)
     for _ in range(3):
         assert scene.look()
-    assert scene.access.refused_count == 1
+    assert scene.file.damaged_count == 1
     assert len([one for one in caplog.records if "cannot be used" in one.message]) == 1
     scene.path.write_text(WITHDRAWN)
     assert not scene.look()
@@ -82,7 +85,7 @@ def test_a_file_that_is_gone_changes_nothing_until_it_is_there_again(
     scene.path.unlink()
     for _ in range(3):
         assert scene.look()
-    assert scene.access.refused_count == 1
+    assert scene.file.damaged_count == 1
     scene.path.write_text(WITHDRAWN)
     assert not scene.look()
 
@@ -90,7 +93,7 @@ def test_a_file_that_is_gone_changes_nothing_until_it_is_there_again(
 def test_an_unchanged_file_is_not_read_again(scene: Scene) -> None:
     for _ in range(10):
         assert scene.look()
-    assert scene.access.read_count == 1
+    assert scene.file.read_count == 1
 
 
 @pytest.mark.parametrize("content", [None, "[principals", '[principals]\nalice = "boss"'])

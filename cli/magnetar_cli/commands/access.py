@@ -27,21 +27,13 @@ def check(file: Path, principal: str | None, as_json: bool) -> None:
 
     docs/security.md says what such a file has.
     """
-    policy = _read(file)
+    from magnetar_core.access_file import watched_policy
+
+    policy = watched_policy(str(file)).content
     if principal is None:
         _show_policy(policy, as_json)
     else:
         _show_principal(policy, principal, as_json)
-
-
-def _read(file: Path) -> Policy:
-    from magnetar_core.access.policy import InvalidPolicy, parse_policy
-    from magnetar_core.config import InvalidConfig
-
-    try:
-        return parse_policy(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, InvalidPolicy) as error:
-        raise InvalidConfig(f"{file}: {error}") from error
 
 
 def _show_policy(policy: Policy, as_json: bool) -> None:

@@ -57,14 +57,17 @@ def read_authorities(file: str) -> bytes:
     return content
 
 
-def read(file: str) -> bytes:
+def read(file: str, bytes_max: int | None = None) -> bytes:
     """Return a file's content.
 
+    Args:
+        bytes_max: of a larger file, one byte more than that is returned; None: all of it.
     Raises:
         InvalidConfig: it cannot be read.
     """
     try:
-        return Path(file).read_bytes()
+        with Path(file).open("rb") as opened:
+            return opened.read() if bytes_max is None else opened.read(bytes_max + 1)
     except OSError as error:
         raise InvalidConfig(
             f"{file} cannot be read: {error.strerror}; check the path and its permissions"

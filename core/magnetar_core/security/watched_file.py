@@ -17,40 +17,58 @@ Content = TypeVar("Content")
 class WatchedFile(Generic[Content]):
     """What a file says now.
 
+    Attributes:
+        content: what the file said when it could be used last.
+        read_count: how often it was read and could be used.
+        damaged_count: how often it changed and could not be used.
+
     Args:
         parse: reads the content, and raises ValueError if it cannot.
+        bytes_max: a larger file is not used; None: it may have any size.
     Raises:
-        InvalidConfig: the file cannot be read.
+        InvalidConfig: the file cannot be read, or used.
     """
 
-    def __init__(self, file: str, parse: Callable[[bytes], Content]) -> None:
+    def __init__(
+        self, file: str, parse: Callable[[bytes], Content], *, bytes_max: int | None = None
+    ) -> None:
         self._file = file
         self._parse = parse
+        self._bytes_max = bytes_max
+        self.read_count = self.damaged_count = 0
+        # Before it is read: what is written meanwhile is read again.
         self._stamp = stamp_of(file)
         self.content = self._read()
-        # How often a new content could not be read.
-        self.damaged_count = 0
 
     def refresh(self) -> bool:
         """Look at the file, and return whether its content is a new one."""
-        stamp = stamp_of(self._file)
-        if stamp == self._stamp:
+        before, self._stamp = self._stamp, stamp_of(self._file)
+        if self._stamp == before:
             return False
-        self._stamp = stamp
         try:
             self.content = self._read()
         except InvalidConfig as error:
             # Who writes a file in place is seen in the middle; its next change is looked at again.
-            self.damaged_count += 1
-            log.error("a new file is not used, what it said before stays: %s", error)
+            if self._stamp != before:
+                self.damaged_count += 1
+                log.error("a new file is not used, what it said before stays: %s", error)
             return False
-        log.info("%s has changed, and counts from now on", self._file)
+        # As a warning: it decides about who may do what, and most levels show it.
+        log.warning("%s has changed, and counts from now on", self._file)
         return True
 
     def _read(self) -> Content:
         try:
-            return self._parse(read(self._file))
+            content = read(self._file, self._bytes_max)
         except InvalidConfig:
+            # Other permissions are no change of the file: it is tried again with every look.
+            self._stamp = None
             raise
+        try:
+            if self._bytes_max is not None and len(content) > self._bytes_max:
+                raise ValueError(f"it has more than {self._bytes_max} bytes")
+            found = self._parse(content)
         except ValueError as error:
-            raise InvalidConfig(f"{self._file} is damaged: {error}") from None
+            raise InvalidConfig(f"{self._file} cannot be used: {error}") from None
+        self.read_count += 1
+        return found
