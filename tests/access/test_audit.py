@@ -30,16 +30,14 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("form", ["unary", "stream"])
-def test_who_did_what_to_what_from_where_and_what_came_of_it(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_did_what_to_what_from_where_and_what_came_of_it(form: str, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     access = replace(write_access(tmp_path / "access.toml", PRINCIPALS), audit_file=str(path))
     ids: list[int] = []
 
     async def run() -> None:
         async with (
-            world(access, monkeypatch) as servers,
+            world(access, tmp_path) as servers,
             RawClient(servers, BROKER, "alice") as alice,
             RawClient(servers, BROKER, "eve") as eve,
             RawClient(servers, COORDINATOR, "alice") as boss,
@@ -76,14 +74,12 @@ def test_who_did_what_to_what_from_where_and_what_came_of_it(
     assert "secret" not in path.read_text()
 
 
-def test_an_audit_file_alone_refuses_nobody_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_file_alone_refuses_nobody_anything(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     async def run() -> None:
         async with (
-            world(AccessConfig(audit_file=str(path)), monkeypatch) as servers,
+            world(AccessConfig(audit_file=str(path)), tmp_path) as servers,
             RawClient(servers, BROKER, "anonymous") as client,
         ):
             for body in (

@@ -23,6 +23,7 @@ from tests.access.world import (
     COORDINATOR,
     RawClient,
     World,
+    credentials,
     is_refused,
     world,
     write_access,
@@ -30,11 +31,12 @@ from tests.access.world import (
 from tests.core.envelope import command
 
 from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.security.identity import NAME_CHARACTERS_MAX
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
 from magnetar_core.wire import transaction_pb2 as txn
 
-PRINCIPALS = ["nobody", "reader", "admin", "anonymous-2", "x" * 1_000]
+PRINCIPALS = ["nobody", "reader", "admin", "anonymous-2", "x" * NAME_CHARACTERS_MAX]
 ROLES = """
 [[roles.reader]]
 topic = "topic-*"
@@ -113,7 +115,7 @@ async def talk(servers: World, service: str, random: Random, count: int) -> None
         while sent < count:
             # So that rates refuse few of them.
             servers.now_ms += 1_000
-            call = method(metadata=(("test-principal", random.choice(PRINCIPALS)),))
+            call = method(metadata=credentials(random.choice(PRINCIPALS)))
 
             async def read(call: Any = call) -> None:
                 try:
@@ -155,7 +157,7 @@ async def call_methods(servers: World, service: str, random: Random, count: int)
                 body = random.randbytes(len(body))
             call: Any = channel.unary_unary(f"/magnetar.v1.{service}/{method.name}")
             try:
-                metadata = (("test-principal", random.choice(PRINCIPALS)),)
+                metadata = credentials(random.choice(PRINCIPALS))
                 await call(body, metadata=metadata, timeout=0.5)
             except grpc.aio.AioRpcError as error:
                 codes.add(error.code())
@@ -178,7 +180,7 @@ def test_random_frames_and_requests(
         caplog.clear()
 
     async def run() -> None:
-        async with world(access, monkeypatch) as servers:
+        async with world(access, tmp_path) as servers:
             await rounds(servers, 1, FRAMES // 2)
             before = process.memory_info().rss
             await rounds(servers, 2, FRAMES // 2)

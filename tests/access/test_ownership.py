@@ -71,14 +71,13 @@ class Scene:
 
 def scenario(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     steps: Callable[[Scene], Awaitable[None]],
 ) -> None:
     path = tmp_path / "access.toml"
     access = write_access(path, PRINCIPALS, ROLES)
 
     async def run() -> None:
-        async with world(access, monkeypatch) as servers:
+        async with world(access, tmp_path) as servers:
             clients = {one: RawClient(servers, COORDINATOR, one) for one in PRINCIPALS}
             try:
                 await steps(Scene(servers, path, clients))
@@ -92,7 +91,7 @@ def scenario(
 @pytest.mark.parametrize("form", ["unary", "stream"])
 @pytest.mark.parametrize("action", [common.COMMIT, common.ABORT])
 def test_who_guesses_a_txn_id_has_nothing(
-    form: str, action: common.TxnAction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, action: common.TxnAction, tmp_path: Path
 ) -> None:
     async def steps(scene: Scene) -> None:
         alice, bob = scene.clients["alice"], scene.clients["bob"]
@@ -117,12 +116,10 @@ def test_who_guesses_a_txn_id_has_nothing(
         # Not even what became of it.
         assert is_refused(await bob.ask(end, form))
 
-    scenario(tmp_path, monkeypatch, steps)
+    scenario(tmp_path, steps)
 
 
-def test_an_administrator_ends_any_transaction_but_adds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_administrator_ends_any_transaction_but_adds_nothing(tmp_path: Path) -> None:
     async def steps(scene: Scene) -> None:
         opened = await scene.clients["alice"].unary(txn.CommandNewTxn())
         boss = scene.clients["boss"]
@@ -132,10 +129,10 @@ def test_an_administrator_ends_any_transaction_but_adds_nothing(
         end = txn.CommandEndTxn(txn_id=opened.txn_id, txn_action=common.ABORT)
         assert isinstance(await boss.unary(end), txn.CommandEndTxnResponse)
 
-    scenario(tmp_path, monkeypatch, steps)
+    scenario(tmp_path, steps)
 
 
-def test_lists_show_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_show_ones_own(tmp_path: Path) -> None:
     async def steps(scene: Scene) -> None:
         own = {}
         for name in ("alice", "bob"):
@@ -155,13 +152,11 @@ def test_lists_show_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert await scene.ids("alice") == [own["alice"]]
         assert await scene.ids("bob") == [own["bob"]]
 
-    scenario(tmp_path, monkeypatch, steps)
+    scenario(tmp_path, steps)
 
 
 @pytest.mark.parametrize("with_id", [True, False])
-def test_a_right_that_is_withdrawn_leaves_nothing_half_done(
-    with_id: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_right_that_is_withdrawn_leaves_nothing_half_done(with_id: bool, tmp_path: Path) -> None:
     async def steps(scene: Scene) -> None:
         alice = scene.clients["alice"]
         begin = txn.CommandNewTxn()
@@ -181,12 +176,10 @@ def test_a_right_that_is_withdrawn_leaves_nothing_half_done(
             ended = await alice.unary(end)
             assert isinstance(ended, txn.CommandEndTxnResponse), ended
 
-    scenario(tmp_path, monkeypatch, steps)
+    scenario(tmp_path, steps)
 
 
-def test_a_transactional_id_is_of_all_who_may_use_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_transactional_id_is_of_all_who_may_use_it(tmp_path: Path) -> None:
     """Another instance of a program may have a certificate of its own."""
 
     async def steps(scene: Scene) -> None:
@@ -211,7 +204,7 @@ def test_a_transactional_id_is_of_all_who_may_use_it(
         ended = await carol.unary(end)
         assert isinstance(ended, txn.CommandEndTxnResponse), ended
 
-    scenario(tmp_path, monkeypatch, steps)
+    scenario(tmp_path, steps)
 
 
 def test_a_record_keeps_whose_it_is() -> None:

@@ -11,7 +11,15 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from tests.access.world import BROKER, COORDINATOR, RawClient, World, world, write_access
+from tests.access.world import (
+    BROKER,
+    COORDINATOR,
+    RawClient,
+    World,
+    credentials,
+    world,
+    write_access,
+)
 
 from magnetar_coordinator.principal_quota import PrincipalQuota
 from magnetar_coordinator.records import StatusChanged
@@ -35,7 +43,6 @@ def is_limited(answer: Any) -> bool:
 def scenario(
     quotas: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     steps: Callable[[World, Callable[[str, str], Any]], Awaitable[None]],
 ) -> None:
     """Run steps, with clients by service and principal; each call makes a new connection."""
@@ -43,7 +50,7 @@ def scenario(
     access = write_access(tmp_path / "access.toml", PRINCIPALS, text)
 
     async def run() -> None:
-        async with world(access, monkeypatch) as servers, AsyncExitStack() as closing:
+        async with world(access, tmp_path) as servers, AsyncExitStack() as closing:
 
             async def client(service: str, name: str) -> RawClient:
                 return await closing.enter_async_context(RawClient(servers, service, name))
@@ -53,9 +60,7 @@ def scenario(
     asyncio.run(run())
 
 
-def test_open_transactions_count_over_all_connections_and_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_transactions_count_over_all_connections_and_after_them(tmp_path: Path) -> None:
     async def steps(servers: World, client: Callable[[str, str], Any]) -> None:
         opened = []
         for form in ("stream", "unary", "stream"):
@@ -72,12 +77,10 @@ def test_open_transactions_count_over_all_connections_and_after_them(
         assert not is_limited(await alice.unary(txn.CommandNewTxn()))
         assert is_limited(await alice.unary(txn.CommandNewTxn()))
 
-    scenario("{ open_txns_max = 3 }", tmp_path, monkeypatch, steps)
+    scenario("{ open_txns_max = 3 }", tmp_path, steps)
 
 
-def test_bytes_of_open_transactions_count_over_all_connections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_of_open_transactions_count_over_all_connections(tmp_path: Path) -> None:
     messages = batch.encode([bytes(1_000)])
 
     def send(txn_id: common.TxnId, sequence_id: int) -> wire.CommandSend:
@@ -113,13 +116,11 @@ def test_bytes_of_open_transactions_count_over_all_connections(
         assert not is_limited(await broker.unary(send(opened.txn_id, 0)))
 
     limit = 2 * len(messages)
-    scenario(f"{{ open_txn_bytes_max = {limit} }}", tmp_path, monkeypatch, steps)
+    scenario(f"{{ open_txn_bytes_max = {limit} }}", tmp_path, steps)
 
 
 @pytest.mark.parametrize("form", ["unary", "stream"])
-def test_many_commands_are_refused_but_what_finishes_is_not(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_commands_are_refused_but_what_finishes_is_not(form: str, tmp_path: Path) -> None:
     async def steps(servers: World, client: Callable[[str, str], Any]) -> None:
         alice, bob = await client(COORDINATOR, "alice"), await client(COORDINATOR, "bob")
         opened = await alice.ask(txn.CommandNewTxn(), form)
@@ -135,15 +136,15 @@ def test_many_commands_are_refused_but_what_finishes_is_not(
         assert not is_limited(await alice.ask(txn.CommandListTxns(), form))
         assert is_limited(await alice.ask(txn.CommandListTxns(), form))
 
-    scenario("{ requests_per_second = 5 }", tmp_path, monkeypatch, steps)
+    scenario("{ requests_per_second = 5 }", tmp_path, steps)
 
 
-def test_conversations_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conversations_are_limited(tmp_path: Path) -> None:
     async def steps(servers: World, client: Callable[[str, str], Any]) -> None:
         def exchange(name: str) -> Any:
             channel = grpc.aio.insecure_channel(servers.address(BROKER))
             method: Any = channel.stream_stream("/magnetar.v1.Broker/Exchange")
-            return channel, method(metadata=(("test-principal", name),))
+            return channel, method(metadata=credentials(name))
 
         held = [exchange("alice") for _ in range(2)]
         for _, call in held:
@@ -168,7 +169,7 @@ def test_conversations_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for channel, _ in held:
             await channel.close()
 
-    scenario("{ connections_max = 2 }", tmp_path, monkeypatch, steps)
+    scenario("{ connections_max = 2 }", tmp_path, steps)
 
 
 def test_a_bucket_holds_a_second_and_fills_at_its_rate() -> None:

@@ -22,7 +22,7 @@ def access_with_a_file(tmp_path: Path) -> AccessConfig:
 @pytest.mark.parametrize("form", ["unary", "stream"])
 @pytest.mark.parametrize("by_file", [True, False], ids=["access file", "server principals"])
 def test_a_stranger_neither_stops_nor_tears_transactions(
-    form: str, by_file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, by_file: bool, tmp_path: Path
 ) -> None:
     """The stranger may do whatever an administrator may."""
     access = AccessConfig(server_principals="anonymous")
@@ -31,7 +31,7 @@ def test_a_stranger_neither_stops_nor_tears_transactions(
 
     async def run() -> None:
         async with (
-            world(access, monkeypatch) as servers,
+            world(access, tmp_path) as servers,
             RawClient(servers, BROKER, "stranger") as stranger,
             await magnetar.connect(servers.address(BROKER)) as client,
         ):
@@ -69,15 +69,13 @@ def test_a_stranger_neither_stops_nor_tears_transactions(
     asyncio.run(run())
 
 
-def test_a_coordinator_is_not_among_those_who_may(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_coordinator_is_not_among_those_who_may(tmp_path: Path) -> None:
     """An administrator ends transactions at coordinators, and nowhere else."""
     access = access_with_a_file(tmp_path)
 
     async def run() -> None:
         async with (
-            world(access, monkeypatch) as servers,
+            world(access, tmp_path) as servers,
             RawClient(servers, COORDINATOR, "stranger") as stranger,
         ):
             opened = await stranger.unary(txn.CommandNewTxn())

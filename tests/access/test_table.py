@@ -290,9 +290,7 @@ def test_the_table_has_every_command() -> None:
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
 @pytest.mark.parametrize("form", ["unary", "stream"])
-def test_every_command_by_every_role(
-    principal: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_by_every_role(principal: str, form: str, tmp_path: Path) -> None:
     roles = {one: [one] if one != "nobody" else [] for one in PRINCIPALS}
     # The servers' own links.
     access = write_access(tmp_path / "access.toml", {**roles, "anonymous": ["coordinator"]}, ROLES)
@@ -300,7 +298,7 @@ def test_every_command_by_every_role(
 
     async def run() -> None:
         async with (
-            world(access, monkeypatch) as servers,
+            world(access, tmp_path) as servers,
             RawClient(servers, BROKER, principal) as broker,
             RawClient(servers, COORDINATOR, principal) as coordinator,
         ):

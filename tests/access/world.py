@@ -1,7 +1,6 @@
 """A broker and a coordinator behind real gRPC servers with access control, and raw talk to them.
 
-Clients name their principal in the metadata of their calls; the transports of the servers and of
-the SDK name none, and are anonymous.
+Clients show a token; the transports of the servers and of the SDK show none, and are anonymous.
 """
 
 from __future__ import annotations
@@ -9,16 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import grpc
 import grpc.aio
-import pytest
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import status_pb2
 from tests.core.envelope import command
+from tests.tokens import Maker, jwks
 
 from magnetar_broker import keys
 from magnetar_broker.broker import Broker
@@ -34,24 +34,28 @@ from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.gate import gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
-from magnetar_core.principal import Principal
-from magnetar_core.security.admission import Admission
-from magnetar_core.security.identity import NOBODY, Identity
+from magnetar_core.principal import ANONYMOUS
+from magnetar_core.security.link_security import TOKEN_KEY, TOKEN_SCHEME
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
 BROKER, COORDINATOR = "Broker", "TransactionCoordinator"
 NO_ANSWER = frozenset({"flow", "txns_issued"})
-_PRINCIPAL_KEY = "test-principal"
+_MAKER = Maker()
 _TIMEOUT_S = 30.0
 
 
 class World:
     """Two servers; what a test needs of them."""
 
-    def __init__(self, access: AccessConfig) -> None:
+    def __init__(self, access: AccessConfig, directory: Path) -> None:
         self.now_ms = 0.0
         self._access = access
+        keys_file = directory / "token-keys.json"
+        keys_file.write_text(jwks(_MAKER))
+        self._listen = ListenConfig(
+            stop_grace_ms=100, token_keys_file=str(keys_file), allow_anonymous=True
+        )
         self._transports: list[GrpcTransport] = []
         self.servers: dict[str, GrpcServer] = {}
         self.components: dict[str, Any] = {}
@@ -59,7 +63,7 @@ class World:
     async def open(self) -> None:
         for service in (BROKER, COORDINATOR):
             gate = gate_of(self._access, self)
-            self.servers[service] = GrpcServer(service, ListenConfig(stop_grace_ms=100), gate=gate)
+            self.servers[service] = GrpcServer(service, self._listen, gate=gate)
             await self.servers[service].open()
         await self._start(BROKER)
         await self._start(COORDINATOR)
@@ -115,10 +119,9 @@ def _fatal(error: BaseException) -> None:
 
 
 @asynccontextmanager
-async def world(access: AccessConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Run both servers."""
-    monkeypatch.setattr(Admission, "identify", _identify)
-    one = World(access)
+async def world(access: AccessConfig, directory: Path) -> AsyncIterator[World]:
+    """Run both servers; the directory gets the key of tokens."""
+    one = World(access, directory)
     try:
         await one.open()
         yield one
@@ -126,11 +129,12 @@ async def world(access: AccessConfig, monkeypatch: pytest.MonkeyPatch) -> AsyncI
         await one.close()
 
 
-def _identify(_: Admission, context: Any) -> Identity:
-    for key, value in context.invocation_metadata() or ():
-        if key == _PRINCIPAL_KEY:
-            return Identity(principal=Principal(value))
-    return NOBODY
+@lru_cache
+def credentials(principal: str) -> tuple[tuple[str, str], ...]:
+    """The metadata of a principal's calls."""
+    if principal == ANONYMOUS.name:
+        return ()
+    return ((TOKEN_KEY, TOKEN_SCHEME + _MAKER.token(principal, lasts_s=86_400)),)
 
 
 def write_access(path: Path, principals: Mapping[str, list[str]], roles: str = "") -> AccessConfig:
@@ -147,7 +151,7 @@ class RawClient:
     def __init__(self, world: World, service: str, principal: str) -> None:
         self.service = service
         self._channel = grpc.aio.insecure_channel(world.address(service))
-        self._metadata = ((_PRINCIPAL_KEY, principal),)
+        self._metadata = credentials(principal)
 
     async def __aenter__(self) -> RawClient:
         return self
