@@ -29,9 +29,9 @@ class HostSettings:
     # shards pause at the same time.
     leaving_handovers_max: int = 4
     # How long a member that stops takes for all handovers. What is left then is abandoned: the next
-    # owners replay its logs. At least handover_ms_max. Shorter: a
-    # stop is over sooner, as whoever kills a server that does not stop may demand. Longer: many
-    # shards, or large ones, move in order.
+    # owners replay its logs. At least handover_ms_max. Shorter: a stop is over sooner, as whoever
+    # kills a server that does not stop may demand. Longer: many shards, or large ones, move in
+    # order.
     leaving_ms_max: int = 60_000
     # Pauses after a shard could not be opened, from the first one to the longest. Shorter: it is
     # back sooner when its store is. Longer: fewer attempts at a store that is away.

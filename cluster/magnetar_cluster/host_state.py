@@ -307,12 +307,8 @@ class HostState:
         if not self._is_due(held.since_ms + longest_ms, now_ms):
             return
         if any(
-            name.kind == shard.kind
-            and name != self._name
-            and not member.leaving
-            and name not in self.view.draining
-            and shard.number not in member.refused
-            for name, member in self.view.members.items()
+            name != self._name and shard.number not in member.refused
+            for name, member in self.view.takers(shard.kind).items()
         ):
             slot.overdue = f"it was not open after {longest_ms} ms"
             slot.failures = max(slot.failures, self._settings.opening_failures_max - 1)

@@ -93,3 +93,11 @@ class View:
     owners: Mapping[ShardName, Owner] = field(default_factory=dict)
     draining: frozenset[MemberName] = frozenset()
     pins: Mapping[ShardName, str] = field(default_factory=dict)
+
+    def takers(self, kind: str) -> dict[MemberName, Member]:
+        """Return the members that may have shards of a kind: they neither drain nor leave."""
+        return {
+            name: member
+            for name, member in self.members.items()
+            if name.kind == kind and name not in self.draining and not member.leaving
+        }

@@ -26,11 +26,7 @@ def wish(view: View, shards: Iterable[ShardName]) -> dict[ShardName, str]:
     """
     wanted = list(shards)
     kinds = {one.kind for one in wanted}
-    members = {
-        name.name
-        for name, member in view.members.items()
-        if name.kind in kinds and name not in view.draining and not member.leaving
-    }
+    members = {name.name for kind in kinds for name in view.takers(kind)}
     pins = {one: view.pins[one] for one in wanted if view.pins.get(one) in members}
     found = spread(wanted, members, pins) if members else {}
     return _without_refused(found, view, members)

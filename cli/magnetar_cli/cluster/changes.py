@@ -124,12 +124,7 @@ async def begin_drain(
     Raises:
         NobodyTakesShards: all others of its kind are draining, or there are none.
     """
-    others = [
-        one
-        for one, member in view.members.items()
-        if one.kind == name.kind and one != name
-        if not member.leaving and one not in view.draining
-    ]
+    others = view.takers(name.kind).keys() - {name}
     if not others and not may_wait and shards_of(view, name):
         raise NobodyTakesShards(
             f"no other {name.kind} could take the shards of {name.name}: start one first, or add"

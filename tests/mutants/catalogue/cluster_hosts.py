@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_VIEW = "cluster/magnetar_cluster/view.py"
 _WISH = "cluster/magnetar_cluster/wish.py"
 _LEASE = "cluster/magnetar_cluster/lease.py"
 _KEEPER = "cluster/magnetar_cluster/member_lease.py"
@@ -199,16 +200,16 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="draining-member-claims",
-        file=_WISH,
-        old="        if name.kind in kinds and name not in view.draining and not member.leaving\n",
-        new="        if name.kind in kinds and not member.leaving\n",
+        file=_VIEW,
+        old=" and name not in self.draining and not member.leaving\n",
+        new=" and not member.leaving\n",
         mistake="A member that shall give up its shards gets them back.",
     ),
     Mutant(
         name="leaving-member-is-wished",
-        file=_WISH,
-        old="        if name.kind in kinds and name not in view.draining and not member.leaving\n",
-        new="        if name.kind in kinds and name not in view.draining\n",
+        file=_VIEW,
+        old=" and name not in self.draining and not member.leaving\n",
+        new=" and name not in self.draining\n",
         mistake="Others wait for a member that stops to take its own shards.",
     ),
     Mutant(
