@@ -11,35 +11,27 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
-from google.protobuf import any_pb2
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
-from google.rpc import status_pb2
 from grpc_health.v1 import health
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from grpc_status import rpc_status
 
 from magnetar_core.answers import AnswerBudget
 from magnetar_core.clock import Clock, SystemClock
-from magnetar_core.commands import CommandServer, Gate, Reply, check_answer, run_handler
+from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.doors import Door, Doors
-from magnetar_core.errors import (
-    ERROR_OF_CODE,
-    InvalidArgument,
-    LogUnavailable,
-    MagnetarError,
-    QuotaExceeded,
-)
+from magnetar_core.errors import MagnetarError, QuotaExceeded
 from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS, received
+from magnetar_core.grpc_calls import abort, machine_of, place_of
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -47,12 +39,12 @@ from magnetar_core.grpc_transport import (
     PACKAGE,
     RECEIVE_LIMIT,
 )
+from magnetar_core.grpc_unary import Sender, UnaryVisit, answer_to
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import Principal
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
-from magnetar_core.shard_address import SHARD_KEY, ShardPlace
 from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.wire import common_pb2, service_pb2
 
@@ -70,35 +62,7 @@ SERVER_OPTIONS: tuple[tuple[str, Any], ...] = (
 # For the health service: this process answers, whether it is ready or not.
 LIVE = "live"
 
-# A client refuses trailers of more than 8 KiB, and would report another error instead of ours.
-STATUS_MESSAGE_BYTES_MAX = 500
-STATUS_DETAILS_BYTES_MAX = 2_000
-
 Context = grpc.aio.ServicerContext[bytes, bytes]
-
-
-def to_status(error: common_pb2.ServerError) -> status_pb2.Status:
-    """Convert an error to a gRPC status, with the error itself as a typed detail."""
-    name = ERROR_OF_CODE.get(error.code, MagnetarError).grpc_status
-    told = common_pb2.ServerError(code=error.code, message=_shortened(error.message))
-    room = STATUS_DETAILS_BYTES_MAX
-    for key, value in error.details.items():
-        room -= len(key) + len(value.encode())
-        if room >= 0:
-            told.details[key] = value
-    detail = any_pb2.Any()
-    detail.Pack(told)
-    return status_pb2.Status(
-        code=getattr(grpc.StatusCode, name).value[0], message=told.message, details=[detail]
-    )
-
-
-def _shortened(text: str) -> str:
-    """Shorten a text to the room that gRPC's trailers have; they carry the text twice."""
-    encoded = text.encode()
-    if len(encoded) <= STATUS_MESSAGE_BYTES_MAX:
-        return text
-    return encoded[:STATUS_MESSAGE_BYTES_MAX].decode(errors="ignore") + "..."
 
 
 class GrpcServer:
@@ -239,7 +203,7 @@ class GrpcServer:
             size_of = door.answer_sizes.get(name)
             reserved = size_of(request) if size_of is not None and request is not None else 0
             budget = self._budget_of(context.peer())
-            visit = _UnaryVisit()
+            visit = UnaryVisit()
             door.come(visit)
             try:
                 while reserved and not budget.take(reserved):
@@ -249,14 +213,14 @@ class GrpcServer:
                     # cancelled.
                     done: Any = partial(_give_back, budget, reserved)
                     context.add_done_callback(done)
-                sender = _Sender(_machine_of(context), principal, self._gate)
+                sender = Sender(machine_of(context), principal, self._gate)
                 begun_ms = self._slow_operations.begun()
-                body = await _answer(door, name, request, sender, visit.answer)
+                body = await answer_to(door, name, request, sender, visit.answer)
                 self._slow_operations.answered(name, sender.origin, begun_ms)
             finally:
                 door.leave(visit)
             if isinstance(body, common_pb2.ServerError):
-                await _abort(context, body)
+                await abort(context, body)
             return body
 
         return grpc.unary_unary_rpc_method_handler(
@@ -283,7 +247,7 @@ class GrpcServer:
             )
         except MagnetarError as error:
             leave()
-            await _abort(context, error.to_wire())
+            await abort(context, error.to_wire())
             return
         self._sessions.add(session)
         self._admission.come(session, identity)
@@ -303,39 +267,16 @@ class GrpcServer:
         try:
             return self._admission.identify(context)
         except MagnetarError as error:
-            await _abort(context, error.to_wire())
+            await abort(context, error.to_wire())
             raise
 
     async def _enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> Door:
         """Return the door of the shard that a call names; end the call if it may not enter."""
         try:
-            return await self._doors.enter(_place_of(context))
+            return await self._doors.enter(place_of(context))
         except MagnetarError as error:
-            await _abort(context, error.to_wire())
+            await abort(context, error.to_wire())
             raise
-
-
-class _Sender(NamedTuple):
-    """Sender of a unary call: its machine, who it is, and whom its command passes."""
-
-    origin: str
-    principal: Principal
-    gate: Gate | None
-
-
-class _UnaryVisit:
-    """Unary call, as the door of its shard sees it."""
-
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def finish(self) -> None:
-        """Wait for the answer."""
-
-    def end(self) -> None:
-        """Answer without the shard."""
-        if not self.answer.done():
-            self.answer.set_result(LogUnavailable().to_wire())
 
 
 class _ServerSession:
@@ -362,7 +303,7 @@ class _ServerSession:
         self._session.frame_bytes_max = config.frame_bytes_max
         self._session.push_bytes_max = config.session_push_bytes_max
         self._session.answers = self._answers
-        self._session.origin = _machine_of(context)
+        self._session.origin = machine_of(context)
         self._session.principal = principal
         self._session.gate = gate
         self._session.end = self.end
@@ -419,7 +360,7 @@ class _ServerSession:
                 part.cancel()
             self.close()
         if self._refusal is not None:
-            await _abort(self._context, self._refusal.to_wire())
+            await abort(self._context, self._refusal.to_wire())
 
     async def _drain(self) -> None:
         """Pause pushes until the client has read enough."""
@@ -464,68 +405,12 @@ class _ServerSession:
             log.exception("a frame from %s could not be handled", self._context.peer())
 
 
-async def _answer(
-    commands: CommandServer, name: str, request: Any, sender: _Sender, answer: asyncio.Future[Any]
-) -> Any:
-    """Return the answer to a unary call.
-
-    Args:
-        request: None for a request that cannot be parsed.
-        answer: to be filled, unless the call has been ended meanwhile.
-    """
-    if answer.done():
-        return answer.result()
-
-    def respond(body: Any) -> None:
-        check_answer(body)
-        if not answer.done():
-            answer.set_result(body)
-
-    reply = Reply(respond, None, sender.origin, principal=sender.principal)
-    if request is None:
-        run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
-    else:
-        envelope = service_pb2.Command(**{name: request})
-        run_handler(commands.handlers, name, envelope, reply, commands.refuse, sender.gate)
-    return await answer
-
-
 def _nothing() -> None:
     return
 
 
 def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
     budget.give_back(byte_count)
-
-
-def _place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
-    """Return the shard that a call is meant for; None if it names none.
-
-    Raises:
-        InvalidArgument: what it names is no shard.
-    """
-    for key, value in context.invocation_metadata() or ():
-        if key == SHARD_KEY:
-            try:
-                return ShardPlace.parse(str(value))
-            except ValueError as error:
-                raise InvalidArgument(
-                    f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
-                ) from None
-    return None
-
-
-def _machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
-    """Return the address of the client's machine, without the port: ipv4:127.0.0.1, unix:."""
-    peer = context.peer()
-    return peer.rpartition(":")[0] if peer.startswith("ip") else peer.partition(":")[0]
-
-
-async def _abort(
-    context: grpc.aio.ServicerContext[Any, Any], error: common_pb2.ServerError
-) -> None:
-    status = rpc_status.to_status(to_status(error))
-    await context.abort(status.code, status.details, status.trailing_metadata or ())
 
 
 def _serialize(message: Any) -> bytes:

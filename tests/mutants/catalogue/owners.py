@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _DOORS = "core/magnetar_core/doors.py"
 _LEASED = "core/magnetar_core/leased.py"
-_SERVER = "core/magnetar_core/grpc_server.py"
+_UNARY = "core/magnetar_core/grpc_unary.py"
 _TRANSPORT = "core/magnetar_core/grpc_transport.py"
 _LINKS = "cluster/magnetar_cluster/cluster_transport.py"
 _WHERE = "cluster/magnetar_cluster/whereabouts.py"
@@ -103,7 +103,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="unary-calls-outlive-their-shard",
-        file=_SERVER,
+        file=_UNARY,
         old="            self.answer.set_result(LogUnavailable().to_wire())",
         new="            pass",
         mistake="A call waits for an answer of a shard that has gone.",
