@@ -26,6 +26,8 @@ IDLE_SECONDS_MAX: Final = 60.0
 READ_ROWS_MAX: Final = 16_384
 READ_BYTES_MAX: Final = 4 << 20
 
+_ENDED: Final = "this backup was ended before the view was frozen: make another backup"
+
 _SIZES: Final = struct.Struct(">II")
 
 
@@ -52,6 +54,7 @@ class BackupSource:
         Raises:
             InvalidArgument: the token is missing, or the time is too long.
             ResourceInUse: another backup is being made.
+            Gone: it was ended while it waited for a group that was being written.
             StoreFailed: the store has failed.
         """
         if not token or not 0 < hold_ms <= HOLD_MS_MAX:
@@ -61,12 +64,21 @@ class BackupSource:
         self._token = token
         try:
             await self._commits.hold()
+            if self._token != token:
+                self._commits.release()
+                raise Gone(_ENDED)
             self._is_held = True
-            self._view = await self._store.snapshot()
+            view = await self._store.snapshot()
+            if self._token != token:
+                # Whoever ended it has let go.
+                await view.close()
+                raise Gone(_ENDED)
         except BaseException:
-            self._let_go()
-            self._token = 0
+            if self._token == token:
+                self._let_go()
+                self._token = 0
             raise
+        self._view = view
         loop = asyncio.get_running_loop()
         self._release_timer = loop.call_later(hold_ms / 1_000, self._let_go)
         self._begin_idling()

@@ -19,7 +19,7 @@ from magnetar_storage.backup_source import (
     unpack_rows,
 )
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.memory import MemoryDisk, MemoryStore
+from magnetar_storage.memory import MemoryDisk, MemorySnapshot, MemoryStore
 from magnetar_storage.store import KEY_END, StoreFailed
 
 TURNS = 10
@@ -103,6 +103,49 @@ def test_a_later_backup_is_not_touched_by_an_earlier_one() -> None:
         with pytest.raises(Gone):
             await world.view(7)
         assert world.source.release(8)
+
+    run(scenario)
+
+
+def test_who_is_ended_while_a_group_is_written_holds_nothing() -> None:
+    async def scenario(world: World) -> None:
+        await world.commits.hold()
+        first = asyncio.create_task(world.source.hold(7, HOLD_MS_MAX))
+        await turns(TURNS)
+        await world.source.end(7)
+        second = asyncio.create_task(world.source.hold(8, 1_000))
+        await turns(TURNS)
+        world.commits.release()
+        with pytest.raises(Gone):
+            await first
+        await second
+        assert world.source.release(8)
+        await world.put(1)
+        assert world.durable == [1]
+        assert await world.view(8) == []
+
+    run(scenario)
+
+
+def test_who_is_ended_while_the_view_is_frozen_holds_nothing() -> None:
+    async def scenario(world: World) -> None:
+        snapshot, frozen = world.store.snapshot, asyncio.Event()
+
+        async def slow_snapshot() -> MemorySnapshot:
+            await frozen.wait()
+            return await snapshot()
+
+        world.store.snapshot = slow_snapshot  # type: ignore[method-assign]
+        late = asyncio.create_task(world.source.hold(7, HOLD_MS_MAX))
+        await turns(TURNS)
+        await world.source.end(7)
+        await world.put(1)
+        assert world.durable == [1]
+        frozen.set()
+        with pytest.raises(Gone):
+            await late
+        await world.source.hold(8, 1_000)
+        assert await world.view(8) == [1]
 
     run(scenario)
 
