@@ -14,7 +14,8 @@ from magnetar_storage.slate_options import reader_builder_of
 from magnetar_storage.slate_reads import SlateReads, end_of, text_of
 from magnetar_storage.store import StoreFailed
 
-_NO_TIME: Final = 600_000
+# A store that somebody writes is shown as it was for so long, and then as it is.
+_MANIFEST_POLL_MS: Final = 600_000
 _MEMTABLE_BYTES_MAX: Final = 64 << 20
 
 
@@ -27,9 +28,8 @@ async def open_slate_reader(url: ObjectStoreUrl) -> SlateReader:
         StoreFailed: it cannot be read.
     """
     options = uniffi.ReaderOptions(
-        # What is read shall stay as it is, also when somebody writes.
-        manifest_poll_interval_ms=_NO_TIME,
-        checkpoint_lifetime_ms=2 * _NO_TIME,
+        manifest_poll_interval_ms=_MANIFEST_POLL_MS,
+        checkpoint_lifetime_ms=2 * _MANIFEST_POLL_MS,
         max_memtable_bytes=_MEMTABLE_BYTES_MAX,
         skip_wal_replay=False,
     )
@@ -46,7 +46,7 @@ async def open_slate_reader(url: ObjectStoreUrl) -> SlateReader:
     return SlateReader(url, database, slate_families.families_of(table, names), owned)
 
 
-class SlateReader:
+class SlateReader(SlateReads):
     """A store in an object store, as it was when this was opened."""
 
     def __init__(
@@ -56,34 +56,14 @@ class SlateReader:
         families: dict[str, slate_families.Family],
         may_have_owner: bool,
     ) -> None:
-        self._url = url
+        def ended(error: BaseException) -> StoreFailed:
+            return end_of(str(url), getattr(error, "reason", None), text_of(error))
+
+        super().__init__(database, families, lambda: None, ended)
         self._database = database
         self.families = frozenset(families)
         self.may_have_owner = may_have_owner
-        self._reads = SlateReads(database, families, lambda: None, self._ended)
-
-    async def get(self, family: str, key: bytes) -> bytes | None:
-        """Return a row's value; see `Reader.get`."""
-        return await self._reads.get(family, key)
-
-    async def scan(
-        self,
-        family: str,
-        start: bytes,
-        end: bytes,
-        *,
-        rows_max: int,
-        bytes_max: int | None = None,
-        reverse: bool = False,
-    ) -> list[tuple[bytes, bytes]]:
-        """Return the rows of a range; see `Reader.scan`."""
-        return await self._reads.scan(
-            family, start, end, rows_max=rows_max, bytes_max=bytes_max, reverse=reverse
-        )
 
     async def close(self) -> None:
         """Release the store."""
         await self._database.shutdown()
-
-    def _ended(self, error: BaseException) -> StoreFailed:
-        return end_of(str(self._url), getattr(error, "reason", None), text_of(error))

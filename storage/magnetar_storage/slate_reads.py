@@ -77,10 +77,10 @@ def end_of(where: str, reason: object, text: str) -> StoreFailed:
 
 
 class SlateReads:
-    """Reads of the database, or of a snapshot of it.
+    """Reads of the database, of a snapshot, or of a reader of it.
 
     Args:
-        reader: the binding's database or snapshot.
+        reader: the binding's database, snapshot or reader.
         families: where the rows of each family lie.
         check: raises StoreFailed if the store has ended.
         ended: returns the StoreFailed that says why SlateDB has ended.
