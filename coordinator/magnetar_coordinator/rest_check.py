@@ -63,6 +63,7 @@ class RestCoordinator:
     """What a coordinator's store says, to compare it with brokers.
 
     Attributes:
+        oldest_outcome: the oldest outcome that is kept: later ones are not forgotten.
         is_whole: whether all records and outcomes could be read.
     """
 
@@ -75,6 +76,7 @@ class RestCoordinator:
     lost: list[LostRange] = field(default_factory=list)
     live: dict[TxnID, TxnStatus] = field(default_factory=dict)
     outcomes: dict[TxnID, TxnStatus] = field(default_factory=dict)
+    oldest_outcome: TxnID | None = None
     is_whole: bool = True
 
     def status_of(self, txn_id: TxnID) -> TxnStatus | None:
@@ -84,11 +86,6 @@ class RestCoordinator:
             ended = lost_transactions.outcome_of(self.lost, txn_id)
             return ended.status if ended is not None else None
         return status
-
-    @property
-    def oldest_outcome(self) -> TxnID | None:
-        """The oldest outcome that is kept: later ones are not forgotten."""
-        return min(self.outcomes, default=None)
 
 
 async def check_coordinator(
@@ -194,6 +191,7 @@ class _Check:
                 self._check_id("outcome", txn_id)
                 if txn_id in found.live:
                     self._findings.damage("outcome", str(txn_id), "it has ended, and is live")
+        found.oldest_outcome = min(found.outcomes, default=None)
         if self._is_whole and len(found.outcomes) != found.outcome_count:
             found.is_whole = False
             self._findings.damage(
