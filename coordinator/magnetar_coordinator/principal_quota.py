@@ -32,11 +32,11 @@ class PrincipalQuota:
         Raises:
             QuotaExceeded: it has too many open. No effect.
         """
-        limit = rights.quotas.open_txns_max if rights is not None else 0
-        if rights is None or not limit:
+        if rights is None:
             return
+        limit = rights.quotas.open_txns_max
         count = self._counts.of(rights.principal.name)
-        if count >= limit:
+        if limit and count >= limit:
             raise QuotaExceeded(
                 f"{rights.principal} has {count} transactions open: end some, wait until they"
                 " expire, or raise open_txns_max in the access file",
