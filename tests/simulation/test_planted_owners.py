@@ -25,7 +25,7 @@ SEEDS = {
 }
 
 
-# One that nothing but this scenario can find, and the checkers that came last.
+# Tried by `make test`: one that no other scenario finds, and those that the newest checkers find.
 FIRST = ("lease-counted-from-answer", "links-stay", "two-owners", "watermark-not-stored")
 
 

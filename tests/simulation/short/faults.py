@@ -101,7 +101,7 @@ def away(world: ShortWorld, random: Random, *, server: str, seconds: float, sile
     if world.server(server) is None:
         return False
     if silent:
-        world.calm.trouble(_cut_off(world, server), seconds)
+        world.excuse_cut_off([server], seconds)
         for other in world.node_names():
             world.network.partition(server, other, seconds)
         return True
@@ -154,14 +154,9 @@ def congestion(
 def partition(
     world: ShortWorld, random: Random, *, client: str, server: str, seconds: float
 ) -> bool:
-    world.calm.trouble(_cut_off(world, client), seconds)
+    world.excuse_cut_off([client], seconds)
     world.network.partition(client, server, seconds)
     return True
-
-
-def _cut_off(world: ShortWorld, name: str) -> list[str]:
-    """Whom a partition concerns: where shards move, it cuts off machines with several of them."""
-    return [name] if world.owners is None else [EVERYBODY]
 
 
 def delays(world: ShortWorld, random: Random, *, factor: float, seconds: float) -> bool:

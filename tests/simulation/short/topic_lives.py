@@ -13,7 +13,6 @@ from typing import Any
 from tests.simulation.raw import BROKER, NoAnswer, messages_of, send_command
 from tests.simulation.raw_unit import ABORT, COMMIT, RawUnit
 from tests.simulation.short.actors import Actor
-from tests.simulation.short.calm import EVERYBODY
 from tests.simulation.short.script import Step
 from tests.simulation.short.world import ShortWorld, Verb
 
@@ -294,8 +293,7 @@ async def cut_off(
         partitions,
         actor.random(f"cut/{step.number}/{actor.node.life}"),
     )
-    # Where shards move, it is their machines that are cut off, and other shards come there.
-    world.calm.trouble([cut] if world.owners is None else [EVERYBODY], seconds)
+    world.excuse_cut_off([cut], seconds)
     for link in world.network.links(cut):
         if first in (link.client_node, link.server_node):
             link.break_off()
@@ -323,8 +321,8 @@ async def slow_follower(
     first, *followers = world.broker_names
     name = f"slow-{step.number}-{actor.node.life}"
     life = _Life(actor, name, partitions, actor.random(f"slow/{step.number}/{actor.node.life}"))
-    if world.owners is not None:
-        world.calm.trouble([EVERYBODY], seconds)
+    # What it holds up is late for nobody else, unless other shards are on these machines.
+    world.excuse_cut_off([], seconds)
     world.network.hold_up(first, followers[follower % len(followers)], seconds)
     await life.make(first)
     await life.write()

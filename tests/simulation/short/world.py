@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tests.simulation.history import Cursor, Place
@@ -14,7 +14,7 @@ from tests.simulation.owners.plan import OwnersPlan
 from tests.simulation.owners.seats import AnyServer
 from tests.simulation.plan import Plan
 from tests.simulation.short.actors import Actor
-from tests.simulation.short.calm import Calm
+from tests.simulation.short.calm import EVERYBODY, Calm
 from tests.simulation.short.faults import Striker
 from tests.simulation.short.judgement import ShortJudgement
 from tests.simulation.short.power import Power
@@ -158,6 +158,15 @@ class ShortWorld(World):
 
     def node_names(self) -> list[str]:
         return [*self.actors, *(one.name for one in self.servers)]
+
+    # Trouble.
+
+    def excuse_cut_off(self, names: Collection[str], seconds: float) -> None:
+        """These nodes are about to be cut off from others.
+
+        Where shards move, their machines are, on which other shards are or come.
+        """
+        self.calm.trouble(names if self.owners is None else [EVERYBODY], seconds)
 
     # Steps.
 
