@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -15,15 +17,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.core.ports import free_ports
-from tests.deploy.engine import HERE, Engine
+from tests.deploy.engine import HERE, Engine, engine
 
 ROOT = HERE.parents[1]
 COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
 SETTINGS = ROOT / "deploy" / "compose" / ".env"
+# What is built stays here from run to run.
+DIRECTORY = Path(os.environ.get("MAGNETAR_COMPOSE_DIRECTORY", ROOT / ".compose"))
+STARTED_S = time.time()
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 UP_S_MAX = 900.0
 BUILD_S_MAX = 1_800.0
+
+
+def tell(text: str) -> None:
+    print(f"\n{time.time() - STARTED_S:6.1f} s  {text}", end="", flush=True)
+
+
+def in_mib(memory: dict[str, int]) -> str:
+    each = ", ".join(f"{name} {used / (1 << 20):.0f}" for name, used in sorted(memory.items()))
+    return f"{each}; together {sum(memory.values()) / (1 << 20):.0f} MiB"
 
 
 def default(name: str) -> str:
@@ -165,3 +180,27 @@ class Cluster:
         assert answer["status"] == "success", answer
         series: list[dict[str, Any]] = answer["data"]["result"]
         return series
+
+
+def started(file: str) -> Iterator[Cluster]:
+    """For fixtures: a cluster that is built and started, and leaves nothing but images."""
+    if COMPOSE is None:
+        pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
+    with engine(DIRECTORY) as running:
+        tell("an engine answers")
+        made = Cluster(running, DIRECTORY, file)
+        # What a run that was killed has left.
+        made.down()
+        made.build()
+        tell(f"images of {file} are built")
+        try:
+            made.up()
+            tell(f"{file} is up" + ("" if made.has_grafana else ", without Grafana"))
+            yield made
+        finally:
+            made.down()
+            tell(f"{file} is down")
+        assert made.names(all_states=True) == []
+        volumes = running.docker("volume", "ls", "--quiet", "--filter", "name=magnetar-test")
+        assert volumes == ""
+    tell("the engine is as it was")

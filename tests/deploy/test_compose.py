@@ -15,55 +15,23 @@ from pathlib import Path
 
 import pytest
 from tests.deploy import picture
-from tests.deploy.cluster import COMPOSE, ROOT, Cluster
-from tests.deploy.engine import engine
+from tests.deploy.cluster import ROOT, STARTED_S, Cluster, in_mib, started, tell
 from tests.deploy.queries import of_dashboard, of_rules
 
 from magnetar import MagnetarError, TopicNotFound, TransactionStatus, TxnID, blocking
 
 pytestmark = pytest.mark.compose
 
-# What is built stays here from run to run.
-DIRECTORY = Path(os.environ.get("MAGNETAR_COMPOSE_DIRECTORY", ROOT / ".compose"))
 # Where to draw the dashboard; nowhere when not set.
 PICTURE = os.environ.get("MAGNETAR_DASHBOARD_PICTURE")
-STARTED_S = time.time()
 SERVERS = ("broker", "coordinator-0", "coordinator-1")
 # Of an image, beyond the base that it stands on.
 SERVER_BYTES_MAX = 176 << 20
 
 
-def tell(text: str) -> None:
-    print(f"\n{time.time() - STARTED_S:6.1f} s  {text}", end="", flush=True)
-
-
-def in_mib(memory: dict[str, int]) -> str:
-    each = ", ".join(f"{name} {used / (1 << 20):.0f}" for name, used in sorted(memory.items()))
-    return f"{each}; together {sum(memory.values()) / (1 << 20):.0f} MiB"
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if COMPOSE is None:
-        pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
-    with engine(DIRECTORY) as running:
-        tell("an engine answers")
-        made = Cluster(running, DIRECTORY, "compose.laptop.yaml")
-        # What a run that was killed has left.
-        made.down()
-        made.build()
-        tell("images are built")
-        try:
-            made.up()
-            tell("the cluster is up" + ("" if made.has_grafana else ", without Grafana"))
-            yield made
-        finally:
-            made.down()
-            tell("the cluster is down")
-        assert made.names(all_states=True) == []
-        volumes = running.docker("volume", "ls", "--quiet", "--filter", "name=magnetar-test")
-        assert volumes == ""
-    tell("the engine is as it was")
+    yield from started("compose.laptop.yaml")
 
 
 @pytest.fixture

@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 import pytest
-from tests.deploy.cluster import COMPOSE, Cluster
-from tests.deploy.engine import engine
+from tests.deploy.cluster import STARTED_S, Cluster, in_mib, started, tell
 from tests.deploy.queries import CLUSTER_DASHBOARD, of_dashboard, of_rules
-from tests.deploy.test_compose import DIRECTORY, in_mib, tell
 
 from magnetar import MagnetarError, blocking
 
@@ -29,27 +27,11 @@ COORDINATORS = ("coordinator-a", "coordinator-b")
 OUTSIDE = ("BROKER_A_PORT", "BROKER_B_PORT", "BROKER_C_PORT")
 TOPICS = ("debits", "credits")
 MOVES_S_MAX = 120.0
-STARTED_S = time.time()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    if COMPOSE is None:
-        pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
-    with engine(DIRECTORY) as running:
-        made = Cluster(running, DIRECTORY, "compose.yaml")
-        # What a run that was killed has left.
-        made.down()
-        made.build()
-        tell("images of the cluster are built")
-        try:
-            made.up()
-            tell("the cluster with three brokers is up")
-            yield made
-        finally:
-            made.down()
-            tell("the cluster with three brokers is down")
-        assert made.names(all_states=True) == []
+    yield from started("compose.yaml")
 
 
 @pytest.fixture(scope="module")
