@@ -17,11 +17,6 @@ PARTITIONS = 6
 PATIENCE_S = 90.0
 
 
-async def create_topic(members: Addressed) -> None:
-    async with await magnetar.connect(members.addresses()) as client:
-        await client.admin.topics.create(TOPIC, partitions=PARTITIONS)
-
-
 class Addressed(Protocol):
     """Servers that a sender talks to."""
 
@@ -32,6 +27,11 @@ class Addressed(Protocol):
     def address(self, name: str) -> str:
         """Of one of them."""
         ...
+
+
+async def create_topic(members: Addressed) -> None:
+    async with await magnetar.connect(members.addresses()) as client:
+        await client.admin.topics.create(TOPIC, partitions=PARTITIONS)
 
 
 class Sender:
@@ -64,11 +64,6 @@ class Sender:
         await until(lambda: len(self.committed) >= enough or self._task.done(), PATIENCE_S)
         if self._task.done():
             await self._task
-
-    def percentile_s(self, share: float) -> float:
-        """How long this share of the transactions took at most."""
-        ordered = sorted(self.took_s)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
     async def finish(self, name: str) -> None:
         """Let the last transaction end, and check through a member what is there.

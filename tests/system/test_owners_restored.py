@@ -59,6 +59,6 @@ def test_servers_notice_that_etcd_was_restored_and_go_on_when_they_are_started_a
         await asyncio.to_thread(lambda: members.start_again(**left))
         await sender.more(10)
         await sender.finish("a")
-        await watcher.stop()
+        await watcher.close()
 
     run(program(), timeout_s=300)
