@@ -6,7 +6,7 @@ Files are read again for each link, so that new certificates and tokens need no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import grpc
@@ -167,17 +167,15 @@ class LinkConfig:
         Raises:
             InvalidConfig: a value makes no sense.
         """
-        files = {
-            name: environ.get(PREFIX + name.upper(), "").strip()
-            for name in (
-                *("tls_ca_file", "tls_client_certificate_file", "tls_client_key_file"),
-                *("tls_server_name", "token_file"),
-            )
+        texts = {
+            one.name: environ.get(PREFIX + one.name.upper(), "").strip()
+            for one in fields(cls)
+            if one.name != "tls"
         }
         switch = environ.get(f"{PREFIX}TLS", "").strip().lower()
         if switch not in (*_TRUE, *_FALSE):
             raise InvalidConfig(f"{PREFIX}TLS is {switch!r}; write 1 or 0")
-        return cls(tls=switch in _TRUE, **files)
+        return cls(tls=switch in _TRUE, **texts)
 
     def security(self, *, certificate_file: str = "", key_file: str = "") -> LinkSecurity:
         """Return how links are secured.
