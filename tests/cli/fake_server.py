@@ -12,7 +12,9 @@ from tests.waiting import for_ever
 
 from magnetar_cli.servers.open_store import Rows
 from magnetar_cli.servers.server_process import ServerProcess, World, run
+from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
+from magnetar_core.security.link_security import PLAIN
 from magnetar_storage.store import StoreFailed
 
 
@@ -45,6 +47,8 @@ if __name__ == "__main__":
             service="Broker",
             rows=Rows(kind="broker", name="fake", data_dir=directory / "data", families=("rows",)),
             listen=ListenConfig(metrics_port=0),
+            access=AccessConfig(),
+            links=PLAIN,
             build=lambda world: FakeComponent(world, mode),
             supervised=mode == "supervised",
             ready_file=directory / "ready.json",

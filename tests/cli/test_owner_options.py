@@ -20,6 +20,7 @@ from magnetar_cluster.owners_book import OwnersBook
 from magnetar_cluster.view import Format, Member, View
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.security.link_security import PLAIN
 from magnetar_storage.store_config import StoreConfig
 
 FIXED = Format(broker_shards=8, coordinator_shards=2)
@@ -171,6 +172,7 @@ def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
             host=HostSettings(),
             listen=ListenConfig(),
             store=StoreConfig(store="s3://bucket/prefix"),
+            links=PLAIN,
         ),
         # As a variable that was meant for a broker with a list of members.
         broker=BrokerConfig(name="broker-of-a-list", external_address="of-a-list:1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
     from magnetar_core.security.link_security import LinkSecurity
-    from magnetar_core.settings import Sources
+    from magnetar_core.settings import Resolved, Sources
     from magnetar_storage.store_config import StoreConfig
+
+SettingsT = TypeVar("SettingsT")
 
 # Of the configuration file.
 SECTIONS = ("broker", "coordinator")
@@ -119,24 +121,29 @@ def shared_settings() -> list[type[Any]]:
     return [ListenConfig, LinkConfig, AccessConfig, StoreConfig, MemberConfig, HostSettings]
 
 
-def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:
-    """Return where a server keeps its rows."""
+def resolve_shared(
+    kind: type[SettingsT], section: str, sources: Sources, **flags: object
+) -> Resolved[SettingsT]:
+    """Create settings of one of the classes that both kinds of servers have."""
     from magnetar_core.settings import resolve
-    from magnetar_storage.store_config import StoreConfig
 
     beside = [settings_of(section), *shared_settings()]
-    return resolve(StoreConfig, section, sources, beside=beside, store=options["store"]).settings
+    return resolve(kind, section, sources, beside=beside, **flags)
+
+
+def store_config(options: dict[str, Any], section: str, sources: Sources) -> StoreConfig:
+    """Return where a server keeps its rows."""
+    from magnetar_storage.store_config import StoreConfig
+
+    return resolve_shared(StoreConfig, section, sources, store=options["store"]).settings
 
 
 def access_config(options: dict[str, Any], section: str, sources: Sources) -> AccessConfig:
     """Return who may do what at a server."""
     from magnetar_core.access_file import AccessConfig
-    from magnetar_core.settings import resolve
 
-    beside = [settings_of(section), *shared_settings()]
-    return resolve(
-        AccessConfig, section, sources, beside=beside, access_file=options["access_file"]
-    ).settings
+    given = options["access_file"]
+    return resolve_shared(AccessConfig, section, sources, access_file=given).settings
 
 
 def listen_config(
@@ -148,13 +155,11 @@ def listen_config(
 ) -> ListenConfig:
     """Return where to listen: the options count first, then the cluster file, then the default."""
     from magnetar_core.config import ListenConfig, split_address
-    from magnetar_core.settings import resolve
 
-    resolved = resolve(
+    resolved = resolve_shared(
         ListenConfig,
         section,
         sources,
-        beside=[settings_of(section), *shared_settings()],
         host=options["host"],
         port=options["port"],
         allow_remote=options["allow_remote"],
@@ -173,10 +178,8 @@ def links_of(section: str, sources: Sources, listen: ListenConfig) -> LinkSecuri
         InvalidConfig: a file cannot be read, or is not what it should be.
     """
     from magnetar_core.security.link_security import LinkConfig
-    from magnetar_core.settings import resolve
 
-    beside = [settings_of(section), *shared_settings()]
-    links = resolve(LinkConfig, section, sources, beside=beside).settings
+    links = resolve_shared(LinkConfig, section, sources).settings
     return links.security(
         certificate_file=listen.tls_certificate_file, key_file=listen.tls_key_file
     )

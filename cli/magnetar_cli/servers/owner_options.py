@@ -11,12 +11,10 @@ from magnetar_cli.servers.options import (
     access_config,
     links_of,
     listen_config,
-    settings_of,
-    shared_settings,
+    resolve_shared,
     store_config,
 )
 from magnetar_cli.types import with_options
-from magnetar_core.security.link_security import PLAIN, LinkSecurity
 
 if TYPE_CHECKING:
     from magnetar_cli.servers.member_config import MemberConfig
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from magnetar_core.address_book import MemberAddress
     from magnetar_core.config import ListenConfig
     from magnetar_core.membership import Membership
+    from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.settings import Sources
     from magnetar_storage.store_config import StoreConfig
 
@@ -89,7 +88,7 @@ class Owning:
     listen: ListenConfig
     store: StoreConfig
     access: AccessConfig
-    links: LinkSecurity = PLAIN
+    links: LinkSecurity
 
 
 def owning(
@@ -107,14 +106,11 @@ def owning(
     from magnetar_cli.servers.member_config import MemberConfig
     from magnetar_cluster.host_settings import HostSettings
     from magnetar_core.config import InvalidConfig
-    from magnetar_core.settings import resolve
 
-    beside = [settings_of(section), *shared_settings()]
-    config = resolve(
+    config = resolve_shared(
         MemberConfig,
         section,
         sources,
-        beside=beside,
         etcd=options["etcd"],
         advertised_address=options["advertise"],
         external_address=options["external_address"],
@@ -135,9 +131,8 @@ def owning(
             f"others cannot reach {listen.host}: say with --advertise HOST:PORT where they reach"
             " this server"
         )
-    host = resolve(
-        HostSettings, section, sources, beside=beside, lease_duration_ms=options["lease_ms"]
-    ).settings
+    lease_ms = options["lease_ms"]
+    host = resolve_shared(HostSettings, section, sources, lease_duration_ms=lease_ms).settings
     if membership is not None:
         cluster_file = options["cluster_file"]
         where = f"in {cluster_file}" if cluster_file else "in the environment"

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn, Protocol
@@ -30,7 +30,7 @@ from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
 from magnetar_core.security.certificate_metrics import tell_expiry
-from magnetar_core.security.link_security import PLAIN, LinkSecurity
+from magnetar_core.security.link_security import LinkSecurity
 from magnetar_core.transport import Transport
 from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
@@ -92,10 +92,10 @@ class ServerProcess:
     rows: Rows
     listen: ListenConfig
     build: Callable[[World], Component]
-    access: AccessConfig = field(default_factory=AccessConfig)
+    access: AccessConfig
+    links: LinkSecurity
     supervised: bool = False
     ready_file: Path | None = None
-    links: LinkSecurity = PLAIN
 
 
 def run(process: ServerProcess) -> None:
