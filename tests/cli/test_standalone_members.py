@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import click
@@ -13,7 +15,13 @@ from magnetar_cli.servers.standalone_members import (
     coordinator_directory,
     standalone_members,
 )
-from magnetar_cli.servers.standalone_ports import Ports, choose_ports
+from magnetar_cli.servers.standalone_ports import (
+    FIRST,
+    Ports,
+    choose_ports,
+    first_outgoing,
+    free_ports,
+)
 from magnetar_core.config import InvalidConfig
 from magnetar_core.membership import Membership
 
@@ -144,3 +152,18 @@ def test_the_id_of_data_in_an_object_store_outlives_the_data_directory(tmp_path:
     first = cluster_id("data", "s3://bucket/prefix")
     assert cluster_id("another", "s3://bucket/prefix") == first
     assert cluster_id("third", "s3://bucket/other") != first
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_no_connection_gets_a_port_that_was_chosen_for_a_server(host: str) -> None:
+    ports = list(free_ports(host, 200))
+    assert len(set(ports)) == 200
+    assert all(FIRST <= one < max(FIRST + 10_000, first_outgoing()) for one in ports)
+
+
+def test_a_port_with_a_listener_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        chance = iter([port, port, 12_345])
+        monkeypatch.setattr(SystemRandom, "randrange", lambda *_: next(chance))
+        assert list(free_ports("127.0.0.1", 1)) == [12_345]

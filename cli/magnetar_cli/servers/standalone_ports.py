@@ -1,14 +1,18 @@
 """Ports of a standalone cluster: brokers first, then coordinators, then the metrics of each.
 
 Chosen here and not by the servers: each must know those of the others, and keep its own over
-restarts.
+restarts. So none is chosen that the system may give to a connection meanwhile.
 """
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import click
@@ -17,6 +21,9 @@ from magnetar_cli.servers.broker import BROKER_PORT
 from magnetar_cli.servers.coordinator import COORDINATOR_PORT
 
 METRICS_PORT = 9650
+# Where the system is to choose, the lowest port.
+FIRST = 10_000
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +78,33 @@ def _range(first: int, count: int) -> list[int]:
 
 
 def free_ports(host: str, count: int) -> Iterator[int]:
-    """Return ports that nobody listens on, none of them twice."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sockets = [socket.socket(family) for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind((host.strip("[]"), 0))
-        return iter([one.getsockname()[1] for one in sockets])
-    finally:
-        for one in sockets:
-            one.close()
+    """Return ports that nobody listens on, none of them twice.
+
+    The system gives none of them to connections: a server may start later, and again.
+    """
+    chance, below = SystemRandom(), max(FIRST + 10_000, first_outgoing())
+    with ExitStack() as sockets:
+        ports: list[int] = []
+        while len(ports) < count:
+            port = chance.randrange(FIRST, below)
+            # A port of before, as a server would take it: its last connections may linger.
+            one = sockets.enter_context(socket.socket(_family_of(host)))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                one.bind((host.strip("[]"), port))
+                one.listen()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            ports.append(port)
+    return iter(ports)
+
+
+def first_outgoing() -> int:
+    """From this port on, the system gives ports to connections, also while a server is away."""
+    return int(_RANGE.read_text().split()[0]) if _RANGE.exists() else 32_768
+
+
+def _family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
