@@ -17,6 +17,8 @@ from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
 from tests.system.programs import run
 from tests.system.transfers import TransfersProcess, create_topics
 
+import magnetar
+from magnetar import Client
 from magnetar_broker import keys
 from magnetar_broker.entries import TXN_COMMIT
 from magnetar_coordinator import records
@@ -49,15 +51,32 @@ def checked(*places: Path | str, status: int = 0, environ: dict[str, str] | None
     return json.loads(done.stdout) if done.stdout else done.stderr
 
 
+async def leave_a_transaction_open(client: Client) -> None:
+    """One with a message and an ack."""
+    await client.admin.topics.create("pending")
+    producer = await client.create_producer("pending")
+    consumer = await client.subscribe("pending", "nobody", initial_position="earliest")
+    await producer.send(b"order")
+    txn = await client.begin_transaction(timeout_s=600)
+    await producer.send(b"invoice", txn=txn)
+    await consumer.ack(await consumer.receive(30), txn=txn)
+
+
 def kill_under_load(servers: Servers, name: str, count: int, *, new: bool) -> None:
     """Transfers until so many are committed; then everybody is killed."""
+
+    async def wait_and_kill() -> None:
+        async with await magnetar.connect(servers.address) as client:
+            if new:
+                await leave_a_transaction_open(client)
+            await asyncio.to_thread(transfers.more, count)
+            servers.kill()
 
     if new:
         run(create_topics(servers.address))
     transfers = TransfersProcess(servers.address, name)
     try:
-        transfers.more(count)
-        servers.kill()
+        run(wait_and_kill())
     finally:
         transfers.kill()
 

@@ -176,20 +176,30 @@ def test_a_dead_letter_moves_whole(servers: Servers) -> None:
     run(program())
 
 
-def test_a_message_that_is_too_large_for_its_reader_says_so(servers: Servers) -> None:
+def test_a_message_that_is_too_large_for_its_reader_says_so(
+    servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
     async def program() -> None:
         async with await magnetar.connect(servers.address) as client:
             await client.admin.topics.create("t")
             producer = await client.create_producer("t", **SMALL)
+            await producer.send_many([b"x", large(1, 3_000), large(2, 5_000)])
+            # It comes before anything is taken: what is before it must not be lost with it.
             consumer = await client.subscribe(
                 "t", "s", initial_position="earliest", message_bytes_max=4_000
             )
-            await producer.send(large(1, 3_000))
-            await producer.send(large(2, 5_000))
-            (message,) = await received(consumer, 1)
-            assert message.value == large(1, 3_000)
+            await until(lambda: "message_bytes_max" in caplog.text)
+            message, other = await received(consumer, 2)
+            assert (message.value, other.value) == (b"x", large(1, 3_000))
             with pytest.raises(magnetar.MessageTooLarge, match="message_bytes_max"):
                 await received(consumer, 1)
+            await consumer.ack(message)
+            await consumer.ack(other)
+            described = await client.admin.topics.describe("t")
+            (partition,) = described.partitions
+            assert (
+                partition.subscriptions[0].backlog == partition.end_offset - other.last_offset - 1
+            )
 
     run(program())
 

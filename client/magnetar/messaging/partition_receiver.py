@@ -282,12 +282,17 @@ class PartitionReceiver:
         )
 
     def _stop(self, error: MagnetarError) -> None:
+        """Give the partition up, with what is queued."""
+        self.queue.ready.clear()
+        self._end(error)
+
+    def _end(self, error: MagnetarError) -> None:
+        """Nothing more comes. The application meets the error behind what is queued."""
         self.failure = error
         self._task.cancel()
         self._connection.unregister((self._consumer_id, self.name.partition))
         self._nacks.clear()
         self._attached = None
-        self.queue.ready.clear()
         if not self._started.done():
             self._started.set_exception(error)
         self._on_change()
@@ -428,7 +433,9 @@ class PartitionReceiver:
             cut = self.queue.add(deliver.ledger_id or self.ledger_id, deliver.batches)
         except MagnetarError as error:
             log.error("%s: %s", self.name, error)
-            self._stop(error)
+            # What came before it can still be taken and acknowledged: else a consumer that starts
+            # again would meet the same batches, and never get further.
+            self._end(error)
             return
         if cut:
             self.acks.add(cut)
