@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import access_page
 import blocking_facade
 import cluster_dashboard_page
 import configuration_page
@@ -19,6 +20,7 @@ import states_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES: dict[str, Callable[[], str]] = {
+    "docs/access.md": access_page.page,
     "docs/configuration.md": configuration_page.page,
     "docs/errors.md": errors_page.page,
     "docs/protocol/states.md": states_page.page,

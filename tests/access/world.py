@@ -6,7 +6,7 @@ Clients show a token; the transports of the servers and of the SDK show none, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -29,33 +29,45 @@ from magnetar_coordinator.records import FAMILIES
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.address_book import MemberAddress
 from magnetar_core.clock import SystemClock
+from magnetar_core.commands import Reply
 from magnetar_core.config import ListenConfig
 from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.gate import gate_of
+from magnetar_core.gate import AccessGate, gate_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.principal import ANONYMOUS
-from magnetar_core.security.link_security import TOKEN_KEY, TOKEN_SCHEME
+from magnetar_core.security.link_security import PLAIN, TOKEN_KEY, TOKEN_SCHEME, LinkSecurity
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_storage.memory import MemoryDisk, MemoryStore
 
 BROKER, COORDINATOR = "Broker", "TransactionCoordinator"
 NO_ANSWER = frozenset({"flow", "txns_issued"})
+Metadata = tuple[tuple[str, str], ...]
 _MAKER = Maker()
 _TIMEOUT_S = 30.0
 
 
 class World:
-    """Two servers; what a test needs of them."""
+    """Two servers; what a test needs of them.
 
-    def __init__(self, access: AccessConfig, directory: Path) -> None:
+    Args:
+        listen: how servers ask who their clients are; None: for tokens of `credentials()`.
+        security: of the servers' own links.
+    """
+
+    def __init__(
+        self,
+        access: AccessConfig,
+        directory: Path,
+        listen: ListenConfig | None = None,
+        security: LinkSecurity = PLAIN,
+    ) -> None:
         self.now_ms = 0.0
         self._access = access
-        keys_file = directory / "token-keys.json"
-        keys_file.write_text(jwks(_MAKER))
-        self._listen = ListenConfig(
-            stop_grace_ms=100, token_keys_file=str(keys_file), allow_anonymous=True
-        )
+        self._listen = listen or _asking_for_tokens(directory)
+        self._security = security
+        # Commands that were looked at, and of whom: others ended before.
+        self.asked: list[tuple[str, str]] = []
         self._transports: list[GrpcTransport] = []
         self.servers: dict[str, GrpcServer] = {}
         self.components: dict[str, Any] = {}
@@ -63,6 +75,8 @@ class World:
     async def open(self) -> None:
         for service in (BROKER, COORDINATOR):
             gate = gate_of(self._access, self)
+            assert gate is not None
+            self._note_what_passes(gate)
             self.servers[service] = GrpcServer(service, self._listen, gate=gate)
             await self.servers[service].open()
         await self._start(BROKER)
@@ -78,7 +92,7 @@ class World:
         return self.servers[service].address
 
     async def _start(self, service: str) -> None:
-        transport = GrpcTransport()
+        transport = GrpcTransport(self._security)
         self._transports.append(transport)
         component: Any
         if service == BROKER:
@@ -104,6 +118,15 @@ class World:
         self.components[service] = component
         await self.servers[service].serve(component.server)
 
+    def _note_what_passes(self, gate: AccessGate) -> None:
+        admit = gate.admit
+
+        def noting(name: str, command: Any, reply: Reply) -> Reply | None:
+            self.asked.append((name, reply.principal.name))
+            return admit(name, command, reply)
+
+        gate.admit = noting  # type: ignore[method-assign]
+
     async def close(self) -> None:
         for server in self.servers.values():
             await server.close()
@@ -114,14 +137,25 @@ class World:
             await transport.close()
 
 
+def _asking_for_tokens(directory: Path) -> ListenConfig:
+    keys_file = directory / "token-keys.json"
+    keys_file.write_text(jwks(_MAKER))
+    return ListenConfig(stop_grace_ms=100, token_keys_file=str(keys_file), allow_anonymous=True)
+
+
 def _fatal(error: BaseException) -> None:
     raise AssertionError(error)
 
 
 @asynccontextmanager
-async def world(access: AccessConfig, directory: Path) -> AsyncIterator[World]:
+async def world(
+    access: AccessConfig,
+    directory: Path,
+    listen: ListenConfig | None = None,
+    security: LinkSecurity = PLAIN,
+) -> AsyncIterator[World]:
     """Run both servers; the directory gets the key of tokens."""
-    one = World(access, directory)
+    one = World(access, directory, listen, security)
     try:
         await one.open()
         yield one
@@ -130,7 +164,7 @@ async def world(access: AccessConfig, directory: Path) -> AsyncIterator[World]:
 
 
 @lru_cache
-def credentials(principal: str) -> tuple[tuple[str, str], ...]:
+def credentials(principal: str) -> Metadata:
     """The metadata of a principal's calls."""
     if principal == ANONYMOUS.name:
         return ()
@@ -146,12 +180,26 @@ def write_access(path: Path, principals: Mapping[str, list[str]], roles: str = "
 
 
 class RawClient:
-    """A client of a server, that says who it is."""
+    """A client of a server, that says who it is.
 
-    def __init__(self, world: World, service: str, principal: str) -> None:
+    Args:
+        channel: one of its own, which the client closes; None: plain text, and the token of
+            `principal`.
+        metadata: of calls on this channel.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        service: str,
+        principal: str = ANONYMOUS.name,
+        *,
+        channel: grpc.aio.Channel | None = None,
+        metadata: Metadata = (),
+    ) -> None:
         self.service = service
-        self._channel = grpc.aio.insecure_channel(world.address(service))
-        self._metadata = credentials(principal)
+        self._channel = channel or grpc.aio.insecure_channel(world.address(service))
+        self._metadata = credentials(principal) if channel is None else metadata
 
     async def __aenter__(self) -> RawClient:
         return self
@@ -176,31 +224,40 @@ class RawClient:
     async def stream(self, body: Any) -> Any:
         """Send a command on a stream of its own; return its answer, or None if it has none."""
         async with asyncio.timeout(_TIMEOUT_S):
-            return await self._exchange(body)
+            (answer,) = await self._exchange([body])
+            return answer
 
-    async def _exchange(self, body: Any) -> Any:
+    async def stream_all(self, bodies: Sequence[Any]) -> list[Any]:
+        """Send commands in one conversation; return the answer to each, or None if it has none."""
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await self._exchange(bodies)
+
+    async def _exchange(self, bodies: Sequence[Any]) -> list[Any]:
         method: Any = self._channel.stream_stream(
             f"/magnetar.v1.{self.service}/Exchange",
             request_serializer=service_pb2.Frame.SerializeToString,
             response_deserializer=service_pb2.Frame.FromString,
         )
         call: Any = method(metadata=self._metadata)
+        answers: dict[int, Any] = {}
+        # The answer to the last says that those before it were looked at.
+        last = common_pb2.CommandHello(protocol_version=1, client_name="raw")
+        commands = [command(body, at) for at, body in enumerate((*bodies, last), 1)]
+        awaited = {
+            at
+            for at, body in enumerate((*bodies, last), 1)
+            if FIELD_OF_BODY[type(body)] not in NO_ANSWER
+        }
         try:
-            # The answer to the second says that the first was looked at.
-            hello = common_pb2.CommandHello(protocol_version=1, client_name="raw")
-            frame = service_pb2.Frame(commands=[command(body, 1), command(hello, 2)])
-            await call.write(frame)
-            silent = FIELD_OF_BODY[type(body)] in NO_ANSWER
-            while True:
+            await call.write(service_pb2.Frame(commands=commands))
+            while not awaited <= answers.keys():
                 read: Any = await call.read()
                 for one in read.commands:
-                    name = one.WhichOneof("body")
-                    if one.request_id == 1:
-                        return getattr(one, name)
-                    if one.request_id == 2 and silent:
-                        return None
+                    if one.request_id:
+                        answers[one.request_id] = getattr(one, one.WhichOneof("body"))
         finally:
             call.cancel()
+        return [answers.get(at) for at in range(1, len(bodies) + 1)]
 
     async def ask(self, body: Any, form: str) -> Any:
         """Ask in a form: "unary" or "stream"."""
