@@ -40,6 +40,7 @@ MIGHTY = ("admin", "coordinator", "broker")
 FORMS = ("unary", "stream")
 AT_ONCE = 32
 REPEATS = 50
+HELLO = common_pb2.CommandHello(protocol_version=1)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +155,8 @@ async def refusal_once(
     method: Any = channel.stream_stream(f"/magnetar.v1.{service}/Exchange")
     call: Any = method(metadata=metadata)
     try:
-        frame = service_pb2.Frame(commands=[command(body, 1)])
+        # Some commands have no answer; the hello has one.
+        frame = service_pb2.Frame(commands=[command(body, 1), command(HELLO, 2)])
         await call.write(frame.SerializeToString())
         data = await call.read()
         if isinstance(data, bytes):
