@@ -84,6 +84,10 @@ class ListenConfig:
             changes; their conversations end within a second.
         allow_anonymous: with token_keys_file: whoever shows neither token nor certificate is let
             in, too, as "anonymous".
+        txn_proof_keys_file: secret keys that all servers of the cluster share. Coordinators then
+            hand out a proof with each TxnID, and brokers refuse sends and acks in a transaction
+            without the proof that their principal may write in it. A line `ID KEY` for each key, in
+            base64; the first key signs, and all of them check. Read again when it changes.
     """
 
     host: str = "127.0.0.1"
@@ -105,6 +109,7 @@ class ListenConfig:
     token_audience: str = ""
     revocations_file: str = ""
     allow_anonymous: bool = False
+    txn_proof_keys_file: str = ""
 
     @property
     def asks_who_clients_are(self) -> bool:
@@ -154,11 +159,12 @@ class ListenConfig:
         for name in ("token_issuer", "token_audience", "allow_anonymous"):
             if getattr(self, name) and not self.token_keys_file:
                 raise InvalidConfig(f"{name} has no use without token_keys_file: name that, too")
-        if self.revocations_file and not self.asks_who_clients_are:
-            raise InvalidConfig(
-                "revocations_file has no use while nobody shows a token or a certificate: name"
-                " token_keys_file or tls_client_ca_file, too"
-            )
+        for name in ("revocations_file", "txn_proof_keys_file"):
+            if getattr(self, name) and not self.asks_who_clients_are:
+                raise InvalidConfig(
+                    f"{name} has no use while nobody shows a token or a certificate: name"
+                    " token_keys_file or tls_client_ca_file, too"
+                )
 
 
 def is_loopback(host: str) -> bool:

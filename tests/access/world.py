@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -29,10 +30,10 @@ from magnetar_coordinator.records import FAMILIES
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.address_book import MemberAddress
 from magnetar_core.clock import SystemClock
-from magnetar_core.commands import Reply
+from magnetar_core.commands import Gate, Reply
 from magnetar_core.config import ListenConfig
 from magnetar_core.frames import FIELD_OF_BODY
-from magnetar_core.gate import AccessGate, gate_of
+from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.principal import ANONYMOUS
@@ -53,6 +54,7 @@ class World:
     Args:
         listen: how servers ask who their clients are; None: for tokens of `credentials()`.
         security: of the servers' own links.
+        proof_keys: the file of each service's keys of proofs.
     """
 
     def __init__(
@@ -61,11 +63,13 @@ class World:
         directory: Path,
         listen: ListenConfig | None = None,
         security: LinkSecurity = PLAIN,
+        proof_keys: Mapping[str, str] | None = None,
     ) -> None:
         self.now_ms = 0.0
         self._access = access
         self._listen = listen or _asking_for_tokens(directory)
         self._security = security
+        self._proof_keys = proof_keys or {}
         # Commands that were looked at, and of whom: others ended before.
         self.asked: list[tuple[str, str]] = []
         self._transports: list[GrpcTransport] = []
@@ -74,10 +78,12 @@ class World:
 
     async def open(self) -> None:
         for service in (BROKER, COORDINATOR):
-            gate = gate_of(self._access, self)
+            keys_file = self._proof_keys.get(service, "")
+            listen = replace(self._listen, txn_proof_keys_file=keys_file)
+            gate = gates_of(self._access, listen, self)
             assert gate is not None
             self._note_what_passes(gate)
-            self.servers[service] = GrpcServer(service, self._listen, gate=gate)
+            self.servers[service] = GrpcServer(service, listen, gate=gate)
             await self.servers[service].open()
         await self._start(BROKER)
         await self._start(COORDINATOR)
@@ -118,7 +124,7 @@ class World:
         self.components[service] = component
         await self.servers[service].serve(component.server)
 
-    def _note_what_passes(self, gate: AccessGate) -> None:
+    def _note_what_passes(self, gate: Gate) -> None:
         admit = gate.admit
 
         def noting(name: str, command: Any, reply: Reply) -> Reply | None:
@@ -153,9 +159,10 @@ async def world(
     directory: Path,
     listen: ListenConfig | None = None,
     security: LinkSecurity = PLAIN,
+    proof_keys: Mapping[str, str] | None = None,
 ) -> AsyncIterator[World]:
     """Run both servers; the directory gets the key of tokens."""
-    one = World(access, directory, listen, security)
+    one = World(access, directory, listen, security, proof_keys)
     try:
         await one.open()
         yield one

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.cli.running import Standalone, running_standalone
 from tests.system.programs import run, values
 
 import magnetar
+from magnetar_core.security.proof_gate import ProofKeysFile
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 PLAIN, MUTUAL, TOKENS = range(3)
@@ -138,6 +140,15 @@ def test_tokens(directory: Path) -> None:
         ready = standalone.ready()
         health = ["magnetar", "--tls-ca-file", "ca.pem", "health", ready["coordinator"]["address"]]
         assert magnetar_command(health, directory, standalone).returncode == 0
+
+
+def test_keys_of_proofs(tmp_path: Path) -> None:
+    (maker,) = blocks("bash")
+    subprocess.run(["bash", "-ec", maker], cwd=tmp_path, check=True, timeout=60)
+    (text,) = [one for one in blocks("toml") if "txn_proof_keys_file" in one]
+    (named,) = {section["txn_proof_keys_file"] for section in tomllib.loads(text).values()}
+    keys = ProofKeysFile(str(tmp_path / named), lambda: 0.0).keys()
+    assert list(keys.keys) == ["2026-11"]
 
 
 def test_what_people_are_told_is_what_is_said() -> None:

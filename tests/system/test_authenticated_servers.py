@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from examples.order_service import open_store
 from tests.certificates import Authority
 from tests.cli.running import Standalone, running_standalone
+from tests.proof_keys import write_keys
 from tests.system.programs import run, values
 from tests.tokens import Maker, jwks
 
 import magnetar
-from magnetar import AuthenticationFailed, Client, ClientConfig, OutcomeUnknown, TlsFiles
+from magnetar import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    Client,
+    ClientConfig,
+    OutcomeUnknown,
+    TlsFiles,
+    blocking,
+)
+from magnetar.dual_write import DualWriter
+from magnetar.messaging.batch_delivery import BatchDelivery
 
 AUDIENCE = "magnetar"
 
@@ -67,10 +80,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "token_audience": AUDIENCE,
         "token_file": str(directory / "server.token"),
         "revocations_file": str(directory / "revoked"),
+        "txn_proof_keys_file": write_keys(directory / "proof.keys", "first"),
     }
     section = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     config = directory / "magnetar.toml"
-    config.write_text(f"[broker]\n{section}\n[coordinator]\n{section}")
+    config.write_text(
+        f"[broker]\n{section}\n[coordinator]\n{section}two_phase_commit_enabled = true\n"
+    )
     with running_standalone(directory, "--config", str(config), "--brokers", "2") as standalone:
         yield Secured(directory, authority, maker, standalone)
 
@@ -140,13 +156,19 @@ def test_a_client_whose_token_expires_comes_again_with_a_fresh_one(secured: Secu
         ) as client:
             await client.admin.topics.create("renewed")
             producer = await client.create_producer("renewed")
+            # It outlives its links, and so does the proof that it is alice's.
+            txn = await client.begin_transaction()
+            await producer.send(b"first", txn=txn)
             at_first = len(given)
             sent = 0
             # Each link of the beginning has ended meanwhile.
             while len(given) <= at_first:
                 await producer.send(b"%d" % sent)
                 sent += 1
-            assert await values(client, "renewed") == [b"%d" % one for one in range(sent)]
+            await producer.send(b"last", txn=txn)
+            await txn.commit(wait_finished=True)
+            plain = [b"%d" % one for one in range(sent)]
+            assert await values(client, "renewed") == [*plain, b"first", b"last"]
 
     run(work())
 
@@ -175,6 +197,131 @@ def test_a_client_whose_token_is_revoked_is_told_so(secured: Secured) -> None:
             await magnetar.connect(secured.address, tls=secured.tls(), token=token)
 
     run(work())
+
+
+# Sends and acks in transactions carry proofs here, whoever begins them.
+
+
+def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
+    secured: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a client of an earlier version; and whoever guesses a TxnID."""
+    begin = BatchDelivery.begin
+
+    async def work() -> None:
+        async with await magnetar.connect(
+            secured.address, tls=secured.tls(), token=secured.token("alice")
+        ) as client:
+            await client.admin.topics.create("proofs")
+            producer = await client.create_producer("proofs")
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    BatchDelivery,
+                    "begin",
+                    lambda self, txn_id, epoch, _: begin(self, txn_id, epoch, b""),
+                )
+                txn = await client.begin_transaction()
+                with pytest.raises(AuthorizationFailed, match="txn_proof_keys_file"):
+                    await producer.send(b"never", txn=txn)
+                await txn.abort()
+                await producer.send(b"plain")
+            txn = await client.begin_transaction()
+            await producer.send(b"one", txn=txn)
+            await txn.commit(wait_finished=True)
+            assert await values(client, "proofs") == [b"plain", b"one"]
+
+    run(work())
+
+
+def test_a_group_acknowledges_in_transactions(secured: Secured) -> None:
+    async def work() -> None:
+        async with await magnetar.connect(
+            secured.address, tls=secured.tls(), token=secured.token("alice")
+        ) as client:
+            for topic in ("inputs", "outputs"):
+                await client.admin.topics.create(topic, partitions=2)
+            inputs = await client.create_producer("inputs")
+            for number in range(10):
+                await inputs.send(b"%d" % number, partition=number % 2)
+            consumer = await client.consumer_group("proved", "inputs", initial_position="earliest")
+            producer = client.transactional_producer()
+            await producer.init_transactions(consumer)
+            stop, left = asyncio.Event(), set(range(10))
+
+            def transform(message: magnetar.Message) -> list[magnetar.Output]:
+                left.discard(int(message.value))
+                if not left:
+                    stop.set()
+                return [magnetar.Output("outputs", message.value)]
+
+            summary = await magnetar.process(
+                consumer, transform, producer, stop=stop, handle_signals=False
+            )
+            assert summary.aborted == 0
+            await consumer.close()
+            found = [one for number in range(2) for one in await values(client, "outputs", number)]
+            assert sorted(map(int, found)) == list(range(10))
+
+    run(work())
+
+
+def test_a_dual_writer_and_the_blocking_client(secured: Secured, tmp_path: Path) -> None:
+    with blocking.connect(
+        secured.address, tls=secured.tls(), token=secured.token("alice")
+    ) as client:
+        client.admin.topics.create("numbers")
+        store = open_store(f"sqlite:{tmp_path / 'numbers.db'}")
+        producer = client.transactional_producer("dual", two_phase_commit=True)
+        writer = DualWriter(producer, store)
+        writer.start()
+        for number in range(3):
+            with writer.unit() as unit:
+                unit.send("numbers", b"%d" % number)
+        assert [one.value for one in client.read("numbers", 0)] == [b"0", b"1", b"2"]
+
+
+def test_tasks_of_several_principals_write_in_the_transaction_of_their_work(
+    secured: Secured, tmp_path: Path
+) -> None:
+    """A task joins the transaction by its name, and so gets the proof that it carries on."""
+    pyarrow = pytest.importorskip("pyarrow")
+    sink = pytest.importorskip("magnetar_spark.sink")
+    clients = pytest.importorskip("magnetar_spark.clients")
+    options = pytest.importorskip("magnetar_spark.options")
+    works = pytest.importorskip("magnetar_spark.work")
+    tls = secured.tls("executor")
+
+    def options_of(name: str) -> Any:
+        token = tmp_path / name
+        token.write_text(secured.token(name))
+        return options.sink_options(
+            {
+                "magnetar.bootstrap.servers": secured.address,
+                "magnetar.tls.ca.file": tls.ca_file,
+                "magnetar.tls.certificate.file": tls.certificate_file,
+                "magnetar.tls.key.file": tls.key_file,
+                "magnetar.token.file": str(token),
+                "topic": "tasks",
+            },
+            streaming=True,
+        )
+
+    with blocking.connect(secured.address, tls=tls, token=secured.token("alice")) as client:
+        client.admin.topics.create("tasks")
+        try:
+            work = works.Work("spark/proofs", 0, "run")
+            messages = [
+                sink.write_task(
+                    options_of(name),
+                    work,
+                    iter([pyarrow.RecordBatch.from_pylist([{"value": name.encode()}])]),
+                )
+                for name in ("alice", "bob")
+            ]
+            sink.commit_tasks(options_of("alice"), messages)
+        finally:
+            clients.close_all()
+        assert {one.value for one in client.read("tasks", 0)} == {b"alice", b"bob"}
 
 
 def test_spark_takes_the_same_files_as_options(secured: Secured, tmp_path: Path) -> None:

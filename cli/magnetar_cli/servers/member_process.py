@@ -45,7 +45,7 @@ from magnetar_cluster.view import Format, Member, MemberName, View
 from magnetar_core.address_book import AddressBook
 from magnetar_core.clock import SystemClock, since_boot_ms
 from magnetar_core.doors import Doors
-from magnetar_core.gate import gate_of
+from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
@@ -120,7 +120,7 @@ async def _serve(process: MemberProcess) -> None:
     async with AsyncExitStack() as closing:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
         tell_expiry(registry, listen.tls_certificate_file)
-        gate = gate_of(process.owning.access, clock)
+        gate = gates_of(process.owning.access, listen, clock)
         server = GrpcServer(process.service, listen, doors, gate)
         await server.open()
         closing.push_async_callback(server.close)

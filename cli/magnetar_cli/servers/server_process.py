@@ -24,7 +24,7 @@ from magnetar_core.access_file import AccessConfig
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer
 from magnetar_core.config import ListenConfig
-from magnetar_core.gate import gate_of
+from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.observability import MetricsEndpoint
@@ -122,7 +122,7 @@ async def _serve(process: ServerProcess) -> None:
     registry = CollectorRegistry()
     tell_expiry(registry, process.listen.tls_certificate_file)
     clock = SystemClock()
-    gate = gate_of(process.access, clock)
+    gate = gates_of(process.access, process.listen, clock)
     server = GrpcServer(process.service, process.listen, gate=gate)
     closing: list[Callable[[], Awaitable[None]]] = []
     try:

@@ -240,6 +240,7 @@ class TransactionAcks:
         self._route = route
         self._txn_id: TxnID | None = None
         self._producer_epoch: int | None = None
+        self._txn_proof = b""
         self._two_phase_commit = False
         self._member = member
         self._on_confirmed = on_confirmed
@@ -256,16 +257,23 @@ class TransactionAcks:
         )
 
     def begin(
-        self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
+        self,
+        txn_id: TxnID,
+        producer_epoch: int | None = None,
+        txn_proof: bytes = b"",
+        *,
+        two_phase_commit: bool = False,
     ) -> None:
         """Send acks from now on, since the transaction has its id.
 
         Args:
             producer_epoch: the epoch of the transactional producer, if there is one.
+            txn_proof: what the coordinator gave with the id, to be carried on.
             two_phase_commit: whether the transaction never expires; a group may refuse that.
         """
         self._txn_id = txn_id
         self._producer_epoch = producer_epoch
+        self._txn_proof = txn_proof
         self._two_phase_commit = two_phase_commit
         self._in_flight.open()
 
@@ -370,6 +378,8 @@ class TransactionAcks:
         if self._producer_epoch is not None:
             item.command.producer_epoch = self._producer_epoch
         item.command.two_phase_commit = self._two_phase_commit
+        if self._txn_proof:
+            item.command.txn_proof = self._txn_proof
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:

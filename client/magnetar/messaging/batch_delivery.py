@@ -39,6 +39,7 @@ class BatchDelivery:
         "_producer_epoch",
         "_route",
         "_runtime",
+        "_txn_proof",
         "confirmed_count",
         "follows",
         "producer_id",
@@ -78,16 +79,18 @@ class BatchDelivery:
         self._on_refused = on_refused
         self._plain = plain
         self._producer_epoch: int | None = None
+        self._txn_proof = b""
         self._next_sequence = 0
         self._lane = 0
         self._in_flight: InFlightCommands[ClosedBatch, broker_pb2.CommandSendResponse] = (
             InFlightCommands(runtime, self, in_flight_max=in_flight_max, open_gate=plain is None)
         )
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None) -> None:
+    def begin(self, txn_id: TxnID, producer_epoch: int | None, txn_proof: bytes) -> None:
         """Send batches from now on, since the transaction has its id."""
         self.txn_id = txn_id
         self._producer_epoch = producer_epoch
+        self._txn_proof = txn_proof
         self._in_flight.open()
 
     def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
@@ -159,7 +162,7 @@ class BatchDelivery:
         # A broker of an earlier version knows of one only.
         latest = batch.follows[-1] if batch.follows else None
         batch.patient = latest is not None
-        return broker_pb2.CommandSend(
+        command = broker_pb2.CommandSend(
             partition=self._name.to_wire(),
             producer_id=batch.producer_id,
             sequence_id=batch.sequence_id,
@@ -170,6 +173,10 @@ class BatchDelivery:
             batch=batch.payload,
             producer_epoch=self._producer_epoch,
         )
+        if self._txn_proof:
+            # At each attempt: the next one may go to another broker, or on another link.
+            command.txn_proof = self._txn_proof
+        return command
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""

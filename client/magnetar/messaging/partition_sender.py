@@ -107,13 +107,16 @@ class PartitionSender:
         """The transactions whose messages come before (order, k)."""
         return self._delivery.follows
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+    def begin(
+        self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
+    ) -> None:
         """Send batches from now on, since the transaction has its id.
 
         Args:
             producer_epoch: the epoch of the transactional producer, if there is one.
+            txn_proof: what the coordinator gave with the id, to be carried on.
         """
-        self._delivery.begin(txn_id, producer_epoch)
+        self._delivery.begin(txn_id, producer_epoch, txn_proof)
         if self._open.count and self._linger is None:
             self._linger_later()
 

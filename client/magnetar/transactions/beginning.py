@@ -24,6 +24,8 @@ class Begun(NamedTuple):
     identity: ProducerIdentity | None = None
     # Whether the coordinator has stored the transaction and the participants that it was given.
     is_durable: bool = True
+    # What brokers may ask of sends and acks in it; empty: this cluster asks for nothing.
+    txn_proof: bytes = b""
 
 
 # Asks for a transaction that already has these participants.
@@ -116,4 +118,5 @@ class Beginning:
             partitions=partitions,
             subscriptions=subscriptions,
             is_durable=begun.is_durable,
+            txn_proof=begun.txn_proof,
         )

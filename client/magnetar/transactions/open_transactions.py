@@ -136,7 +136,13 @@ class OpenTransactions:
                 named_sequence=named,
             )
         )
-        return Begun(TxnID.from_wire(reply.txn_id), reply.txn_timeout_ms, coordinator, identity)
+        return Begun(
+            TxnID.from_wire(reply.txn_id),
+            reply.txn_timeout_ms,
+            coordinator,
+            identity,
+            txn_proof=reply.txn_proof,
+        )
 
     async def _new_txn(
         self,
@@ -157,4 +163,5 @@ class OpenTransactions:
             reply.txn_timeout_ms or txn_timeout_ms,
             coordinator,
             is_durable=False,
+            txn_proof=reply.txn_proof,
         )

@@ -76,6 +76,7 @@ class Participants:
         self.acks: list[Acks] = []
         self._forget_senders: list[Callable[[], object]] = []
         self._txn_id: TxnID | None = None
+        self._txn_proof = b""
         self._identity: ProducerIdentity | None = None
         self._two_phase_commit = False
         self._enrollment: Enrollment | None = None
@@ -125,6 +126,7 @@ class Participants:
         partitions: Collection[PartitionName],
         subscriptions: Collection[SubscriptionName],
         is_durable: bool,
+        txn_proof: bytes,
     ) -> None:
         """Send commands from now on, since the transaction has its id.
 
@@ -135,8 +137,10 @@ class Participants:
             partitions: the partitions that the coordinator knows already.
             subscriptions: the subscriptions that the coordinator knows already.
             is_durable: whether it has confirmed that it knows them.
+            txn_proof: what sends and acks carry on; empty: nothing.
         """
         self._txn_id = txn_id
+        self._txn_proof = txn_proof
         self._identity = identity
         self._two_phase_commit = two_phase_commit
         self._enrollment = Enrollment(
@@ -165,13 +169,18 @@ class Participants:
         assert self._enrollment is not None
         assert self._txn_id is not None
         self._enrollment.partition(sender.name)
-        sender.begin(self._txn_id, self._producer_epoch)
+        sender.begin(self._txn_id, self._producer_epoch, self._txn_proof)
 
     def _begin_acks(self, acks: Acks) -> None:
         assert self._enrollment is not None
         assert self._txn_id is not None
         self._enrollment.subscription(acks.name)
-        acks.begin(self._txn_id, self._producer_epoch, two_phase_commit=self._two_phase_commit)
+        acks.begin(
+            self._txn_id,
+            self._producer_epoch,
+            self._txn_proof,
+            two_phase_commit=self._two_phase_commit,
+        )
 
     @property
     def _producer_epoch(self) -> int | None:

@@ -118,7 +118,9 @@ class Sender(Writer, Protocol):
         """Whether no message waits."""
         ...
 
-    def begin(self, txn_id: TxnID, producer_epoch: int | None = None) -> None:
+    def begin(
+        self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
+    ) -> None:
         """Send batches from now on, since the transaction has its id."""
         ...
 
@@ -138,7 +140,12 @@ class Acks(Writer, Protocol):
     consumer_id: int
 
     def begin(
-        self, txn_id: TxnID, producer_epoch: int | None = None, *, two_phase_commit: bool = False
+        self,
+        txn_id: TxnID,
+        producer_epoch: int | None = None,
+        txn_proof: bytes = b"",
+        *,
+        two_phase_commit: bool = False,
     ) -> None:
         """Send acks from now on, since the transaction has its id."""
         ...

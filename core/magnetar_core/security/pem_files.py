@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import stat
 from pathlib import Path
 
 from magnetar_core.config import InvalidConfig
@@ -57,16 +58,22 @@ def read_authorities(file: str) -> bytes:
     return content
 
 
-def read(file: str, bytes_max: int | None = None) -> bytes:
+def read(file: str, bytes_max: int | None = None, *, is_secret: bool = False) -> bytes:
     """Return a file's content.
 
     Args:
         bytes_max: of a larger file, one byte more than that is returned; None: all of it.
+        is_secret: only its owner and its group may have permissions.
     Raises:
-        InvalidConfig: it cannot be read.
+        InvalidConfig: it cannot be read, or is a secret that everybody may use.
     """
     try:
         with Path(file).open("rb") as opened:
+            if is_secret and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
+                raise InvalidConfig(
+                    f"{file} is a secret, and everybody on this machine may use it: take that away"
+                    f" with `chmod o= {file}`"
+                )
             return opened.read() if bytes_max is None else opened.read(bytes_max + 1)
     except OSError as error:
         raise InvalidConfig(

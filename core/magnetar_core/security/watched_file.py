@@ -25,16 +25,23 @@ class WatchedFile(Generic[Content]):
     Args:
         parse: reads the content, and raises ValueError if it cannot.
         bytes_max: a larger file is not used; None: it may have any size.
+        is_secret: a file that everybody on the machine may use is not used.
     Raises:
         InvalidConfig: the file cannot be read, or used.
     """
 
     def __init__(
-        self, file: str, parse: Callable[[bytes], Content], *, bytes_max: int | None = None
+        self,
+        file: str,
+        parse: Callable[[bytes], Content],
+        *,
+        bytes_max: int | None = None,
+        is_secret: bool = False,
     ) -> None:
         self._file = file
         self._parse = parse
         self._bytes_max = bytes_max
+        self._is_secret = is_secret
         self.read_count = self.damaged_count = 0
         # Before it is read: what is written meanwhile is read again.
         self._stamp = stamp_of(file)
@@ -59,7 +66,7 @@ class WatchedFile(Generic[Content]):
 
     def _read(self) -> Content:
         try:
-            content = read(self._file, self._bytes_max)
+            content = read(self._file, self._bytes_max, is_secret=self._is_secret)
         except InvalidConfig:
             # Other permissions are no change of the file: it is tried again with every look.
             self._stamp = None

@@ -28,7 +28,7 @@ LATEST: InitialPosition
 EARLIEST: InitialPosition
 
 class CommandSend(_requests.Request[CommandSendResponse]):
-    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids")
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids", "txn_proof")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class CommandSend(_requests.Request[CommandSendResponse]):
     BATCH_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ALSO_FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producer_id: int
     sequence_id: int
@@ -47,7 +48,8 @@ class CommandSend(_requests.Request[CommandSendResponse]):
     batch: bytes
     producer_epoch: int
     also_follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    txn_proof: bytes
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class CommandSendResponse(_message.Message):
     __slots__ = ("message_id", "duplicate", "settled_txn_ids")
@@ -85,18 +87,20 @@ class Message(_message.Message):
     def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., event_time_ms: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., append_time_ms: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
 class CommandPublish(_requests.Request[CommandSendResponse]):
-    __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id")
+    __slots__ = ("partition", "messages", "producer_id", "sequence_id", "txn_id", "txn_proof")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     producer_id: int
     sequence_id: int
     txn_id: _common_pb2.TxnId
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
+    txn_proof: bytes
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class DeliveredBatch(_message.Message):
     __slots__ = ("entry_id", "first_index", "num_messages", "batch", "excluded", "redelivery_count", "append_time_ms", "txn_id")
@@ -369,7 +373,7 @@ class CommandConsumerChange(_message.Message):
     def __init__(self, consumer_id: _Optional[int] = ..., topic_id: _Optional[int] = ..., partition: _Optional[int] = ..., active: _Optional[bool] = ..., closed: _Optional[bool] = ..., error: _Optional[_Union[_common_pb2.ServerError, _Mapping]] = ..., waiting: _Optional[bool] = ...) -> None: ...
 
 class CommandAck(_requests.Request[CommandAckResponse]):
-    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit", "attach_epoch")
+    __slots__ = ("subscription", "consumer_id", "ack_type", "message_ids", "ranges", "txn_id", "ack_sequence", "ledger_id", "producer_epoch", "member", "two_phase_commit", "attach_epoch", "txn_proof")
     class AckType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         INDIVIDUAL: _ClassVar[CommandAck.AckType]
@@ -388,6 +392,7 @@ class CommandAck(_requests.Request[CommandAckResponse]):
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
     ATTACH_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
     subscription: _common_pb2.Subscription
     consumer_id: int
     ack_type: CommandAck.AckType
@@ -400,7 +405,8 @@ class CommandAck(_requests.Request[CommandAckResponse]):
     member: _common_pb2.GroupMember
     two_phase_commit: bool
     attach_epoch: int
-    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., attach_epoch: _Optional[int] = ...) -> None: ...
+    txn_proof: bytes
+    def __init__(self, subscription: _Optional[_Union[_common_pb2.Subscription, _Mapping]] = ..., consumer_id: _Optional[int] = ..., ack_type: _Optional[_Union[CommandAck.AckType, str]] = ..., message_ids: _Optional[_Iterable[_Union[_common_pb2.MessageIdData, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., ack_sequence: _Optional[int] = ..., ledger_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., member: _Optional[_Union[_common_pb2.GroupMember, _Mapping]] = ..., two_phase_commit: _Optional[bool] = ..., attach_epoch: _Optional[int] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class CommandAckResponse(_message.Message):
     __slots__ = ("consumer_id", "txn_id")

@@ -87,12 +87,14 @@ class CommandNewTxn(_requests.Request[CommandNewTxnResponse]):
     def __init__(self, txn_timeout_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[NamedSequence, _Mapping]] = ..., call_token: _Optional[int] = ..., answer_before_durable: _Optional[bool] = ...) -> None: ...
 
 class CommandNewTxnResponse(_message.Message):
-    __slots__ = ("txn_id", "txn_timeout_ms")
+    __slots__ = ("txn_id", "txn_timeout_ms", "txn_proof")
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     TXN_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
     txn_id: _common_pb2.TxnId
     txn_timeout_ms: int
-    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_timeout_ms: _Optional[int] = ...) -> None: ...
+    txn_proof: bytes
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_timeout_ms: _Optional[int] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
 
 class CommandAddPartitionToTxn(_requests.Request[CommandAddPartitionToTxnResponse]):
     __slots__ = ("txn_id", "partitions", "identity")

@@ -11,6 +11,8 @@ _TOKENS = "core/magnetar_core/security/tokens.py"
 _KEYS = "core/magnetar_core/security/token_keys.py"
 _WATCHED = "core/magnetar_core/security/watched_file.py"
 _REVOCATIONS = "core/magnetar_core/security/revocations.py"
+_PROOFS = "core/magnetar_core/security/txn_proofs.py"
+_PROOF_GATE = "core/magnetar_core/security/proof_gate.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
@@ -84,5 +86,63 @@ MUTANTS: tuple[Mutant, ...] = (
         old='        return int(text.replace(":", ""), 16)\n',
         new='        return int(text.replace(":", ""), 10)\n',
         mistake="Serials are read in another form than openssl prints them.",
+    ),
+    Mutant(
+        name="acks-without-proof",
+        file=_PROOF_GATE,
+        old='WRITING = frozenset({"send", "publish", "ack"})\n',
+        new='WRITING = frozenset({"send", "publish"})\n',
+        mistake="Whoever guesses a TxnID acknowledges in its transaction.",
+    ),
+    Mutant(
+        name="unary-calls-without-proof",
+        file=_PROOF_GATE,
+        old="        proven = None if session is None else self._proven.setdefault(session, {})\n",
+        new="        if session is None:\n"
+        "            return None\n"
+        "        proven = self._proven.setdefault(session, {})\n",
+        mistake="Only conversations are asked for a proof.",
+    ),
+    Mutant(
+        name="proved-for-all-conversations",
+        file=_PROOF_GATE,
+        old="        proven = None if session is None else self._proven.setdefault(session, {})\n",
+        new="        proven = self._proven.setdefault(self, {})  # type: ignore[call-overload]\n",
+        mistake="A proof that its principal has shown counts for whoever shows it again.",
+    ),
+    Mutant(
+        name="proved-once-for-all",
+        file=_PROOF_GATE,
+        old="        if proven is not None and proof and proven.get(txn_id) == proof:\n",
+        new="        if proven is not None and txn_id in proven:\n",
+        mistake="A client that loses the proof works until its link breaks.",
+    ),
+    Mutant(
+        name="proved-with-a-removed-key",
+        file=_PROOF_GATE,
+        old="            self._proven.clear()\n",
+        new="",
+        mistake="A key that was removed counts on in conversations that have begun.",
+    ),
+    Mutant(
+        name="proofs-of-all-time",
+        file=_PROOF_GATE,
+        old="            if len(proven) >= PROVEN_MAX:\n",
+        new="            if len(proven) > PROVEN_MAX:\n",
+        mistake="A conversation is remembered with one transaction more than it may.",
+    ),
+    Mutant(
+        name="proof-for-anybody",
+        file=_PROOFS,
+        old="    signed = _PURPOSE + txn_id.to_bytes() + principal.name.encode()\n",
+        new="    signed = _PURPOSE + txn_id.to_bytes()\n",
+        mistake="A proof that was seen on its way counts for everybody.",
+    ),
+    Mutant(
+        name="last-proof-key-signs",
+        file=_PROOFS,
+        old="        key_id = next(iter(self.keys))\n",
+        new="        key_id = next(reversed(self.keys))\n",
+        mistake="A key signs before all servers know it.",
     ),
 )

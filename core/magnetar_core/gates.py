@@ -1,0 +1,22 @@
+"""The gates of a server, as its settings ask for them: rights first, then proofs."""
+
+from __future__ import annotations
+
+from magnetar_core.access_file import AccessConfig
+from magnetar_core.clock import Clock
+from magnetar_core.commands import Gate
+from magnetar_core.config import ListenConfig
+from magnetar_core.gate import gate_of
+from magnetar_core.security.proof_gate import ProofGate, ProofKeysFile
+
+
+def gates_of(access: AccessConfig, listen: ListenConfig, clock: Clock) -> Gate | None:
+    """Return the gate that all commands of a server pass; None: there is none.
+
+    Raises:
+        InvalidConfig: a file cannot be read, or used.
+    """
+    gate = gate_of(access, clock)
+    if not listen.txn_proof_keys_file:
+        return gate
+    return ProofGate(gate, ProofKeysFile(listen.txn_proof_keys_file, clock.monotonic_ms))

@@ -1,0 +1,424 @@
+"""Writes in a transaction pass with their proof only: in each conversation, and in each call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.envelope import command
+from tests.proof_keys import write_keys
+
+from magnetar_core.access.rules import RULES
+from magnetar_core.access_file import AccessConfig
+from magnetar_core.clock import SystemClock
+from magnetar_core.commands import CommandSession, Gate, Reply, run_handler
+from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.errors import AuthorizationFailed, MagnetarError
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.gates import gates_of
+from magnetar_core.grpc_unary import Sender, answer_to
+from magnetar_core.ids import TxnID
+from magnetar_core.principal import Principal
+from magnetar_core.security.proof_gate import (
+    KEY_FILE_BYTES_MAX,
+    LOOK_INTERVAL_MS,
+    PROVEN_MAX,
+    WRITING,
+    ProofGate,
+    ProofKeysFile,
+)
+from magnetar_core.security.txn_proofs import ProofKeys
+from magnetar_core.wire import broker_pb2 as wire
+from magnetar_core.wire import common_pb2, service_pb2
+from magnetar_core.wire import transaction_pb2 as txn
+
+T1, T2 = TxnID.of(0, 1, 1), TxnID.of(0, 1, 2)
+KINDS: tuple[Any, ...] = (wire.CommandSend, wire.CommandPublish, wire.CommandAck)
+ENDING = (txn.CommandEndTxnOnPartition, txn.CommandEndTxnOnSubscription, txn.CommandEndTxn)
+
+
+class Scene:
+    """A server behind the gate, which notes what reaches its handlers."""
+
+    def __init__(self, directory: Path, *keys: str) -> None:
+        self.now_ms = 0.0
+        self.path = directory / "proof.keys"
+        write_keys(self.path, *(keys or ("first",)))
+        self.file = ProofKeysFile(str(self.path), lambda: self.now_ms)
+        self.gate = ProofGate(None, self.file)
+        self.handled: list[Any] = []
+        self.told: list[service_pb2.Command] = []
+        self.handlers: dict[str, Any] = dict.fromkeys(RULES, self._handle)
+        self.handlers["new_txn"] = self._new_txn
+        self.answer_sizes: dict[str, Any] = {}
+
+    def converse(self, name: str = "alice", gate: Gate | None = None) -> CommandSession:
+        session = CommandSession(
+            self.handlers, lambda frame: self.told.extend(frame.commands), self.refuse
+        )
+        session.principal = Principal(name)
+        session.gate = gate or self.gate
+        return session
+
+    def accept(self, write: Callable[[service_pb2.Frame], None]) -> CommandSession:
+        raise NotImplementedError
+
+    def refuse(self, error: MagnetarError, reply: Reply) -> None:
+        reply.fail(error)
+
+    def proof(self, txn_id: TxnID = T1, name: str = "alice") -> bytes:
+        return self.file.keys().proof_of(txn_id, Principal(name))
+
+    def reaches(self, session: CommandSession, body: Any) -> bool:
+        count = len(self.handled)
+        session.on_frame(service_pb2.Frame(commands=[command(body, 1)]))
+        return len(self.handled) > count
+
+    async def calls(self, body: Any, name: str = "alice") -> Any:
+        """Make a unary call; return its answer."""
+        field = command(body).WhichOneof("body")
+        assert field is not None
+        sender = Sender("", Principal(name), self.gate)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        return await answer_to(self, field, body, sender, answer)
+
+    def _handle(self, body: Any, reply: Reply) -> None:
+        self.handled.append(body)
+        reply.send(wire.CommandSendResponse())
+
+    def _new_txn(self, body: txn.CommandNewTxn, reply: Reply) -> None:
+        if body.txn_timeout_ms:
+            raise AuthorizationFailed("not you")
+        reply.send(txn.CommandNewTxnResponse(txn_id=T1.to_wire(), txn_timeout_ms=5))
+
+
+def in_loop(test: Callable[[Scene], Any], directory: Path, *keys: str) -> None:
+    async def run() -> None:
+        done = test(Scene(directory, *keys))
+        if done is not None:
+            await done
+
+    asyncio.run(run())
+
+
+def wrong_proofs(scene: Scene) -> list[bytes]:
+    other = ProofKeys({"first": b"o" * 32})
+    right = scene.proof()
+    return [
+        b"",
+        b"x",
+        right[:-1],
+        bytes(16) + b"first",
+        scene.proof(T2),
+        scene.proof(name="bob"),
+        other.proof_of(T1, Principal("alice")),
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_writes_with_the_right_proof_only(kind: Any, tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        session = scene.converse()
+        for proof in wrong_proofs(scene):
+            assert not scene.reaches(session, kind(txn_id=T1.to_wire(), txn_proof=proof)), proof
+        right = kind(txn_id=T1.to_wire(), txn_proof=scene.proof())
+        for _ in range(3):
+            assert scene.reaches(session, right)
+        # Whoever has proved it once proves it again: what works once works always.
+        for proof in wrong_proofs(scene):
+            assert not scene.reaches(session, kind(txn_id=T1.to_wire(), txn_proof=proof)), proof
+        assert not scene.reaches(session, kind(txn_id=T2.to_wire(), txn_proof=scene.proof()))
+
+    in_loop(test, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_unary_call_writes_with_the_right_proof_only(kind: Any, tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        for _ in range(2):
+            for proof in wrong_proofs(scene):
+                told = await scene.calls(kind(txn_id=T1.to_wire(), txn_proof=proof))
+                assert told.code == common_pb2.AUTHORIZATION_FAILED
+                assert not scene.handled
+            await scene.calls(kind(txn_id=T1.to_wire(), txn_proof=scene.proof()))
+            assert scene.handled.pop()
+
+    in_loop(test, tmp_path)
+
+
+def test_what_one_has_proved_counts_for_nobody_else(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        alice, bob = scene.converse(), scene.converse("bob")
+        for kind in KINDS:
+            proved = kind(txn_id=T1.to_wire(), txn_proof=scene.proof())
+            assert scene.reaches(alice, proved)
+            assert not scene.reaches(bob, proved)
+            assert not scene.reaches(bob, kind(txn_id=T1.to_wire()))
+            # Another conversation of alice begins anew.
+            assert not scene.reaches(scene.converse(), kind(txn_id=T1.to_wire()))
+            assert scene.reaches(scene.converse(), proved)
+
+    in_loop(test, tmp_path)
+
+
+def test_plain_writes_and_ends_need_none(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        session = scene.converse()
+        for kind in KINDS:
+            assert scene.reaches(session, kind())
+        for kind in ENDING:
+            assert scene.reaches(session, kind(txn_id=T1.to_wire()))
+
+    in_loop(test, tmp_path)
+
+
+def test_a_refusal_says_who_and_what_to_do(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        told = await scene.calls(wire.CommandSend(txn_id=T1.to_wire()), "bob")
+        assert told.details == {"txn_id": str(T1), "principal": "bob"}
+        for part in ("bob", str(T1), "txn_proof_keys_file"):
+            assert part in told.message
+
+    in_loop(test, tmp_path)
+
+
+def test_every_command_that_writes_in_a_transaction_is_checked() -> None:
+    """Whoever adds a command with a TxnID decides here whether it writes."""
+    reading_or_ending = {
+        *("peek", "end_txn_on_partition", "end_txn_on_subscription"),
+        # The coordinator's; it knows whose the transaction is.
+        *("add_partition_to_txn", "add_subscription_to_txn", "end_txn", "describe_txn"),
+        *("accept_txn_loss", "abort_hanging_txn"),
+    }
+    bodies: list[tuple[Any, str]] = list(FIELD_OF_BODY.items())
+    named = {name for body, name in bodies if "txn_id" in body.DESCRIPTOR.fields_by_name}
+    assert named & RULES.keys() == WRITING | reading_or_ending
+    proving = {name for body, name in bodies if "txn_proof" in body.DESCRIPTOR.fields_by_name}
+    assert proving == {*WRITING, "new_txn_response"}
+
+
+# What hands it out.
+
+
+def test_whoever_begins_gets_a_proof_of_their_own(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        for name in ("alice", "bob"):
+            told = await scene.calls(txn.CommandNewTxn(), name)
+            assert told.txn_timeout_ms == 5
+            assert told.txn_id == T1.to_wire()
+            assert told.txn_proof == scene.proof(name=name)
+
+    in_loop(test, tmp_path)
+
+
+def test_an_answer_that_is_kept_for_copies_has_no_proof(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        kept = txn.CommandNewTxnResponse(txn_id=T1.to_wire())
+        told: list[txn.CommandNewTxnResponse] = []
+        reply = Reply(told.append, None, principal=Principal("alice"))
+        admitted = scene.gate.admit("new_txn", txn.CommandNewTxn(), reply)
+        assert admitted is not None
+        admitted.send(kept)
+        assert told[0].txn_proof == scene.proof()
+        assert not kept.txn_proof
+
+    in_loop(test, tmp_path)
+
+
+def test_a_refused_beginning_stays_refused(tmp_path: Path) -> None:
+    async def test(scene: Scene) -> None:
+        told = await scene.calls(txn.CommandNewTxn(txn_timeout_ms=1))
+        assert told.code == common_pb2.AUTHORIZATION_FAILED
+
+    in_loop(test, tmp_path)
+
+
+# One check for each conversation and transaction, and no more than so much memory.
+
+
+def test_a_conversation_costs_one_hash_for_each_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[TxnID] = []
+    check = ProofKeys.complaint_about
+
+    def counted(keys: ProofKeys, proof: bytes, txn_id: TxnID, principal: Principal) -> str | None:
+        checked.append(txn_id)
+        return check(keys, proof, txn_id, principal)
+
+    monkeypatch.setattr(ProofKeys, "complaint_about", counted)
+
+    def test(scene: Scene) -> None:
+        session, ids = scene.converse(), [TxnID.of(0, 1, one) for one in range(PROVEN_MAX + 1)]
+
+        def write(txn_id: TxnID) -> bool:
+            body = wire.CommandSend(txn_id=txn_id.to_wire(), txn_proof=scene.proof(txn_id))
+            return scene.reaches(session, body)
+
+        for one in ids[:-1]:
+            for _ in range(2):
+                assert write(one)
+        assert checked == ids[:-1]
+        # One more: the oldest is forgotten, and asked again.
+        assert write(ids[-1])
+        assert write(ids[-2])
+        assert len(checked) == len(ids)
+        assert write(ids[0])
+        assert len(checked) == len(ids) + 1
+
+    in_loop(test, tmp_path)
+
+
+# Keys that change.
+
+
+def test_rotation_while_a_transaction_is_open(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        coordinator_file = tmp_path / "coordinator.keys"
+        write_keys(coordinator_file, "first")
+        coordinator = ProofKeysFile(str(coordinator_file), lambda: scene.now_ms)
+        session, alice = scene.converse(), Principal("alice")
+
+        def reaches(proof: bytes) -> bool:
+            """Whether it counts, in a conversation that goes on and in a new one alike."""
+            body = wire.CommandAck(txn_id=T1.to_wire(), txn_proof=proof)
+            goes_on = scene.reaches(session, body)
+            assert scene.reaches(scene.converse(), body) is goes_on
+            return goes_on
+
+        old = coordinator.keys().proof_of(T1, alice)
+        assert reaches(old)
+        for names in (("first", "second"), ("second", "first")):
+            write_keys(coordinator_file, *names)
+            write_keys(scene.path, *names)
+            scene.now_ms += LOOK_INTERVAL_MS
+            assert reaches(old)
+            assert reaches(coordinator.keys().proof_of(T1, alice))
+        new = coordinator.keys().proof_of(T1, alice)
+        assert new != old
+        # What was proved with a key counts no longer than the key does.
+        assert reaches(old)
+        write_keys(scene.path, "second")
+        scene.now_ms += LOOK_INTERVAL_MS
+        assert not reaches(old)
+        assert reaches(new)
+
+    in_loop(test, tmp_path)
+
+
+def test_a_coordinator_that_saw_the_new_key_first_harms_nobody(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        early = ProofKeys.parse(Path(write_keys(tmp_path / "early", "second")).read_bytes())
+        proof = early.proof_of(T1, Principal("alice"))
+        body = wire.CommandSend(txn_id=T1.to_wire(), txn_proof=proof)
+        session = scene.converse()
+        assert not scene.reaches(session, body)
+        write_keys(scene.path, "second", "first")
+        # No time has passed: the unknown key is the reason to look.
+        assert scene.reaches(session, body)
+
+    in_loop(test, tmp_path)
+
+
+def test_a_damaged_new_file_leaves_the_former_keys(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        session = scene.converse()
+        right = wire.CommandSend(txn_id=T1.to_wire(), txn_proof=scene.proof())
+        scene.path.write_text("nonsense\n")
+        scene.now_ms += LOOK_INTERVAL_MS
+        assert scene.reaches(session, right)
+        assert not scene.reaches(session, wire.CommandSend(txn_id=T1.to_wire()))
+
+    in_loop(test, tmp_path)
+
+
+@pytest.mark.parametrize(("mode", "counts"), [(0o600, True), (0o640, True), (0o604, False)])
+def test_a_key_file_is_a_secret(mode: int, counts: bool, tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    write_keys(path, "first")
+    path.chmod(mode)
+    if counts:
+        ProofKeysFile(str(path), lambda: 0.0)
+        return
+    with pytest.raises(InvalidConfig, match="chmod o="):
+        ProofKeysFile(str(path), lambda: 0.0)
+
+
+def test_a_new_file_that_everybody_may_read_waits_until_nobody_may(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        scene.path.write_text(Path(write_keys(tmp_path / "other", "second")).read_text())
+        scene.path.chmod(0o644)
+        scene.now_ms += LOOK_INTERVAL_MS
+        assert list(scene.file.keys().keys) == ["first"]
+        scene.path.chmod(0o600)
+        scene.now_ms += LOOK_INTERVAL_MS
+        assert list(scene.file.keys().keys) == ["second"]
+
+    in_loop(test, tmp_path)
+
+
+def test_a_key_file_has_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    write_keys(path, "first")
+    room = KEY_FILE_BYTES_MAX - path.stat().st_size
+    with path.open("a") as opened:
+        opened.write("#" * room)
+    ProofKeysFile(str(path), lambda: 0.0)
+    with path.open("a") as opened:
+        opened.write("#")
+    with pytest.raises(InvalidConfig, match="more than 65536 bytes"):
+        ProofKeysFile(str(path), lambda: 0.0)
+
+
+# Settings.
+
+
+def test_without_a_key_file_there_is_no_gate() -> None:
+    assert gates_of(AccessConfig(), ListenConfig(), SystemClock()) is None
+
+
+def test_a_key_file_needs_clients_who_say_who_they_are(tmp_path: Path) -> None:
+    file = write_keys(tmp_path / "keys", "first")
+    with pytest.raises(InvalidConfig, match="txn_proof_keys_file has no use"):
+        ListenConfig(txn_proof_keys_file=file)
+
+
+def test_a_key_file_that_is_missing_is_an_error_at_the_start(tmp_path: Path) -> None:
+    listen = ListenConfig(token_keys_file="keys", txn_proof_keys_file=str(tmp_path / "none"))
+    with pytest.raises(InvalidConfig, match="cannot be read"):
+        gates_of(AccessConfig(), listen, SystemClock())
+
+
+@pytest.mark.parametrize("servers", ["", "coordinator-0"])
+def test_rights_come_first(servers: str, tmp_path: Path) -> None:
+    """With rights, or without: proofs are checked; and only rights refuse what is for servers."""
+
+    def test(scene: Scene) -> None:
+        file = str(scene.path)
+        listen = ListenConfig(token_keys_file="keys", txn_proof_keys_file=file)
+        gate = gates_of(AccessConfig(server_principals=servers), listen, SystemClock())
+        session = scene.converse(gate=gate)
+        end = txn.CommandEndTxnOnPartition(txn_id=T1.to_wire())
+        assert scene.reaches(session, end) is not bool(servers)
+        assert not scene.reaches(session, wire.CommandSend(txn_id=T1.to_wire()))
+        right = wire.CommandSend(txn_id=T1.to_wire(), txn_proof=scene.proof())
+        assert scene.reaches(session, right)
+        assert gate is not None
+        gate.come(Principal("alice"))()
+
+    in_loop(test, tmp_path)
+
+
+def test_nothing_is_handled_after_a_refusal(tmp_path: Path) -> None:
+    def test(scene: Scene) -> None:
+        told: list[Any] = []
+        reply = Reply(told.append, None, principal=Principal("bob"))
+        body = command(wire.CommandSend(txn_id=T1.to_wire()))
+        run_handler(scene.handlers, "send", body, reply, scene.refuse, scene.gate)
+        assert [one.code for one in told] == [common_pb2.AUTHORIZATION_FAILED]
+        assert not scene.handled
+
+    in_loop(test, tmp_path)
