@@ -95,6 +95,8 @@ class FakeCluster(FakeGroups):
         self.frame_bytes_max = 1 << 20
         # What of that which a transaction's send follows has ended on the broker.
         self.settled: list[TxnID] = []
+        # Whether the servers want the proofs back that they give with TxnIDs.
+        self.gives_proofs = True
         self.hello_count = 0
         self.play = Playbook(self.handle, self.dispatch)
         self.net = FakeTransport(
@@ -200,6 +202,7 @@ class FakeCluster(FakeGroups):
                 duplicate=body.sequence_id < expected,
             )
         txn_id = TxnID.from_wire(body.txn_id)
+        assert body.txn_proof == self.proof_of(txn_id)
         if txn_id in partition.ended:
             raise InvalidTxnState()
         batches = partition.pending.setdefault((txn_id, body.producer_id), [])
@@ -262,6 +265,7 @@ class FakeCluster(FakeGroups):
             cursor.acked.update(o for o in offsets if o not in cursor.pending)
             return broker_pb2.CommandAckResponse(consumer_id=body.consumer_id)
         txn_id = TxnID.from_wire(body.txn_id)
+        assert body.txn_proof == self.proof_of(txn_id)
         if self.transactions[txn_id]["status"] != common_pb2.OPEN:
             raise InvalidTxnState()
         expected = cursor.ack_sequences.get(txn_id, 0)
@@ -388,8 +392,11 @@ class FakeCluster(FakeGroups):
             # An id that starts so is of two-phase commit.
             timeout_ms = 0 if body.identity.transactional_id.startswith("2pc") else 60_000
         return transaction_pb2.CommandNewTxnResponse(
-            txn_id=txn_id.to_wire(), txn_timeout_ms=timeout_ms
+            txn_id=txn_id.to_wire(), txn_timeout_ms=timeout_ms, txn_proof=self.proof_of(txn_id)
         )
+
+    def proof_of(self, txn_id: TxnID) -> bytes:
+        return f"proof of {txn_id}".encode() if self.gives_proofs else b""
 
     def live(self, wire: Any) -> dict[str, Any]:
         found = self.transactions.get(TxnID.from_wire(wire))

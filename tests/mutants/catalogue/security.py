@@ -145,4 +145,18 @@ MUTANTS: tuple[Mutant, ...] = (
         new="        key_id = next(reversed(self.keys))\n",
         mistake="A key signs before all servers know it.",
     ),
+    Mutant(
+        name="acks-lose-the-proof",
+        file="client/magnetar/messaging/acks.py",
+        old="        self._txn_proof = txn_proof\n",
+        new="",
+        mistake="Only sends carry on what the coordinator gave.",
+    ),
+    Mutant(
+        name="named-work-loses-the-proof",
+        file="client/magnetar/transactions/open_transactions.py",
+        old="            identity,\n            txn_proof=reply.txn_proof,\n",
+        new="            identity,\n",
+        mistake="Only transactions without a name get a proof.",
+    ),
 )
