@@ -14,6 +14,7 @@ from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.security.link_security import LinkConfig
 from magnetar_core.settings import names_of
+from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig
 
 HEAD = """\
@@ -45,6 +46,7 @@ def page() -> str:
         ("Listening: in both sections", ListenConfig),
         ("Links to other servers: in both sections, and for the command line", LinkConfig),
         ("Who may do what: in both sections", AccessConfig),
+        ("Traces: in both sections", TracesConfig),
         ("Where rows are kept: in both sections", StoreConfig),
         ("Shards that change their owner: in both sections", MemberConfig),
         ("How a server takes and keeps shards: in both sections", HostSettings),

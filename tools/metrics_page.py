@@ -9,6 +9,7 @@ from magnetar_broker.metrics import BrokerMetrics
 from magnetar_cli.servers.host_metrics import HOST_METRICS
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_core.security.certificate_metrics import tell_expiry
+from magnetar_core.traces.metrics import TracesMetrics
 from magnetar_storage.object_store_metrics import ObjectStoreMetrics
 
 HEAD = """\
@@ -71,6 +72,8 @@ def registries() -> Iterable[tuple[str, CollectorRegistry]]:
     # Its file is read when the metric is.
     tell_expiry(broker, "tls.pem")
     tell_expiry(coordinator, "tls.pem")
+    TracesMetrics(broker)
+    TracesMetrics(coordinator)
     ObjectStoreMetrics("magnetar_broker", broker)
     ObjectStoreMetrics("magnetar_coordinator", coordinator)
     return (("Broker", broker), ("Coordinator", coordinator))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from magnetar.client import Client
 from magnetar.config import ClientConfig
@@ -15,6 +16,11 @@ from magnetar_core.errors import InvalidArgument
 from magnetar_core.security.link_security import LinkSecurity, TlsFiles, Token
 from magnetar_core.transport import Transport
 
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from magnetar.link.traces import ClientTraces
+
 
 async def connect(
     address: str | Sequence[str],
@@ -25,6 +31,7 @@ async def connect(
     config: ClientConfig | None = None,
     tls: TlsFiles | None = None,
     token: Token | None = None,
+    traces: bool | TracerProvider = False,
 ) -> Client:
     """Connect to a cluster by the address of a broker, "host:port", or of several.
 
@@ -42,8 +49,11 @@ async def connect(
         config: the settings; by default those of ClientConfig.
         tls: the files for TLS, which are read again for each link; by default plain text.
         token: a token (JWT), or a function that returns a fresh one for each link.
+        traces: whether to make spans (OpenTelemetry) of transactions and of what belongs to them;
+            they go to the TracerProvider that the program has set, or to the one that is given.
     Raises:
-        InvalidArgument: a text is not an address, or a file for TLS cannot be read.
+        InvalidArgument: a text is not an address, a file for TLS cannot be read, or OpenTelemetry
+            is not installed.
         AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
         LogUnavailable: nobody answers at any of the addresses in time.
         ClusterMismatch: the brokers refuse this client.
@@ -56,7 +66,11 @@ async def connect(
     elif tls is not None or token is not None:
         raise InvalidArgument("tls and token belong to the transport of gRPC; give no other one")
     runtime = Runtime(
-        transport, clock or SystemClock(), random or Random(), config or ClientConfig()
+        transport,
+        clock or SystemClock(),
+        random or Random(),
+        config or ClientConfig(),
+        _traces(traces) if traces else None,
     )
     client = Client(addresses, runtime)
     try:
@@ -65,6 +79,18 @@ async def connect(
         await client.close()
         raise
     return client
+
+
+def _traces(provider: bool | TracerProvider) -> ClientTraces:
+    try:
+        from opentelemetry.trace import get_tracer_provider
+
+        from magnetar.link.traces import ClientTraces
+    except ImportError:
+        raise InvalidArgument(
+            "traces need OpenTelemetry, which is not installed: pip install 'magnetar[traces]'"
+        ) from None
+    return ClientTraces(get_tracer_provider() if provider is True else provider)
 
 
 def _security(tls: TlsFiles | None, token: Token | None) -> LinkSecurity:

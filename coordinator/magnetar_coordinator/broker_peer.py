@@ -18,6 +18,7 @@ from magnetar_coordinator.end_commands import WIRE_ACTION
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, TxnAction
+from magnetar_coordinator.transaction_traces import TransactionTraces
 from magnetar_coordinator.watermark_sender import WatermarkSender
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
@@ -60,6 +61,7 @@ class BrokerPeer:
         clock: Clock,
         random: Random,
         metrics: CoordinatorMetrics,
+        traces: TransactionTraces | None = None,
     ) -> None:
         self._owner = owner
         self.link = BrokerLink(
@@ -71,7 +73,7 @@ class BrokerPeer:
             on_answer=self._on_answer,
             on_down=self._on_down,
         )
-        self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics)
+        self.ends = EndCommandSender(self.link, owner, config, clock, random, metrics, traces)
         self.watermarks = WatermarkSender(self.link, self._judge_all)
         self._orphan_ids: dict[int, None] = {}
         # Of administrators.

@@ -34,11 +34,13 @@ from magnetar_coordinator.service import CoordinatorServer
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.timers import Periodic
 from magnetar_coordinator.transaction import Participant
+from magnetar_coordinator.transaction_traces import TransactionTraces
 from magnetar_coordinator.transactional_ids import TransactionalIds
 from magnetar_coordinator.upkeep import Upkeep
 from magnetar_core.clock import Clock
 from magnetar_core.ids import TxnID
 from magnetar_core.run_time import RunTime
+from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport import Transport
 from magnetar_core.wire import transaction_pb2 as pb
 from magnetar_storage.backup_source import BackupSource
@@ -63,6 +65,7 @@ class Coordinator:
         store: opened with `records.FAMILIES`; the coordinator does not close it.
         random: for jitter, and for the token of a new store.
         on_fatal: called once when the coordinator cannot go on: the process must end and restart.
+        traces: makes spans; None: there are none.
     """
 
     _metadata: TransactionMetadataStore
@@ -76,6 +79,7 @@ class Coordinator:
         random: Random,
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
+        traces: ServerTraces | None = None,
     ) -> None:
         self.config = config
         self.metrics = CoordinatorMetrics(registry or CollectorRegistry())
@@ -85,6 +89,7 @@ class Coordinator:
         self._random = random
         self._on_fatal = on_fatal
         self._state = _State.STARTING
+        self._traces = None if traces is None else TransactionTraces(traces)
         self._commits = GroupCommit(
             store, on_failure=self.fail, observe=self.metrics.commits.observe
         )
@@ -98,6 +103,7 @@ class Coordinator:
             judge_orphan=self._judge_orphan,
             when_durable=lambda call: self._commits.when_durable(self._commits.position(), call),
             on_expelled=self._on_expelled,
+            traces=self._traces,
         )
         self._announcements = Announcements(config, self._commits, self._finisher)
         self._runtime = Runtime(
@@ -109,6 +115,7 @@ class Coordinator:
             self.metrics,
             DiskReserve(store, clock, floor_bytes=config.free_space_floor_bytes),
             self.fail,
+            self._traces,
         )
         self._upkeep = Upkeep(self._runtime, self._finisher)
         self._timers = [
@@ -155,6 +162,8 @@ class Coordinator:
         self._announcements.recovered(recovered.shard, recovered.metadata, recovered.run_time)
         self._runtime.serve(recovered)
         self._upkeep.recovered()
+        if self._traces is not None:
+            self._traces.restore(recovered.metadata.traceparents)
         self._finisher.start()
         self._upkeep.resume()
         for txn_id, end in ends.items():

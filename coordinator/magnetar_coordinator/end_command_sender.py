@@ -20,10 +20,13 @@ from magnetar_coordinator.end_commands import end_command
 from magnetar_coordinator.end_state import EndEvent, EndState, PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import Participant, Transaction
+from magnetar_coordinator.transaction_traces import TransactionTraces
 from magnetar_core.backoff import delay_ms
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
-from magnetar_core.errors import END_REFUSALS
+from magnetar_core.errors import END_REFUSALS, code_name
+from magnetar_core.traces.descriptions import ERROR_TYPE
+from magnetar_core.traces.spans import Span
 from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class EndCommandSender:
         clock: Clock,
         random: Random,
         metrics: CoordinatorMetrics,
+        traces: TransactionTraces | None = None,
     ) -> None:
         self._link = link
         self._listener = listener
@@ -64,6 +68,9 @@ class EndCommandSender:
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._traces = traces
+        # Spans of end commands without an answer, by request id; few are traced.
+        self._spans: dict[int, Span] = {}
         # End commands without an answer, by request id.
         self._ends: dict[int, PendingEnd] = {}
         # Commands in state SENT, in order of time: most get an answer soon, and leave.
@@ -84,6 +91,10 @@ class EndCommandSender:
         """Send an end command to a participant, now or when the link comes back."""
         end = PendingEnd(transaction, participant, self._link.next_request_id())
         self._ends[end.request_id] = end
+        if self._traces is not None and self._traces.is_traced(transaction.txn_id):
+            span = self._traces.ending(transaction.txn_id, end_command(transaction, participant))
+            if span is not None:
+                self._spans[end.request_id] = span
         if self._link.is_up:
             self._send(end)
             end.move(EndEvent.FIRST_SENT)
@@ -125,12 +136,16 @@ class EndCommandSender:
             del self._ends[request_id]
             self._first.pop(request_id, None)
             end.move(EndEvent.ANSWER)
+            if self._spans and (span := self._spans.pop(request_id, None)) is not None:
+                span.end()
             self._listener.answered(end)
         elif name == "error":
             self._on_error(end, body)
         return True
 
     def _on_error(self, end: PendingEnd, error: common.ServerError) -> None:
+        if self._spans and (span := self._spans.get(end.request_id)) is not None:
+            span.event("refused", {ERROR_TYPE: code_name(error.code)})
         before = end.transaction.unfinished[end.participant]
         end.transaction.unfinished[end.participant] = error
         if error.code == common.PARTITION_MOVED and (before is None or before.code != error.code):
@@ -154,7 +169,12 @@ class EndCommandSender:
         self._due_later(end, EndEvent.ERROR, due_ms)
 
     def _send(self, end: PendingEnd) -> None:
-        self._link.send(end_command(end.transaction, end.participant), end.request_id)
+        traceparent = b""
+        if self._spans and (span := self._spans.get(end.request_id)) is not None:
+            span.event("sent")
+            traceparent = span.traceparent
+        command = end_command(end.transaction, end.participant)
+        self._link.send(command, end.request_id, traceparent)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:
         self._first.pop(end.request_id, None)

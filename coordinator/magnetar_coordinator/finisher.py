@@ -21,6 +21,7 @@ from magnetar_coordinator.end_state import PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.orphans import OrphanVerdict
 from magnetar_coordinator.transaction import Participant, Transaction, TxnStatus
+from magnetar_coordinator.transaction_traces import TransactionTraces
 from magnetar_core.clock import Clock
 from magnetar_core.errors import code_name
 from magnetar_core.ids import SubscriptionName, TxnID
@@ -57,6 +58,7 @@ class Finisher:
         judge_orphan: decides about a transaction that a broker holds open.
         when_durable: calls back when all decisions so far are durable.
         on_expelled: called when a broker asks to abort transactions of expelled group members.
+        traces: makes the spans of ends; None: there are none.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Finisher:
         judge_orphan: Callable[[TxnID, Participant], OrphanVerdict],
         when_durable: Callable[[Callable[[], None]], None],
         on_expelled: Callable[[list[TxnID]], None],
+        traces: TransactionTraces | None = None,
     ) -> None:
         self._config = config
         self._transport = transport
@@ -82,6 +85,7 @@ class Finisher:
         self.judge_orphan = judge_orphan
         self.when_durable = when_durable
         self._on_expelled = on_expelled
+        self._traces = traces
         self._watermark: pb.CommandLowWatermark | None = None
         self._issued: pb.CommandTxnsIssued | None = None
         self._brokers: dict[str, BrokerPeer] = {}
@@ -125,6 +129,8 @@ class Finisher:
                 later = []
         finishing = _Finishing(self._clock.monotonic_ms(), later)
         self._transactions[transaction.txn_id] = finishing
+        if self._traces is not None:
+            self._traces.finishing(transaction)
         if not first:
             self._finished(transaction, finishing)
             return
@@ -236,6 +242,8 @@ class Finisher:
 
     def _finished(self, transaction: Transaction, finishing: _Finishing) -> None:
         del self._transactions[transaction.txn_id]
+        if self._traces is not None:
+            self._traces.finished(transaction.txn_id)
         if finishing.refused:
             self._refused_count -= 1
             self._metrics.incomplete.set(self._refused_count)
@@ -254,6 +262,7 @@ class Finisher:
                 self._clock,
                 self._random,
                 self._metrics,
+                self._traces,
             )
             self._brokers[address] = broker
             broker.link.start()

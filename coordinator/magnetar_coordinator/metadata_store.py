@@ -41,7 +41,6 @@ from magnetar_coordinator.records import (
     TxnEnded,
     TxnOpened,
     decode_identity,
-    decode_metadata,
     decode_name,
     decode_outcome,
     encode_identity,
@@ -50,6 +49,7 @@ from magnetar_coordinator.records import (
     encode_outcome,
     metadata_key,
     read_u64,
+    record_of,
     txn_id_of_key,
     u64,
 )
@@ -57,6 +57,7 @@ from magnetar_coordinator.transactional_id import TransactionalIdMetadata
 from magnetar_core.config import InvalidConfig
 from magnetar_core.ids import INCARNATION_MAX, PartitionName, TxnID
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_core.wire.record_pb2 import TransactionMetadataEntry
 from magnetar_storage import store_identity
 from magnetar_storage.group_commit import GroupCommit
 from magnetar_storage.store import KEY_END, Store, WriteBatch, end_of_prefix, scan_readable
@@ -80,6 +81,7 @@ class TransactionMetadataStore:
         outcome_count: outcomes kept, those in the open group included.
         restored: the store is new from a backup, and OPEN transactions are to be ended.
         first_outcome_key: no outcome lies before it; deleted rows are costly to pass.
+        traceparents: the spans that decided what live_records() has yielded.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class TransactionMetadataStore:
         restored: Restored | None = None,
     ) -> None:
         self.restored = restored
+        self.traceparents: dict[TxnID, bytes] = {}
         self.next_producer_number = next_producer_number
         self.incarnation = incarnation
         self.counter_bound = counter_bound
@@ -115,11 +118,12 @@ class TransactionMetadataStore:
 
     # Appending.
 
-    def append(self, record: Record, sequence: int) -> None:
+    def append(self, record: Record, sequence: int, traceparent: bytes = b"") -> None:
         """Add a record to the open group.
 
         Args:
             sequence: how many records the transaction has in the log already.
+            traceparent: the span that changes the transaction's status; empty: there is none.
         """
         if isinstance(record, TxnOpened):
             self.new_transaction(record)
@@ -129,7 +133,7 @@ class TransactionMetadataStore:
             else:
                 self.add_acked_partition_to_txn(record, sequence)
         elif isinstance(record, StatusChanged):
-            self.update_txn_status(record, sequence)
+            self.update_txn_status(record, sequence, traceparent)
         elif isinstance(record, LossAccepted):
             self._put(record, sequence)
         else:
@@ -157,12 +161,12 @@ class TransactionMetadataStore:
         """Add subscriptions to a transaction. PIP-31, addAckedPartitionToTxn."""
         self._put(record, sequence)
 
-    def update_txn_status(self, record: StatusChanged, sequence: int) -> None:
+    def update_txn_status(self, record: StatusChanged, sequence: int, traceparent: bytes) -> None:
         """Change a transaction's status.
 
         PIP-31, updateTxnStatus; the shard has compared the status.
         """
-        self._put(record, sequence)
+        self._put(record, sequence, traceparent)
 
     def remember_outcome(self, record: TxnEnded, record_count: int) -> None:
         """Replace a transaction's records by its outcome. PIP-31, TxnStatus, COMMITTED."""
@@ -211,9 +215,9 @@ class TransactionMetadataStore:
         """Delete a named sequence."""
         self._commits.batch.delete(NAMES, name.encode())
 
-    def _put(self, record: MetadataRecord, sequence: int) -> None:
+    def _put(self, record: MetadataRecord, sequence: int, traceparent: bytes = b"") -> None:
         key = metadata_key(record.txn_id, sequence)
-        self._commits.batch.put(METADATA, key, encode_metadata(record))
+        self._commits.batch.put(METADATA, key, encode_metadata(record, traceparent))
 
     def _put_counts(self, batch: WriteBatch) -> None:
         # Both change only together with rows of the same group, so they need no group of their own.
@@ -232,7 +236,11 @@ class TransactionMetadataStore:
         The amount that is read depends on what is open, not on how much was ever open.
         """
         async for _, value in self._rows(METADATA):
-            yield decode_metadata(value)
+            entry = TransactionMetadataEntry.FromString(value)
+            record = record_of(entry)
+            if entry.traceparent:
+                self.traceparents[record.txn_id] = entry.traceparent
+            yield record
 
     async def identities(self) -> AsyncIterator[TransactionalIdMetadata]:
         """Yield every transactional id."""

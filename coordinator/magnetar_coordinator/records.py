@@ -169,8 +169,12 @@ def read_u64(value: bytes) -> int:
     return int(_U64.unpack(value)[0])
 
 
-def encode_metadata(record: MetadataRecord) -> bytes:
-    """Encode a record as TransactionMetadataEntry. PIP-31, Transaction Log."""
+def encode_metadata(record: MetadataRecord, traceparent: bytes = b"") -> bytes:
+    """Encode a record as TransactionMetadataEntry. PIP-31, Transaction Log.
+
+    Args:
+        traceparent: the span that decided; empty: the transaction is not traced.
+    """
     # The key holds the TxnID; the entry holds it too because PIP-31's format has it.
     entry = pb.TransactionMetadataEntry(last_modification_time_ms=record.time_ms)
     put_txn_id(entry.txn_id, record.txn_id)
@@ -200,6 +204,7 @@ def encode_metadata(record: MetadataRecord) -> bytes:
             entry.selection_given = True
             entry.selected_writer_ids.extend(record.selection)
         entry.fingerprint = record.fingerprint
+        entry.traceparent = traceparent
     else:
         entry.metadata_op = pb.ACCEPT_LOSS
     return entry.SerializeToString()
@@ -207,7 +212,11 @@ def encode_metadata(record: MetadataRecord) -> bytes:
 
 def decode_metadata(value: bytes) -> MetadataRecord:
     """Decode a record that encode_metadata wrote."""
-    entry = pb.TransactionMetadataEntry.FromString(value)
+    return record_of(pb.TransactionMetadataEntry.FromString(value))
+
+
+def record_of(entry: pb.TransactionMetadataEntry) -> MetadataRecord:
+    """Return the record in an entry."""
     txn_id = TxnID.from_wire(entry.txn_id)
     time_ms = entry.last_modification_time_ms
     if entry.metadata_op == pb.NEW:

@@ -25,10 +25,11 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.ownership import recorded
 from magnetar_coordinator.principal_quota import PrincipalQuota
-from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.records import Record, StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnStatus
+from magnetar_coordinator.transaction_traces import TransactionTraces
 from magnetar_coordinator.transactional_ids import TransactionalIds
 from magnetar_core.clock import Clock
 from magnetar_core.commands import Reply, internal_failure
@@ -68,6 +69,7 @@ class Runtime:
 
     Args:
         fail: called with an error that only a restart cures.
+        traces: makes the spans of ends; None: there are none.
     Attributes:
         is_serving: from the end of recovery until the beginning of the end.
     """
@@ -89,6 +91,7 @@ class Runtime:
         metrics: CoordinatorMetrics,
         disk_reserve: DiskReserve,
         fail: Callable[[BaseException], None],
+        traces: TransactionTraces | None = None,
     ) -> None:
         self.config = config
         self.finisher = finisher
@@ -101,6 +104,7 @@ class Runtime:
         self.is_serving = False
         self._commits = commits
         self._clock = clock
+        self._traces = traces
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Replies that wait until a transaction has ended everywhere.
         self._waiting: dict[TxnID, list[Reply]] = {}
@@ -153,6 +157,8 @@ class Runtime:
             OutcomeMissing: as Shard.end. No effect.
         """
         decision = self.shard.end(end, time_ms=self.time_ms())
+        if self._traces is not None and decision.fixed:
+            self._traces.note(end.txn_id, reply.span)
         # Before it is carried out: without participants it ends on the spot.
         if until_ended and end.txn_id in self.shard.live:
             self._answer_when_ended(end.txn_id, reply)
@@ -167,7 +173,9 @@ class Runtime:
         try:
             for record in decision.records:
                 before = self.shard.live.get(record.txn_id)
-                self.metadata.append(record, 0 if before is None else before.record_count)
+                self.metadata.append(
+                    record, 0 if before is None else before.record_count, self._decided_in(record)
+                )
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
                     run_time_ms = self.run_time_ms()
@@ -186,6 +194,12 @@ class Runtime:
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
+
+    def _decided_in(self, record: Record) -> bytes:
+        """Return the traceparent of the span that decided; empty: the record tells no decision."""
+        if self._traces is None or type(record) is not StatusChanged:
+            return b""
+        return self._traces.traceparent_of(record.txn_id)
 
     def open(
         self,
@@ -220,6 +234,8 @@ class Runtime:
         )
         with nullcontext() if hurried else self._commits.unhurried():
             self.carry_out(decision)
+        if self._traces is not None:
+            self._traces.note(decision.txn_id, reply.span)
         self.session_quota.begun(reply, decision.txn_id)
         transaction = self.shard.live[decision.txn_id]
         self.principal_quota.begun(transaction)
@@ -342,6 +358,8 @@ class Runtime:
             txn_id, run_time_ms=self.run_time_ms(), time_ms=self.time_ms()
         )
         self.carry_out(decision)
+        if self._traces is not None:
+            self._traces.forget(txn_id)
         self.when_durable(partial(self._on_outcome_durable, txn_id, decision.status))
 
     def _on_outcome_durable(self, txn_id: TxnID, status: TxnStatus) -> None:

@@ -94,10 +94,14 @@ class BrokerLink:
         self._last_request_id += 1
         return self._last_request_id
 
-    def send(self, body: Any, request_id: int) -> None:
-        """Send a command. Does nothing while the link is down."""
+    def send(self, body: Any, request_id: int, traceparent: bytes = b"") -> None:
+        """Send a command. Does nothing while the link is down.
+
+        Args:
+            traceparent: names the span that sends it; empty: none does.
+        """
         if self._writer is not None:
-            self._writer.send(body, request_id)
+            self._writer.send(body, request_id, traceparent=traceparent)
 
     async def _run(self) -> None:
         while True:

@@ -21,6 +21,7 @@ from magnetar_core.invariants import BrokenInvariant
 from magnetar_core.principal import ANONYMOUS, Principal
 from magnetar_core.slow_operations import SlowOperations
 from magnetar_core.texts import check_texts
+from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.transport import Session
 from magnetar_core.wire import service_pb2 as pb
 
@@ -39,6 +40,7 @@ class Reply:
         "request_id",
         "rights",
         "session",
+        "span",
     )
 
     def __init__(
@@ -62,6 +64,8 @@ class Reply:
         self.rights: Rights | None = None
         # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
+        # The span of the command; None: it is not traced.
+        self.span: Span | None = None
 
     def send(self, body: Any) -> None:
         """Send the response."""
@@ -79,6 +83,7 @@ class Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
         reply = Reply(respond, self.session, self.origin, self.request_id, self.principal)
         reply.rights = self.rights
+        reply.span = self.span
         return reply
 
     def when_answered(self, callback: Callable[[Any], None]) -> None:
@@ -203,6 +208,8 @@ class CommandSession:
         self.frame_bytes_max = FRAME_BYTES_MAX
         # Set by a transport that knows the time.
         self.slow_operations: SlowOperations | None = None
+        # Makes the spans of commands; None: there are none.
+        self.traces: ServerTraces | None = None
         # Ends the conversation; set by the transport.
         self.end: Callable[[], None] = _nothing
         # Whether there is room for pushes.
@@ -266,17 +273,25 @@ class CommandSession:
         request_id = request.request_id
         slow_operations = self.slow_operations
         begun_ms = slow_operations.begun() if slow_operations is not None else 0.0
+        # The request itself would keep its whole frame alive.
+        traceparent = request.traceparent
+        span: Span | None = None
+        if self.traces is not None and name is not None:
+            span = self.traces.command(name, getattr(request, name), traceparent)
 
         def respond(body: Any) -> None:
             if not self.closed:
                 self._writer.send(body, request_id, check_answer(body) if reserved else 0)
             if slow_operations is not None and name is not None:
-                slow_operations.answered(name, self.origin, begun_ms)
+                slow_operations.answered(name, self.origin, begun_ms, traceparent, span)
+            if span is not None:
+                span.answered(body)
             if reserved:
                 # After the writer's flush: from then on the transport counts these bytes.
                 asyncio.get_running_loop().call_soon(self.answers.give_back, reserved)
 
         reply = Reply(respond, self, self.origin, request_id, self.principal)
+        reply.span = span
         run_handler(self._handlers, name, request, reply, self._on_error, self.gate)
         return True
 

@@ -138,7 +138,9 @@ class FrameWriter:
         """Approximate size of the commands that wait for the end of this turn."""
         return self._gathered_bytes
 
-    def send(self, body: Any, request_id: int = 0, byte_count: int = 0) -> None:
+    def send(
+        self, body: Any, request_id: int = 0, byte_count: int = 0, traceparent: bytes = b""
+    ) -> None:
         """Gather a message; its envelope is made in the frame.
 
         Args:
@@ -146,9 +148,12 @@ class FrameWriter:
             request_id: the number of the request that it answers; 0 for a push.
             byte_count: the message's size, if the caller knows it: asking protobuf for the size
                 costs as much as a copy.
+            traceparent: names the span that sends it; empty: none does.
         """
         command = self._next(byte_count or body.ByteSize())
         command.request_id = request_id
+        if traceparent:
+            command.traceparent = traceparent
         getattr(command, FIELD_OF_BODY[type(body)]).CopyFrom(body)
 
     def flush(self) -> None:

@@ -42,6 +42,14 @@ def machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
     return peer.rpartition(":")[0] if peer.startswith("ip") else peer.partition(":")[0]
 
 
+def traceparent_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+    """Return what a unary call says of the span that makes it; empty: nothing."""
+    for key, value in context.invocation_metadata() or ():
+        if key == "traceparent":
+            return value.encode() if isinstance(value, str) else value
+    return b""
+
+
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: common_pb2.ServerError) -> None:
     """End a call with an error. It does not return."""
     status = rpc_status.to_status(to_status(error))

@@ -31,7 +31,7 @@ from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import MagnetarError, QuotaExceeded
 from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS, received
-from magnetar_core.grpc_calls import abort, machine_of, place_of
+from magnetar_core.grpc_calls import abort, machine_of, place_of, traceparent_of
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -46,6 +46,7 @@ from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
 from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.traces.spans import ServerTraces, Span
 from magnetar_core.wire import common_pb2, service_pb2
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class GrpcServer:
         doors: of shards that come and go.
         gate: whom all commands pass first; None: nobody.
         clock: decides when credentials have expired; the machine's unless given.
+        traces: makes the spans of commands; None: there are none.
     Raises:
         InvalidConfig: a file that says who clients are cannot be read.
     """
@@ -85,12 +87,14 @@ class GrpcServer:
         doors: Doors | None = None,
         gate: Gate | None = None,
         clock: Clock | None = None,
+        traces: ServerTraces | None = None,
     ) -> None:
         self._name = f"{PACKAGE}.{service}"
         self._service = service_pb2.DESCRIPTOR.services_by_name[service]
         self._config = config
         self._doors = doors or Doors()
         self._gate = gate
+        self._traces = traces
         self._admission = Admission(config, clock or SystemClock())
         self._stopping = False
         self._slow_operations = SlowOperations(
@@ -204,6 +208,7 @@ class GrpcServer:
             reserved = size_of(request) if size_of is not None and request is not None else 0
             budget = self._budget_of(context.peer())
             visit = UnaryVisit()
+            span: Span | None = None
             door.come(visit)
             try:
                 while reserved and not budget.take(reserved):
@@ -213,12 +218,20 @@ class GrpcServer:
                     # cancelled.
                     done: Any = partial(_give_back, budget, reserved)
                     context.add_done_callback(done)
-                sender = Sender(machine_of(context), principal, self._gate)
+                traceparent = traceparent_of(context)
+                if self._traces is not None and request is not None:
+                    span = self._traces.command(name, request, traceparent)
+                sender = Sender(machine_of(context), principal, self._gate, span)
                 begun_ms = self._slow_operations.begun()
                 body = await answer_to(door, name, request, sender, visit.answer)
-                self._slow_operations.answered(name, sender.origin, begun_ms)
+                self._slow_operations.answered(name, sender.origin, begun_ms, traceparent, span)
+                if span is not None:
+                    span.answered(body)
             finally:
                 door.leave(visit)
+                if span is not None:
+                    # The client has gone, unless it is answered.
+                    span.end("CANCELLED")
             if isinstance(body, common_pb2.ServerError):
                 await abort(context, body)
             return body
@@ -245,6 +258,7 @@ class GrpcServer:
             session = _ServerSession(
                 context, door, self._config, identity.principal, self._gate, self._slow_operations
             )
+            session.trace(self._traces)
         except MagnetarError as error:
             leave()
             await abort(context, error.to_wire())
@@ -308,6 +322,10 @@ class _ServerSession:
         self._session.gate = gate
         self._session.end = self.end
         self._session.slow_operations = slow_operations
+
+    def trace(self, traces: ServerTraces | None) -> None:
+        """Have spans made of the commands to come; None: there are none."""
+        self._session.traces = traces
 
     def write(self, frame: service_pb2.Frame) -> None:
         """Queue a frame; a client that leaves too much unread is disconnected."""

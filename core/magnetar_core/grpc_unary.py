@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 from magnetar_core.commands import CommandServer, Gate, Reply, check_answer, run_handler
 from magnetar_core.errors import LogUnavailable
 from magnetar_core.principal import Principal
+from magnetar_core.traces.spans import Span
 from magnetar_core.wire import service_pb2
 
 
 class Sender(NamedTuple):
-    """Sender of a unary call: its machine, who it is, and whom its command passes."""
+    """Sender of a unary call: its machine, who it is, whom its command passes, and its span."""
 
     origin: str
     principal: Principal
     gate: Gate | None
+    span: Span | None = None
 
 
 class UnaryVisit:
@@ -52,6 +54,7 @@ async def answer_to(
             answer.set_result(body)
 
     reply = Reply(respond, None, sender.origin, principal=sender.principal)
+    reply.span = sender.span
     if request is None:
         run_handler(commands.handlers, None, service_pb2.Command(), reply, commands.refuse)
     else:

@@ -23,7 +23,7 @@ _TEXT_TIME_FORMAT = "%H:%M:%S"
 
 # Names that log calls give in `extra`. Each is a field of the JSON line, so that people can search
 # for it.
-CONTEXT_FIELDS = ("txn_id", "participant", "peer", "operation", "duration_ms")
+CONTEXT_FIELDS = ("txn_id", "participant", "peer", "operation", "duration_ms", "trace_id")
 
 
 _GRPC_LOGGER = "grpc._cython.cygrpc"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from magnetar_core.traces.spans import Span
+from magnetar_core.traces.traceparent import trace_id_of
+
 log = logging.getLogger(__name__)
 
 # Between two lines about commands of the same kind.
@@ -34,13 +37,22 @@ class SlowOperations:
         """Return the time at which a command came; answered() wants it."""
         return self._now_ms() if self._limit_ms else 0.0
 
-    def answered(self, name: str, origin: str, begun_ms: float) -> None:
+    def answered(
+        self,
+        name: str,
+        origin: str,
+        begun_ms: float,
+        traceparent: bytes = b"",
+        span: Span | None = None,
+    ) -> None:
         """Note that a command was answered, or refused.
 
         Args:
             name: of the command's field in the envelope.
             origin: the client's machine.
             begun_ms: as begun() returned it.
+            traceparent: what the client said of its span; empty: nothing.
+            span: of the command, if this server makes traces.
         """
         if not self._limit_ms:
             return
@@ -53,11 +65,20 @@ class SlowOperations:
             self._lines[name] = (logged_ms, unlogged + 1)
             return
         self._lines[name] = (now_ms, 0)
+        context: dict[str, object] = {
+            "peer": origin,
+            "operation": name,
+            "duration_ms": round(took_ms),
+        }
+        trace_id = trace_id_of(traceparent) if span is None else span.trace_id
+        if trace_id:
+            context["trace_id"] = trace_id
         log.warning(
-            "slow: %s of %s was answered after %.0f ms; %d more of its kind since the last line",
+            "slow: %s of %s was answered after %.0f ms%s; %d more of its kind since the last line",
             name,
             origin or "this process",
             took_ms,
+            f", trace {trace_id}" if trace_id else "",
             unlogged,
-            extra={"peer": origin, "operation": name, "duration_ms": round(took_ms)},
+            extra=context,
         )

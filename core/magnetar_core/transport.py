@@ -14,6 +14,7 @@ from magnetar_core.answers import AnswerBudget
 from magnetar_core.frames import Carried
 from magnetar_core.principal import Principal
 from magnetar_core.slow_operations import SlowOperations
+from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.wire import service_pb2 as pb
 
 
@@ -83,6 +84,7 @@ class Session(Protocol):
         gate: whom the client's commands pass first, a commands.Gate; None: nobody.
         end: ends the conversation at once; what is queued does not leave.
         slow_operations: hears how long answers took; None: nobody does.
+        traces: makes the spans of commands; None: there are none.
     """
 
     frame_bytes_max: int
@@ -93,6 +95,7 @@ class Session(Protocol):
     gate: Any
     end: Callable[[], None]
     slow_operations: SlowOperations | None
+    traces: ServerTraces | None
 
     def push(self, body: Any) -> None:
         """Send a command that the client did not ask for. Does nothing after the end."""

@@ -21,6 +21,7 @@ from magnetar_cluster.view import Format, Member, View
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import InvalidConfig, ListenConfig
 from magnetar_core.security.link_security import PLAIN
+from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store_config import StoreConfig
 
 FIXED = Format(broker_shards=8, coordinator_shards=2)
@@ -171,6 +172,7 @@ def test_what_shards_know_of_the_cluster_comes_from_etcd() -> None:
             config=MemberConfig(etcd="127.0.0.1:1"),
             host=HostSettings(),
             listen=ListenConfig(),
+            traces=TracesConfig(),
             store=StoreConfig(store="s3://bucket/prefix"),
             links=PLAIN,
         ),

@@ -19,6 +19,7 @@ from magnetar_cli.servers.options import (
     server_options,
     shared_settings,
     store_config,
+    traces_config,
 )
 from magnetar_cli.servers.owner_options import (
     DEFAULT_CLUSTER_ID,
@@ -125,6 +126,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             listen=listen,
             access=access_config(options, "broker", sources),
             links=links_of("broker", sources, listen),
+            traces=traces_config(options, "broker", sources),
             build=build,
             supervised=options["supervised"],
             ready_file=options["ready_file"],

@@ -19,6 +19,7 @@ from magnetar_cli.servers.options import (
     server_options,
     shared_settings,
     store_config,
+    traces_config,
 )
 from magnetar_cli.servers.owner_options import (
     DEFAULT_CLUSTER_ID,
@@ -113,6 +114,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             listen=listen,
             access=access_config(options, "coordinator", sources),
             links=links_of("coordinator", sources, listen),
+            traces=traces_config(options, "coordinator", sources),
             build=lambda world: _build(config, world),
             supervised=options["supervised"],
             ready_file=options["ready_file"],
@@ -173,6 +175,7 @@ def _build(config: CoordinatorConfig, world: World) -> Component:
         world.random,
         world.on_fatal,
         world.registry,
+        world.traces,
     )
     return component
 

@@ -49,6 +49,7 @@ from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.security.certificate_metrics import tell_expiry
+from magnetar_core.traces.opening import open_traces
 from magnetar_core.version import VERSION
 
 log = logging.getLogger("magnetar_cli")
@@ -121,7 +122,13 @@ async def _serve(process: MemberProcess) -> None:
         doors, registry, clock = Doors(), CollectorRegistry(), SystemClock()
         tell_expiry(registry, listen.tls_certificate_file)
         gate = gates_of(process.owning.access, listen, clock)
-        server = GrpcServer(process.service, listen, doors, gate)
+        # It ends last: others make spans until they have ended.
+        traced_as = process.name or socket.gethostname()
+        traces = open_traces(process.owning.traces, process.kind, traced_as, registry)
+        if traces is not None:
+            closing.push_async_callback(asyncio.to_thread, traces.close)
+        made = None if traces is None else traces.server
+        server = GrpcServer(process.service, listen, doors, gate, traces=made)
         await server.open()
         closing.push_async_callback(server.close)
         member = member_of(process, server.address)
@@ -152,6 +159,7 @@ async def _serve(process: MemberProcess) -> None:
             clock,
             server.address,
             process.owning.links,
+            traces=made,
         )
         host = Host(
             directory,

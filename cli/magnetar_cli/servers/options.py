@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from magnetar_core.membership import Membership
     from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.settings import Resolved, Sources
+    from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
 
 SettingsT = TypeVar("SettingsT")
@@ -42,6 +43,17 @@ server_options = with_options(
         metavar="FILE",
         envvar="MAGNETAR_ACCESS_FILE",
         help="Who may do what, as TOML; read again when it changes. See `magnetar access`.",
+    ),
+    click.option(
+        "--traces-endpoint",
+        metavar="URL",
+        help="Send spans to this collector, by OTLP over HTTP, as http://127.0.0.1:4318.",
+    ),
+    click.option(
+        "--traces-sample-ratio",
+        type=click.FloatRange(0, 1),
+        metavar="RATIO",
+        help="Begin traces for this part of the commands whose clients make none.  [default: 0.01]",
     ),
     click.option("--log-level", type=LOG_LEVELS, envvar="MAGNETAR_LOG_LEVEL", default="info"),
     click.option("--log-format", type=LOG_FORMATS, envvar="MAGNETAR_LOG_FORMAT", default="auto"),
@@ -116,9 +128,18 @@ def shared_settings() -> list[type[Any]]:
     from magnetar_core.access_file import AccessConfig
     from magnetar_core.config import ListenConfig
     from magnetar_core.security.link_security import LinkConfig
+    from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
 
-    return [ListenConfig, LinkConfig, AccessConfig, StoreConfig, MemberConfig, HostSettings]
+    return [
+        ListenConfig,
+        LinkConfig,
+        AccessConfig,
+        TracesConfig,
+        StoreConfig,
+        MemberConfig,
+        HostSettings,
+    ]
 
 
 def resolve_shared(
@@ -144,6 +165,19 @@ def access_config(options: dict[str, Any], section: str, sources: Sources) -> Ac
 
     given = options["access_file"]
     return resolve_shared(AccessConfig, section, sources, access_file=given).settings
+
+
+def traces_config(options: dict[str, Any], section: str, sources: Sources) -> TracesConfig:
+    """Return which traces a server makes."""
+    from magnetar_core.traces.config import TracesConfig
+
+    return resolve_shared(
+        TracesConfig,
+        section,
+        sources,
+        traces_endpoint=options["traces_endpoint"],
+        traces_sample_ratio=options["traces_sample_ratio"],
+    ).settings
 
 
 def listen_config(

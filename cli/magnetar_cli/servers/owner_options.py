@@ -13,6 +13,7 @@ from magnetar_cli.servers.options import (
     listen_config,
     resolve_shared,
     store_config,
+    traces_config,
 )
 from magnetar_cli.types import with_options
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar_core.membership import Membership
     from magnetar_core.security.link_security import LinkSecurity
     from magnetar_core.settings import Sources
+    from magnetar_core.traces.config import TracesConfig
     from magnetar_storage.store_config import StoreConfig
 
 DEFAULT_CLUSTER_ID = "magnetar"
@@ -81,6 +83,7 @@ class Owning:
     Attributes:
         store: where all of its shards keep their rows.
         links: how its links to other servers are secured.
+        traces: which traces it makes.
     """
 
     config: MemberConfig
@@ -89,6 +92,7 @@ class Owning:
     store: StoreConfig
     access: AccessConfig
     links: LinkSecurity
+    traces: TracesConfig
 
 
 def owning(
@@ -142,7 +146,16 @@ def owning(
         )
     links = links_of(section, sources, listen)
     access = access_config(options, section, sources)
-    return Owning(config=config, host=host, listen=listen, access=access, store=store, links=links)
+    traces = traces_config(options, section, sources)
+    return Owning(
+        config=config,
+        host=host,
+        listen=listen,
+        access=access,
+        store=store,
+        links=links,
+        traces=traces,
+    )
 
 
 def settings_of_cluster(cluster_id: str, cluster_format: Format) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NoReturn, Protocol
@@ -31,6 +32,9 @@ from magnetar_core.observability import MetricsEndpoint
 from magnetar_core.parent_watch import watch_parent
 from magnetar_core.security.certificate_metrics import tell_expiry
 from magnetar_core.security.link_security import LinkSecurity
+from magnetar_core.traces.config import TracesConfig
+from magnetar_core.traces.opening import open_traces
+from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport import Transport
 from magnetar_core.version import VERSION
 from magnetar_storage.store import Store, StoreFenced
@@ -41,6 +45,7 @@ log = logging.getLogger("magnetar_cli")
 GARBAGE_THRESHOLD = 20_000
 # sysexits.h, EX_SOFTWARE: the supervisor starts the process again.
 EXIT_FATAL = 70
+NO_TRACES = TracesConfig()
 
 
 class Component(Protocol):
@@ -75,6 +80,7 @@ class World:
     random: Random
     registry: CollectorRegistry
     on_fatal: Callable[[BaseException], None]
+    traces: ServerTraces | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +89,7 @@ class ServerProcess:
 
     Attributes:
         links: how its links to other servers are secured.
+        traces: which traces it makes.
         supervised: whether a standalone process started this process. Then it reports readiness as
             JSON, the end of standard input means that the supervisor is gone, and the supervisor
             handles Ctrl-C.
@@ -94,6 +101,7 @@ class ServerProcess:
     build: Callable[[World], Component]
     access: AccessConfig
     links: LinkSecurity
+    traces: TracesConfig = NO_TRACES
     supervised: bool = False
     ready_file: Path | None = None
 
@@ -123,8 +131,13 @@ async def _serve(process: ServerProcess) -> None:
     tell_expiry(registry, process.listen.tls_certificate_file)
     clock = SystemClock()
     gate = gates_of(process.access, process.listen, clock)
-    server = GrpcServer(process.service, process.listen, gate=gate)
     closing: list[Callable[[], Awaitable[None]]] = []
+    # It ends last: others make spans until they have ended.
+    traces = open_traces(process.traces, kind, name, registry)
+    if traces is not None:
+        closing.append(partial(asyncio.to_thread, traces.close))
+    made = None if traces is None else traces.server
+    server = GrpcServer(process.service, process.listen, gate=gate, traces=made)
     try:
         await server.open()
         metrics = ""
@@ -149,6 +162,7 @@ async def _serve(process: ServerProcess) -> None:
             random=Random(),
             registry=registry,
             on_fatal=_die,
+            traces=made,
         )
         component = process.build(world)
         closing.append(component.close)

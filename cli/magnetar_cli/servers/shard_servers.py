@@ -27,6 +27,7 @@ from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.leased import LeasedCommands, LeasedTransport
 from magnetar_core.security.link_security import PLAIN, LinkSecurity
 from magnetar_core.shard_address import ShardPlace
+from magnetar_core.traces.spans import ServerTraces
 from magnetar_core.transport import Transport
 from magnetar_storage.slate_options import StoreCache, new_cache
 from magnetar_storage.store import Store, StoreFailed, StoreFenced
@@ -121,6 +122,7 @@ class ShardServers:
         address: of this process.
         links: how its links to other servers are secured.
         surroundings: other ones than an object store and gRPC.
+        traces: makes spans; None: there are none.
     """
 
     def __init__(
@@ -133,7 +135,9 @@ class ShardServers:
         links: LinkSecurity = PLAIN,
         *,
         surroundings: Surroundings | None = None,
+        traces: ServerTraces | None = None,
     ) -> None:
+        self.traces = traces
         self.kind = kind
         self.doors = doors
         self.metrics = metrics
@@ -206,6 +210,7 @@ class _ShardServer:
                 random=Random(),
                 registry=self._registry,
                 on_fatal=self._end,
+                traces=servers.traces,
             ),
         )
         await self._unless_ended(component.start())

@@ -96,6 +96,9 @@ def standalone(**options: Any) -> None:
         common += ["--config", str(options["config_file"])]
     if options["access_file"]:
         common += ["--access-file", options["access_file"]]
+    for name in ("traces_endpoint", "traces_sample_ratio"):
+        if options[name] is not None:
+            common += ["--" + name.replace("_", "-"), str(options[name])]
     store: str | None = options["store"] or None
     if store is not None:
         StoreConfig(store=store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
 from magnetar import connecting
 from magnetar.blocking.client import Client
@@ -13,6 +14,9 @@ from magnetar.config import ClientConfig
 from magnetar_core.clock import Clock
 from magnetar_core.security.link_security import TlsFiles, Token
 from magnetar_core.transport import Transport
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 
 def connect(
@@ -24,6 +28,7 @@ def connect(
     config: ClientConfig | None = None,
     tls: TlsFiles | None = None,
     token: Token | None = None,
+    traces: bool | TracerProvider = False,
 ) -> Client:
     """Connect to a cluster by the address of a broker, "host:port", or of several.
 
@@ -38,8 +43,11 @@ def connect(
         tls: the files for TLS, which are read again for each link; plain text unless given.
         token: a token (JWT), or a function that returns a fresh one for each link; it is called on
             the client's own thread.
+        traces: whether to make spans (OpenTelemetry) of transactions and of what belongs to them;
+            they go to the TracerProvider that the program has set, or to the one that is given.
     Raises:
-        InvalidArgument: a text is not an address, or a file for TLS cannot be read.
+        InvalidArgument: a text is not an address, a file for TLS cannot be read, or OpenTelemetry
+            is not installed.
         AuthenticationFailed: TLS does not come about, or the server refuses the credentials.
         LogUnavailable: nobody answers at any of the addresses in time.
         ClusterMismatch: the brokers refuse this client.
@@ -55,6 +63,7 @@ def connect(
             config=config,
             tls=tls,
             token=token,
+            traces=traces,
         )
 
     try:

@@ -38,6 +38,7 @@ class Item(Generic[ResponseT]):
 
     __slots__ = (
         "attempts",
+        "context",
         "deadline_ms",
         "finished",
         "in_doubt",
@@ -55,6 +56,8 @@ class Item(Generic[ResponseT]):
         # The server may park it for long.
         self.patient = False
         self.attempts = 0
+        # Of the program that wants it sent, if the client makes traces.
+        self.context: object = None
         # A link broke before the answer: this copy may still arrive, after others were answered.
         self.in_doubt = False
         self.in_flight = False
@@ -157,6 +160,8 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
         self._ordinal += 1
         item.ordinal = self._ordinal
         item.deadline_ms = self._runtime.now_ms() + timeout_ms
+        if self._runtime.traces is not None:
+            item.context = self._runtime.traces.current()
         self._items.append(item)
         self._watch_deadline()
         self._pump()
@@ -236,6 +241,7 @@ class InFlightCommands(Generic[ItemT, ResponseT]):
                     body,
                     partial(self._on_reply, session, item, item.attempts, item.lane),
                     patient=item.patient,
+                    context=item.context,
                 )
             self._written += 1
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from magnetar.config import ClientConfig
 from magnetar.link.deadlines import Deadlines
@@ -14,6 +14,9 @@ from magnetar_core.backoff import Backoff
 from magnetar_core.clock import Clock
 from magnetar_core.cluster_identity import ClusterIdentity
 from magnetar_core.transport import Transport
+
+if TYPE_CHECKING:
+    from magnetar.link.traces import ClientTraces
 
 log = logging.getLogger("magnetar")
 
@@ -24,12 +27,19 @@ class Runtime:
     """The world of a client. Nothing else in the SDK uses time or randomness."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, random: Random, config: ClientConfig
+        self,
+        transport: Transport,
+        clock: Clock,
+        random: Random,
+        config: ClientConfig,
+        traces: ClientTraces | None = None,
     ) -> None:
         self.transport = transport
         self.clock = clock
         self.random = random
         self.config = config
+        # Makes spans; None: there are none.
+        self.traces = traces
         # A client belongs to the loop in which it was made. To ask for the running one costs a
         # system call in CPython 3.11.
         self.loop = asyncio.get_running_loop()

@@ -124,21 +124,34 @@ class LinkSession:
         self.useful = False
 
     def request(
-        self, body: Request[ResponseT], on_reply: OnReply[ResponseT], *, patient: bool = False
+        self,
+        body: Request[ResponseT],
+        on_reply: OnReply[ResponseT],
+        *,
+        patient: bool = False,
+        context: object = None,
     ) -> None:
-        """Write a request. `on_reply` is called exactly once, and never in this call."""
+        """Write a request. `on_reply` is called exactly once, and never in this call.
+
+        Args:
+            context: where a span of the request belongs: see ClientTraces.request.
+        """
         if self.closed or self._writer is None:
             error = LinkClosed(f"the link to {self.title} is closed")
             asyncio.get_running_loop().call_soon(on_reply, error)
             return
         self._request_count += 1
         request_id = self._request_count
+        traces, traceparent = self._runtime.traces, b""
+        if traces is not None and (span := traces.request(body, context)) is not None:
+            on_reply = traces.ending(span, on_reply)
+            traceparent = span.traceparent
         self._waiting[request_id] = _Waiting(
             on_reply, RESPONSE_FIELDS[type(body)], self._runtime.now_ms(), patient
         )
         if self._listening is None and self._on_silent is not None:
             self._listen_for(self._patience_ms)
-        self._writer.send(body, request_id)
+        self._writer.send(body, request_id, traceparent=traceparent)
 
     async def call(
         self, body: Request[ResponseT], *, patient: bool = False, timeout_ms: float | None = None

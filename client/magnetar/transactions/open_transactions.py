@@ -16,6 +16,7 @@ from magnetar.transactions.coordinator_choice import CoordinatorChoice
 from magnetar.transactions.participants import TransactionPart, commit_parts
 from magnetar.transactions.producer_identity import ProducerIdentity
 from magnetar.transactions.transaction import Transaction
+from magnetar.transactions.transaction_span import TransactionSpan
 from magnetar_core.errors import MagnetarError
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import transaction_pb2
@@ -33,6 +34,8 @@ class OpenTransactions:
         self._cluster = cluster
         self._runtime = cluster.runtime
         self._open: dict[int, Transaction] = {}
+        # Spans of these, if the client makes traces.
+        self._spans: dict[int, TransactionSpan] = {}
         self._coordinators = CoordinatorChoice(cluster)
 
     @property
@@ -92,6 +95,8 @@ class OpenTransactions:
         """Abort what is open; all of them together within close_timeout_ms. Logs failures."""
         turns = asyncio.Semaphore(CLOSING_ABORTS_MAX)
         await asyncio.gather(*(self._close(txn, turns) for txn in self._open.values()))
+        for txn in list(self._open.values()):
+            self._end_span(txn)
 
     async def _close(self, txn: Transaction, turns: asyncio.Semaphore) -> None:
         try:
@@ -108,14 +113,43 @@ class OpenTransactions:
         *,
         lazy: bool = False,
     ) -> Transaction:
+        if self._runtime.traces is not None:
+            return await self._open_traced(
+                TransactionSpan(self._runtime.traces), begin, on_pair, lazy
+            )
         txn = Transaction(self._runtime, begin, self._forget, on_pair)
         if not lazy:
             await txn.begin()
         self._open[txn.number] = txn
         return txn
 
+    async def _open_traced(
+        self,
+        span: TransactionSpan,
+        begin: Begin,
+        on_pair: Callable[[ProducerIdentity], None] | None,
+        lazy: bool,
+    ) -> Transaction:
+        txn = Transaction(self._runtime, span.around(begin), self._forget, on_pair)
+        try:
+            if not lazy:
+                await txn.begin()
+        except BaseException as error:
+            span.end(error)
+            raise
+        self._spans[txn.number] = span
+        self._open[txn.number] = txn
+        return txn
+
     def _forget(self, txn: Transaction) -> None:
         self._open.pop(txn.number, None)
+        if self._spans:
+            self._end_span(txn)
+
+    def _end_span(self, txn: Transaction) -> None:
+        span = self._spans.pop(txn.number, None)
+        if span is not None:
+            span.ended(txn)
 
     async def _new_txn_at(
         self,

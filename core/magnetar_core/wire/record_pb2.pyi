@@ -24,7 +24,7 @@ UPDATE: TransactionMetadataOp
 ACCEPT_LOSS: TransactionMetadataOp
 
 class TransactionMetadataEntry(_message.Message):
-    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint", "principal")
+    __slots__ = ("metadata_op", "txn_id", "expected_status", "new_status", "partitions", "subscriptions", "txn_timeout_ms", "start_run_time_ms", "start_time_ms", "last_modification_time_ms", "counts_given", "partition_counts", "subscription_counts", "selection_given", "selected_writer_ids", "identity", "named_sequence", "fingerprint", "principal", "traceparent")
     METADATA_OP_FIELD_NUMBER: _ClassVar[int]
     TXN_ID_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class TransactionMetadataEntry(_message.Message):
     NAMED_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     metadata_op: TransactionMetadataOp
     txn_id: _common_pb2.TxnId
     expected_status: _common_pb2.TxnStatus
@@ -63,7 +64,8 @@ class TransactionMetadataEntry(_message.Message):
     named_sequence: _transaction_pb2.NamedSequence
     fingerprint: str
     principal: str
-    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ..., principal: _Optional[str] = ...) -> None: ...
+    traceparent: bytes
+    def __init__(self, metadata_op: _Optional[_Union[TransactionMetadataOp, str]] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., expected_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., new_status: _Optional[_Union[_common_pb2.TxnStatus, str]] = ..., partitions: _Optional[_Iterable[_Union[_common_pb2.Partition, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[_common_pb2.Subscription, _Mapping]]] = ..., txn_timeout_ms: _Optional[int] = ..., start_run_time_ms: _Optional[int] = ..., start_time_ms: _Optional[int] = ..., last_modification_time_ms: _Optional[int] = ..., counts_given: _Optional[bool] = ..., partition_counts: _Optional[_Iterable[_Union[_transaction_pb2.PartitionCounts, _Mapping]]] = ..., subscription_counts: _Optional[_Iterable[_Union[_transaction_pb2.SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., identity: _Optional[_Union[_common_pb2.ProducerIdentity, _Mapping]] = ..., named_sequence: _Optional[_Union[_transaction_pb2.NamedSequence, _Mapping]] = ..., fingerprint: _Optional[str] = ..., principal: _Optional[str] = ..., traceparent: _Optional[bytes] = ...) -> None: ...
 
 class IdentityRow(_message.Message):
     __slots__ = ("producer_id", "producer_epoch", "prev_producer_id", "next_producer_id", "next_producer_epoch", "txn_timeout_ms", "state", "txn_id", "two_phase_commit", "prev_producer_epoch", "last_used_run_time_ms", "last_init", "past_call_tokens")

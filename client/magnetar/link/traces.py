@@ -1,0 +1,117 @@
+"""Spans of a client, for programs that make traces.
+
+Only a client that was told to make traces imports this module. The provider is the application's.
+Source: docs/design/0013-traces.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from google.protobuf.message import Message
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+
+from magnetar_core.errors import MagnetarError, code_name
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.ids import TxnID
+from magnetar_core.traces.descriptions import SYSTEM, describe, txn_attributes
+from magnetar_core.traces.otel import OtelSpan, tracer_of
+from magnetar_core.wire import broker_pb2
+
+log = logging.getLogger("magnetar")
+
+
+class ClientTraces:
+    """Makes the spans of a client.
+
+    Args:
+        provider: a TracerProvider.
+    """
+
+    def __init__(self, provider: Any) -> None:
+        self._tracer = tracer_of(provider)
+        # Spans of transactions that have begun and not ended here.
+        self._transactions: dict[TxnID, OtelSpan] = {}
+
+    def current(self) -> Any:
+        """Return the context of OpenTelemetry at this place of the program."""
+        return otel_context.get_current()
+
+    def request(self, body: Message, context: Any) -> OtelSpan | None:
+        """Begin the span of a command that is about to leave; None: the command has none.
+
+        A command of a transaction of this client belongs to the transaction's span.
+
+        Args:
+            context: of the program that wants it sent; None: the present one.
+        """
+        if isinstance(body, broker_pb2.CommandAck) and not body.HasField("txn_id"):
+            # There are as many as messages.
+            return None
+        try:
+            return self._begin(body, context)
+        except Exception:
+            # A sampler is the application's.
+            log.exception("a span of %s could not be made", body.DESCRIPTOR.name)
+            return None
+
+    def _begin(self, body: Message, context: Any) -> OtelSpan | None:
+        description = describe(FIELD_OF_BODY[type(body)], body)
+        if description is None:
+            return None
+        owner = self._owner_of(body)
+        if owner is not None:
+            context = owner.context
+        return OtelSpan(
+            self._tracer.start_span(
+                description.name,
+                context=context,
+                kind=trace.SpanKind.CLIENT,
+                attributes=description.attributes,
+            )
+        )
+
+    def transaction(self) -> OtelSpan:
+        """Begin the span of a transaction."""
+        return OtelSpan(self._tracer.start_span("transaction", attributes=SYSTEM))
+
+    @contextmanager
+    def inside(self, span: OtelSpan) -> Iterator[None]:
+        """Make a span the current one."""
+        token = otel_context.attach(span.context)
+        try:
+            yield
+        finally:
+            otel_context.detach(token)
+
+    def begun(self, txn_id: TxnID, span: OtelSpan) -> None:
+        """Note the id of a transaction: its commands belong to its span from now on."""
+        span.note(txn_attributes(txn_id))
+        self._transactions[txn_id] = span
+
+    def ended(self, txn_id: TxnID, span: OtelSpan) -> None:
+        """Note that a transaction has ended here."""
+        if self._transactions.get(txn_id) is span:
+            del self._transactions[txn_id]
+
+    def ending(self, span: OtelSpan, on_reply: Callable[[Any], None]) -> Callable[[Any], None]:
+        """Return a function that ends a span with a request's result, and passes that on."""
+
+        def on_result(result: Any) -> None:
+            span.end(self.error_type(result) if isinstance(result, Exception) else "")
+            on_reply(result)
+
+        return on_result
+
+    def error_type(self, error: BaseException) -> str:
+        """Return what spans say of an error: the name of its code, or else of its class."""
+        return code_name(error.code) if isinstance(error, MagnetarError) else type(error).__name__
+
+    def _owner_of(self, body: Any) -> OtelSpan | None:
+        if "txn_id" not in body.DESCRIPTOR.fields_by_name or not body.HasField("txn_id"):
+            return None
+        return self._transactions.get(TxnID.from_wire(body.txn_id))

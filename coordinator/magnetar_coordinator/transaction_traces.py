@@ -1,0 +1,80 @@
+"""Traces of transactions at their coordinator: causes of decisions, and spans of ends.
+
+Nothing that is decided depends on what is here. A transaction that nobody traces leaves nothing.
+Source: docs/design/0013-traces.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magnetar_coordinator.end_commands import EndCommand
+from magnetar_coordinator.transaction import Transaction, TxnAction
+from magnetar_core.frames import FIELD_OF_BODY
+from magnetar_core.ids import TxnID
+from magnetar_core.traces.descriptions import TXN_ACTION, Description, describe, txn_attributes
+from magnetar_core.traces.spans import ServerTraces, Span
+
+
+class TransactionTraces:
+    """The live transactions that are traced.
+
+    Args:
+        traces: makes the spans.
+    """
+
+    def __init__(self, traces: ServerTraces) -> None:
+        self._traces = traces
+        # The span that a decision would belong to: of EndTxn, or before that of NewTxn.
+        self._causes: dict[TxnID, bytes] = {}
+        # From the decision until every participant has answered.
+        self._finishing: dict[TxnID, Span] = {}
+
+    def note(self, txn_id: TxnID, span: Span | None) -> None:
+        """Note the command that began or ended a transaction."""
+        if span is not None:
+            self._causes[txn_id] = span.traceparent
+
+    def restore(self, traceparents: Mapping[TxnID, bytes]) -> None:
+        """Go on with what was decided before a restart."""
+        self._causes.update(traceparents)
+
+    def traceparent_of(self, txn_id: TxnID) -> bytes:
+        """Return the span that a transaction's decision belongs to; empty: it is not traced."""
+        return self._causes.get(txn_id, b"")
+
+    def finishing(self, transaction: Transaction) -> None:
+        """Begin the span of a decision that is carried out."""
+        cause = self._causes.get(transaction.txn_id)
+        if cause is None:
+            return
+        attributes = txn_attributes(transaction.txn_id)
+        is_commit = transaction.action is TxnAction.COMMIT
+        attributes[TXN_ACTION] = "commit" if is_commit else "abort"
+        attributes["magnetar.txn.participant_count"] = len(transaction.unfinished)
+        span = self._traces.work(Description("finish transaction", attributes), cause)
+        if span is not None:
+            self._finishing[transaction.txn_id] = span
+
+    def is_traced(self, txn_id: TxnID) -> bool:
+        """Return whether the ends of a transaction have spans."""
+        return txn_id in self._finishing
+
+    def ending(self, txn_id: TxnID, command: EndCommand) -> Span | None:
+        """Begin the span of an end command; None: its transaction is not traced."""
+        finishing = self._finishing.get(txn_id)
+        if finishing is None:
+            return None
+        description = describe(FIELD_OF_BODY[type(command)], command)
+        assert description is not None
+        return self._traces.work(description, finishing.traceparent, is_request=True)
+
+    def finished(self, txn_id: TxnID) -> None:
+        """End the span of a decision: every participant has answered."""
+        span = self._finishing.pop(txn_id, None)
+        if span is not None:
+            span.end()
+
+    def forget(self, txn_id: TxnID) -> None:
+        """Forget a transaction that has ended everywhere."""
+        self._causes.pop(txn_id, None)

@@ -1,0 +1,135 @@
+"""What a span says of its command: a name, and attributes without secrets or contents. Pure.
+
+A command that is not described here has no span. Names follow OpenTelemetry's semantic conventions
+for messaging; what they do not know begins with `magnetar.`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import common_pb2 as common
+
+# A client may send longer texts, which the handler then refuses.
+TEXT_LENGTH_MAX = 256
+
+Attributes: TypeAlias = dict[str, str | int | bool]
+
+SYSTEM: Final[Attributes] = {"messaging.system": "magnetar"}
+TXN_ID = "magnetar.txn.id"
+TXN_ACTION = "magnetar.txn.action"
+ERROR_TYPE = "error.type"
+
+
+class Description(NamedTuple):
+    """What a span says of its command."""
+
+    name: str
+    attributes: Attributes
+
+
+# What a client may begin a trace with, if it is none itself; other commands only continue one.
+ROOTS: Final = frozenset({"end_txn", "init_producer", "new_txn", "publish", "send"})
+
+
+def describe(name: str, command: Any) -> Description | None:
+    """Return what a span says of a command; None: the command has no span.
+
+    Args:
+        name: of the command's field in the envelope.
+        command: its message.
+    """
+    describer = _DESCRIBERS.get(name)
+    return None if describer is None else describer(command)
+
+
+def shortened(text: str) -> str:
+    """Return a text that is short enough for an attribute."""
+    return text[:TEXT_LENGTH_MAX]
+
+
+def txn_attributes(txn_id: TxnID) -> Attributes:
+    """Return the attributes of a span about a transaction."""
+    return {**SYSTEM, TXN_ID: str(txn_id)}
+
+
+def _attributes(command: Any, operation: str, kind: str = "") -> Attributes:
+    """Return the attributes that all commands have.
+
+    Args:
+        operation: the operation's name.
+        kind: the operation's type in the semantic conventions; empty: they do not know it.
+    """
+    attributes: Attributes = {**SYSTEM, "messaging.operation.name": operation}
+    if kind:
+        attributes["messaging.operation.type"] = kind
+    if "txn_id" in command.DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
+        attributes[TXN_ID] = str(TxnID.from_wire(command.txn_id))
+    return attributes
+
+
+def _at(operation: str, place: Any, attributes: Attributes) -> Description:
+    """Add what a partition and a subscription have in common."""
+    topic = shortened(place.topic)
+    attributes["messaging.destination.name"] = topic
+    attributes["messaging.destination.partition.id"] = str(place.partition)
+    return Description(f"{operation} {topic}", attributes)
+
+
+def _to_partition(operation: str, kind: str = "") -> Callable[[Any], Description]:
+    def describer(command: Any) -> Description:
+        return _at(operation, command.partition, _attributes(command, operation, kind))
+
+    return describer
+
+
+def _to_subscription(operation: str, kind: str = "") -> Callable[[Any], Description]:
+    def describer(command: Any) -> Description:
+        place = command.subscription
+        attributes = _attributes(command, operation, kind)
+        attributes["messaging.destination.subscription.name"] = shortened(place.subscription)
+        return _at(operation, place, attributes)
+
+    return describer
+
+
+def _send(command: Any) -> Description:
+    description = _to_partition("send", "send")(command)
+    description.attributes["messaging.batch.message_count"] = command.num_messages
+    return description
+
+
+def _publish(command: Any) -> Description:
+    description = _to_partition("send", "send")(command)
+    description.attributes["messaging.batch.message_count"] = len(command.messages)
+    return description
+
+
+def _plain(operation: str) -> Callable[[Any], Description]:
+    return lambda command: Description(operation, _attributes(command, operation))
+
+
+def _with_action(describer: Callable[[Any], Description]) -> Callable[[Any], Description]:
+    def with_action(command: Any) -> Description:
+        description = describer(command)
+        is_commit = command.txn_action == common.COMMIT
+        description.attributes[TXN_ACTION] = "commit" if is_commit else "abort"
+        return description
+
+    return with_action
+
+
+_DESCRIBERS: Final[Mapping[str, Callable[[Any], Description]]] = {
+    "ack": _to_subscription("ack", "settle"),
+    "add_partition_to_txn": _plain("AddPartitionToTxn"),
+    "add_subscription_to_txn": _plain("AddSubscriptionToTxn"),
+    "end_txn": _with_action(_plain("EndTxn")),
+    "end_txn_on_partition": _with_action(_to_partition("EndTxnOnPartition")),
+    "end_txn_on_subscription": _with_action(_to_subscription("EndTxnOnSubscription")),
+    "init_producer": _plain("InitProducer"),
+    "new_txn": _plain("NewTxn"),
+    "publish": _publish,
+    "send": _send,
+}
