@@ -130,8 +130,8 @@ short: $(INSTALLED) ## Short histories over all cores; SEEDS=0-99999 for others
 	$(BIN)/python -m tests.simulation --short --seeds $(or $(SEEDS),0-9999) $(ARGS)
 
 .PHONY: soak
-soak: $(INSTALLED) ## The long runs that `make test` leaves out
-	$(BIN)/python -m pytest -m soak tests $(ARGS)
+soak: $(INSTALLED) ## The long runs that `make test` leaves out; SEED=4471 for the transfers' faults
+	$(if $(SEED),NAMESPACES_SEED=$(SEED)) $(BIN)/python -m pytest -m soak tests $(ARGS)
 
 .PHONY: conformance
 conformance: $(INSTALLED) ## Every storage engine against the same suite

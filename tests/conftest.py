@@ -17,7 +17,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # With several workers: what waits for processes begins first, and thousands of short tests fill the
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.
-LONG_FOLDERS = ("spark", "cluster", "system", "cli", "simulation")
+LONG_FOLDERS = ("namespaces", "spark", "cluster", "system", "cli", "simulation")
 SHARING_FOLDERS = ("cluster", "cli", "deploy")
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deploy.services import DEPLOY, services_of
 
 from magnetar_core.config import ListenConfig
 from magnetar_core.version import VERSION
 
 ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
-COMPOSE = shutil.which("docker-compose", path=str(Path(sys.executable).parent))
 SMALL, CLUSTER = "compose.laptop.yaml", "compose.yaml"
 # All limits together, with every profile.
 BYTES_MAX = {SMALL: 8 << 30, CLUSTER: 10 << 30}
@@ -36,24 +31,6 @@ ON_DEMAND = {SMALL: {"demo", "tools"}, CLUSTER: {"tools", "producer", "job", "br
 # They end by themselves, or nobody waits for them.
 UNASKED = {"grafana", "demo", "tools", "producer", "job"}
 DOCKERFILE = (DEPLOY / "docker" / "Dockerfile").read_text()
-
-
-def services_of(file: str) -> dict[str, Any]:
-    """A file as Compose itself understands it, with all profiles."""
-    if COMPOSE is None:
-        pytest.skip("docker-compose comes with the extra `dev` on Linux x86-64")
-    done = subprocess.run(
-        [COMPOSE, "--file", file, "--profile", "*", "config", "--format", "json"],
-        cwd=DEPLOY / "compose",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "warn" not in done.stderr.lower(), done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["services"]
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,67 @@
+"""The cluster of deploy/compose/compose.yaml, with faults of all kinds, under transfers.
+
+Each service runs in a network namespace of its own. A checker judges the history that the clients
+have recorded, and finds each way in which the same history is then damaged on purpose.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.namespaces.checker import Violation, check
+from tests.namespaces.damages import DAMAGES
+from tests.namespaces.run import missing, run
+
+# To repeat a run: its faults, and what each client does. Times differ a little.
+SEED_VARIABLE = "NAMESPACES_SEED"
+ENDING_S_MAX = 5.0
+DAMAGES_FOUND_MIN = 5
+# On machines of all kinds; a run that does nothing proves nothing.
+COMMITS_MIN = 20
+
+Figure = Callable[[str, object], None]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause_s"),
+    [
+        # With little work for the processors, which other tests use.
+        pytest.param(120.0, 1.0, id="two-minutes"),
+        pytest.param(600.0, 0.2, id="ten-minutes", marks=pytest.mark.soak),
+    ],
+)
+def test_transfers_hold_what_is_promised_while_everything_fails_in_turn(
+    tmp_path: Path, record_property: Figure, seconds: float, pause_s: float
+) -> None:
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
+    # It takes longer than a test that hangs.
+    faulthandler.cancel_dump_traceback_later()
+    seed = int(os.environ.get(SEED_VARIABLE) or (1 if seconds < 600 else os.getpid()))
+    print(f"{SEED_VARIABLE}={seed}, records in {tmp_path}")
+    recorded = run(tmp_path, seed=seed, seconds=seconds, pause_s=pause_s)
+    report = recorded.report
+    summary = check(recorded.records)
+    for name, figure in {**asdict(report), **asdict(summary)}.items():
+        record_property(name, figure)
+        print(f"{name}: {figure}")
+    assert summary.counts["commit: ok"] >= COMMITS_MIN, "the tellers got on"
+    assert report.longest_ending_s < ENDING_S_MAX
+    assert report.settled_s < ENDING_S_MAX
+
+    random = Random(seed)
+    found = 0
+    for damage in DAMAGES:
+        damaged = damage(recorded.records, random)
+        if damaged is not None:
+            with pytest.raises(Violation):
+                check(damaged)
+            found += 1
+    assert found >= DAMAGES_FOUND_MIN
