@@ -18,7 +18,7 @@ from magnetar_broker.log_reader import LogReader
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition_log import PartitionLog
 from magnetar_broker.stored_batch import StoredBatch
-from magnetar_core.commands import CommandSession
+from magnetar_core.commands import CommandSession, Complaint
 from magnetar_core.errors import (
     DataLoss,
     InvalidArgument,
@@ -37,14 +37,21 @@ PAST_CONSUMERS_MAX = 1_000
 
 
 class Attachment:
-    """A consumer, and the conversation on which it is attached."""
+    """A consumer, and the conversation on which it is attached, as long as that may read."""
 
-    def __init__(self, delivery: Delivery, consumer: Consumer, session: CommandSession) -> None:
+    def __init__(
+        self,
+        delivery: Delivery,
+        consumer: Consumer,
+        session: CommandSession,
+        complaint: Complaint | None,
+    ) -> None:
         self.consumer = consumer
         self.session = session
         self._delivery = delivery
         consumer.blocked = not session.writable
         session.listen(self)
+        session.while_allowed(self, complaint, lambda error: delivery.turn_out(self, error))
 
     def session_writable(self, writable: bool) -> None:
         """Pause deliveries to the consumer, or continue."""
@@ -105,9 +112,12 @@ class Delivery:
         consumer_name: str,
         subscription_type: SubscriptionType,
         attach_epoch: int,
+        complaint: Complaint | None = None,
     ) -> None:
         """Attach a consumer on this conversation, in place of its earlier attachment.
 
+        Args:
+            complaint: returns why the client may read no more; None: nobody asks.
         Raises:
             ConsumerBusy: as Dispatcher.check_attach; nothing has changed.
             SubscriptionExists: as Dispatcher.check_attach; nothing has changed.
@@ -130,7 +140,7 @@ class Delivery:
         self._dispatch_as(subscription_type)
         consumer = Consumer(consumer_id, consumer_name, attach_epoch)
         self.dispatcher.attach(consumer, subscription_type)
-        self._attachments[consumer_id] = Attachment(self, consumer, session)
+        self._attachments[consumer_id] = Attachment(self, consumer, session, complaint)
         self._note_epoch(consumer_id, attach_epoch)
         self._tell_active()
         if earlier is not None:
@@ -221,6 +231,14 @@ class Delivery:
         for attachment in list(self._attachments.values()):
             self._tell(attachment, active=False, closed=True, error=error)
             self._detach(attachment)
+
+    def turn_out(self, attachment: Attachment, error: MagnetarError) -> None:
+        """Detach a consumer whose client may read no more, and tell it so."""
+        log.warning("%s: a consumer is detached: %s", self._name, error)
+        self._tell(attachment, active=False, closed=True, error=error)
+        self._detach(attachment)
+        self._tell_active()
+        self.wake()
 
     @property
     def consumer_names(self) -> list[str]:
@@ -342,6 +360,7 @@ class Delivery:
 
     def _detach(self, attachment: Attachment) -> None:
         attachment.session.unlisten(attachment)
+        attachment.session.forget(attachment)
         self.dispatcher.detach(attachment.consumer)
         del self._attachments[attachment.consumer.consumer_id]
 

@@ -45,6 +45,7 @@ class GroupCommands:
             initial_position=command.initial_position,
             allow_two_phase_commit=command.allow_two_phase_commit,
             session=reply.session,
+            complaint=reply.complaint,
         )
         response = wire.CommandJoinGroupResponse(
             session_timeout_ms=newcomer.session_timeout_ms,

@@ -16,22 +16,24 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.group import Change, Group, Member, Owner
 from magnetar_broker.group_target import Interest
 from magnetar_broker.group_topics import GroupTopics
+from magnetar_broker.member_sessions import MemberSessions
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.partition import Partition
 from magnetar_broker.past_members import DeletedGroups
 from magnetar_broker.subscription import Subscription
 from magnetar_broker.subscriptions import is_subscription_name
 from magnetar_broker.topics import Topics
-from magnetar_core.commands import CommandSession
+from magnetar_core.commands import CommandSession, Complaint
 from magnetar_core.errors import (
     GroupNotFound,
     InvalidArgument,
+    MagnetarError,
     QuotaExceeded,
     ResourceInUse,
 )
 from magnetar_core.ids import MemberName, PartitionName, TxnID
 from magnetar_core.wildcards import matcher
-from magnetar_core.wire import broker_pb2, group_pb2
+from magnetar_core.wire import broker_pb2
 from magnetar_core.wire import record_pb2 as records
 from magnetar_storage.store import WriteBatch
 
@@ -55,8 +57,7 @@ class Groups:
         self._coordinators = coordinators
         self._groups: dict[str, Group] = {}
         self._deleted = DeletedGroups()
-        # Conversations of members that spoke since the start, by group and member id.
-        self._sessions: dict[tuple[str, str], CommandSession] = {}
+        self._sessions = MemberSessions(self._turn_out)
         # Groups whose rows must be written.
         self._changed: dict[str, None] = {}
         # Groups whose departed members may have left transactions open, with the time to ask again
@@ -115,9 +116,12 @@ class Groups:
         initial_position: broker_pb2.InitialPosition,
         allow_two_phase_commit: bool,
         session: CommandSession | None,
+        complaint: Complaint | None = None,
     ) -> Group:
         """Let a member join, or join again; the group is created if it does not exist.
 
+        Args:
+            complaint: returns why the client may be a member no more; None: nobody asks.
         Raises:
             InvalidArgument: a bad name; or the others joined with another allow_two_phase_commit.
             TopicNotFound: a named topic does not exist.
@@ -153,7 +157,7 @@ class Groups:
         group.allow_two_phase_commit = allow_two_phase_commit
         self._groups[name] = group
         self._deleted.made(name)
-        self._note_session(group, newcomer.member_id, session)
+        self._sessions.joined(name, newcomer.member_id, session, complaint)
         log.info("%r joined group %r, generation %d", newcomer.member_id, name, group.generation)
         self._apply(group, change)
         self._write(group)
@@ -178,10 +182,10 @@ class Groups:
         if group.is_late_heartbeat(member, number):
             if number == group.member(member).heartbeat_number:
                 # The answer to the first copy may be lost with its link.
-                self._note_session(group, member.member_id, session)
+                self._sessions.heard(name, member.member_id, session)
             return group
         change = group.heartbeat(member, held, self._now_ms())
-        self._note_session(group, member.member_id, session)
+        self._sessions.heard(name, member.member_id, session)
         if change.given:
             self._apply(group, change)
         return group
@@ -312,12 +316,11 @@ class Groups:
             if owned is not None:
                 owned.subscriptions.claim(group.name, Ownership(group, partition))
         for member_id in change.to_notify:
-            session = self._sessions.get((group.name, member_id))
-            if session is not None:
-                word = group_pb2.CommandGroupChange(group=group.name, member_id=member_id)
-                self._environment.when_durable(partial(session.push, word))
+            word = self._sessions.word(group.name, member_id)
+            if word is not None:
+                self._environment.when_durable(word)
         for member_id in change.gone:
-            self._sessions.pop((group.name, member_id), None)
+            self._sessions.gone(group.name, member_id)
         if change.gone:
             self._abort_left_behind(group)
         if change.reassigned:
@@ -329,10 +332,6 @@ class Groups:
     def _write(self, group: Group) -> None:
         self._changed[group.name] = None
         self._environment.defer_rows(self)
-
-    def _note_session(self, group: Group, member_id: str, session: CommandSession | None) -> None:
-        if session is not None:
-            self._sessions[group.name, member_id] = session
 
     def _abort_left_behind(self, group: Group) -> None:
         """Ask coordinators to abort transactions that departed members left open (rule f)."""
@@ -396,6 +395,21 @@ class Groups:
                 group.name,
                 now_ms - member.heard_ms,
             )
+        self._remove(group, members, now_ms)
+
+    def _turn_out(self, name: str, member_id: str, error: MagnetarError) -> None:
+        """Expel a member that may be one no more; its next heartbeat, or join, is refused."""
+        group = self._groups.get(name)
+        member = group.members.get(member_id) if group is not None else None
+        if group is None or member is None:
+            return
+        log.warning("%r is expelled from group %r: %s", member_id, name, error)
+        word = self._sessions.word(name, member_id)
+        self._remove(group, [member], self._now_ms())
+        if word is not None:
+            self._environment.when_durable(word)
+
+    def _remove(self, group: Group, members: list[Member], now_ms: float) -> None:
         interest = self._interest_without(group, [one.member_id for one in members])
         change = group.expel(members, interest, now_ms)
         self._environment.metrics.group_members_expelled.inc(len(members))

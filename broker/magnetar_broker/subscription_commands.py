@@ -74,6 +74,7 @@ class SubscriptionCommands:
                 command.consumer_name,
                 subscription_type,
                 command.attach_epoch,
+                reply.complaint,
             )
             subscription.deliver_after(map(TxnID.from_wire, command.after_txn_ids))
         self._replies.answer(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 from magnetar_core.access.grants import Rights
@@ -28,6 +28,10 @@ from magnetar_core.wire import service_pb2 as pb
 log = logging.getLogger(__name__)
 
 
+# Returns why a sender may do something no more; None: it may.
+Complaint = Callable[[], MagnetarError | None]
+
+
 class Reply:
     """Reply to a request: send or fail, once. Does nothing after the conversation has ended."""
 
@@ -35,6 +39,7 @@ class Reply:
         "_on_answer",
         "_respond",
         "answered",
+        "complaint",
         "origin",
         "principal",
         "request_id",
@@ -62,6 +67,9 @@ class Reply:
         self.principal = principal
         # What the sender may do; None: there is no access control.
         self.rights: Rights | None = None
+        # For what goes on after the answer: returns why the sender may do it no more, or None if it
+        # may.
+        self.complaint: Complaint | None = None
         # The number that the client gave to the request, unique in the conversation.
         self.request_id = request_id
         # The span of the command; None: it is not traced.
@@ -83,6 +91,7 @@ class Reply:
         """Return a reply to the same command, whose answer goes to a function instead."""
         reply = Reply(respond, self.session, self.origin, self.request_id, self.principal)
         reply.rights = self.rights
+        reply.complaint = self.complaint
         reply.span = self.span
         return reply
 
@@ -215,6 +224,8 @@ class CommandSession:
         # Whether there is room for pushes.
         self.writable = True
         self._listeners: dict[SessionListener, None] = {}
+        # What goes on as long as the client may do it, with what ends it.
+        self._allowed: dict[Hashable, tuple[Complaint, Callable[[MagnetarError], None]]] = {}
 
     def listen(self, listener: SessionListener) -> None:
         """Tell the listener about this conversation until unlisten()."""
@@ -223,6 +234,31 @@ class CommandSession:
     def unlisten(self, listener: SessionListener) -> None:
         """Tell the listener no more. Repeating it is harmless."""
         self._listeners.pop(listener, None)
+
+    def while_allowed(
+        self,
+        key: Hashable,
+        complaint: Complaint | None,
+        end: Callable[[MagnetarError], None],
+    ) -> None:
+        """End something when the client may do it no more, unless it is forgotten before.
+
+        Args:
+            complaint: that of the command which began it; None: there is no access control.
+        """
+        if complaint is not None:
+            self._allowed[key] = (complaint, end)
+
+    def forget(self, key: Hashable) -> None:
+        """Forget what has ended by itself. Repeating it is harmless."""
+        self._allowed.pop(key, None)
+
+    def look(self) -> None:
+        """End what the client may do no more: its rights may have changed."""
+        for key, (complaint, end) in list(self._allowed.items()):
+            error = complaint()
+            if error is not None and self._allowed.pop(key, None) is not None:
+                end(error)
 
     def push(self, body: Any) -> None:
         """Send a command that the client did not ask for, such as messages."""
@@ -252,6 +288,7 @@ class CommandSession:
     def on_closed(self) -> None:
         """Tell all listeners that the conversation has ended."""
         self.closed = True
+        self._allowed.clear()
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             listener.session_closed()

@@ -19,7 +19,7 @@ from magnetar_core.access.visible import VISIBLE
 from magnetar_core.access_file import Access, AccessConfig
 from magnetar_core.audit import AuditLog, audit_writer
 from magnetar_core.clock import Clock
-from magnetar_core.commands import CommandSession, Reply
+from magnetar_core.commands import CommandSession, Complaint, Reply
 from magnetar_core.errors import (
     AuthorizationFailed,
     MagnetarError,
@@ -87,6 +87,7 @@ class AccessGate:
             return None
         if name in _BEGINNING and reply.session is not None:
             self._note_begun(reply.session, needs)
+            reply.complaint = self._complaint(reply.principal, needs)
         show = VISIBLE.get(name)
         return reply if show is None else _shown(reply, rights, show)
 
@@ -133,7 +134,25 @@ class AccessGate:
                 continue
             if rule.finishing and self._has_begun(reply.session, alternatives[0]):
                 continue
-            raise _refusal(reply, alternatives)
+            raise _refusal(reply.principal, alternatives)
+
+    def _complaint(self, principal: Principal, needs: Needs) -> Complaint:
+        """Return what asks whether a principal still has what it needed."""
+        judged = self._policy()
+
+        def complaint() -> MagnetarError | None:
+            nonlocal judged
+            policy = self._policy()
+            # It is asked twice a second, and policies change seldom.
+            if policy is judged:
+                return None
+            rights, judged = policy.rights_of(principal), policy
+            for alternatives in needs:
+                if not any(map(rights.may, alternatives)):
+                    return _refusal(principal, alternatives)
+            return None
+
+        return complaint
 
     def _note_begun(self, session: CommandSession, needs: Needs) -> None:
         begun = self._begun.setdefault(session, set())
@@ -152,12 +171,12 @@ def _resources(command: Any, needs: Needs) -> list[str]:
     return names
 
 
-def _refusal(reply: Reply, alternatives: tuple[Need, ...]) -> MagnetarError:
+def _refusal(principal: Principal, alternatives: tuple[Need, ...]) -> MagnetarError:
     lacking = " or ".join(map(str, alternatives))
-    text = f"{reply.principal} lacks {lacking}"
+    text = f"{principal} lacks {lacking}"
     if alternatives[0].operation is Operation.TWO_PHASE_COMMIT:
         return TransactionalIdAuthorizationFailed(text)
-    return AuthorizationFailed(text, principal=reply.principal.name)
+    return AuthorizationFailed(text, principal=principal.name)
 
 
 def _shown(reply: Reply, rights: Rights, show: Callable[[Rights, Any], Any]) -> Reply:

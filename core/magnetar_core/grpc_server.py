@@ -42,6 +42,7 @@ from magnetar_core.grpc_transport import (
 from magnetar_core.grpc_unary import Sender, UnaryVisit, answer_to
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import Principal
+from magnetar_core.rights_watch import RightsWatch
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
@@ -101,6 +102,7 @@ class GrpcServer:
             config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
         )
         self._sessions: set[_ServerSession] = set()
+        self._rights_watch = RightsWatch(lambda: self._sessions)
         # Keys are the addresses of clients.
         self._unary_budgets: WeakValueDictionary[str, AnswerBudget] = WeakValueDictionary()
         self._health = health.aio.HealthServicer()
@@ -138,6 +140,8 @@ class GrpcServer:
             ) from error
         await self._server.start()
         self._admission.start()
+        if self._gate is not None:
+            self._rights_watch.start()
 
     async def serve(self, commands: CommandServer) -> None:
         """Begin to answer: the component behind this port has recovered.
@@ -154,6 +158,7 @@ class GrpcServer:
             return
         self._stopping = True
         self._admission.close()
+        self._rights_watch.close()
         self._doors.stop()
         await self._health.enter_graceful_shutdown()
         for session in list(self._sessions):
@@ -354,6 +359,10 @@ class _ServerSession:
     def push(self, body: Any) -> None:
         """Send a command that the client did not ask for."""
         self._session.push(body)
+
+    def look(self) -> None:
+        """End what the client may do no more."""
+        self._session.look()
 
     def close(self) -> None:
         """Note that the conversation is over. Repeating it is harmless."""

@@ -118,6 +118,10 @@ class Session(Protocol):
         """Note that the client's queue is long (False), or has room again (True)."""
         ...
 
+    def look(self) -> None:
+        """End what the client may do no more: its rights may have changed."""
+        ...
+
     def on_closed(self) -> None:
         """Note that the conversation has ended."""
 

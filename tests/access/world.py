@@ -175,7 +175,11 @@ def credentials(principal: str) -> Metadata:
     """The metadata of a principal's calls."""
     if principal == ANONYMOUS.name:
         return ()
-    return ((TOKEN_KEY, TOKEN_SCHEME + _MAKER.token(principal, lasts_s=86_400)),)
+    return ((TOKEN_KEY, TOKEN_SCHEME + token_of(principal)),)
+
+
+def token_of(principal: str) -> str:
+    return _MAKER.token(principal, lasts_s=86_400)
 
 
 def write_access(path: Path, principals: Mapping[str, list[str]], roles: str = "") -> AccessConfig:

@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         name="change-told-before-durable",
         file=_GROUPS,
-        old="                self._environment.when_durable(partial(session.push, word))",
-        new="                session.push(word)",
+        old="                self._environment.when_durable(word)",
+        new="                word()",
         mistake="Members hear of a new assignment before it is durable.",
         unseen_because=(
             "the word has its member ask, and says nothing else. The answer to that waits until the"
