@@ -82,6 +82,8 @@ class ClusterTransport:
             conversation.link = link = await conversation.opening
         except asyncio.CancelledError:
             self._conversations.pop(conversation, None)
+            # It may have ended at this very moment.
+            conversation.opening.add_done_callback(_abandon)
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -102,3 +104,9 @@ class ClusterTransport:
     async def close(self) -> None:
         """End all conversations."""
         await self._transport.close()
+
+
+def _abandon(opening: asyncio.Task[Link]) -> None:
+    """Nobody waits for this link any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

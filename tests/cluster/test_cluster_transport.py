@@ -43,6 +43,9 @@ class FakeTransport:
         self.asked: list[str] = []
         self.may_open = asyncio.Event()
         self.may_open.set()
+        self.opened: list[FakeLink] = []
+        # Called when an attempt has ended, before whoever waits for it runs.
+        self.on_ended: Callable[[], object] = lambda: None
         self.closed = False
 
     async def connect(
@@ -54,9 +57,11 @@ class FakeTransport:
     ) -> FakeLink:
         self.asked.append(address)
         await self.may_open.wait()
+        asyncio.get_running_loop().call_soon(self.on_ended)
         if address.startswith("b:"):
             raise LinkClosed("nobody answers at b")
-        return FakeLink(address, on_closed)
+        self.opened.append(FakeLink(address, on_closed))
+        return self.opened[-1]
 
     async def close(self) -> None:
         self.closed = True
@@ -170,6 +175,21 @@ def test_a_cancelled_attempt_is_a_cancellation() -> None:
         with pytest.raises(asyncio.CancelledError):
             await connecting
         world.show(view(2))
+
+    play(scenario)
+
+
+def test_a_link_that_comes_up_as_its_attempt_is_cancelled_is_closed() -> None:
+    """Nobody else would close it."""
+
+    async def scenario(world: World) -> None:
+        world.show(view(1, broker_3=("a", 17)))
+        connecting = asyncio.create_task(world.connect("broker-3"))
+        world.inner.on_ended = connecting.cancel
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        await turns(3)
+        assert [one.is_closed for one in world.inner.opened] == [True]
 
     play(scenario)
 

@@ -263,8 +263,11 @@ class SimulatedLink:
             frame = pb.Frame.FromString(data)
             if self.network.watch is not None:
                 self.network.watch(frame)
-            if self.network.wiretap is not None and self._is_current(self.server_part):
-                self.network.wiretap.on_request(self.number, frame)
+            if self.network.wiretap is not None:
+                if self._is_current(self.server_part):
+                    self.network.wiretap.on_request(self.number, frame)
+                else:
+                    self.network.wiretap.on_doubtful_request(self.number, frame)
             self.session.on_frame(frame)
         else:
             if self._client_told:

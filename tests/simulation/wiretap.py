@@ -52,6 +52,11 @@ class _State:
         self.pending: dict[TxnKey, list[_Ack]] = {}
         self.ends: Counter[TxnKey] = Counter()
 
+    def move(self) -> None:
+        """A seek or a deletion is asked for."""
+        self.generation += 1
+        self.deleted.clear()
+
 
 class Wiretap:
     """Args:
@@ -89,9 +94,24 @@ class Wiretap:
             elif name == "end_txn_on_subscription":
                 self._end((link, one.request_id), one.end_txn_on_subscription)
             elif name in ("seek", "unsubscribe"):
-                state = self._state(_cursor(getattr(one, name).subscription))
-                state.generation += 1
-                state.deleted.clear()
+                self._state(_cursor(getattr(one, name).subscription)).move()
+
+    def on_doubtful_request(self, link: int, frame: pb.Frame) -> None:
+        """A frame is about to be handled by a server that has lost its shard without noticing.
+
+        What it makes durable before its successor opens the store stays. So nothing is known any
+        more of what it ends or moves.
+        """
+        for one in frame.commands:
+            name = one.WhichOneof("body")
+            if name == "end_txn_on_subscription":
+                wire = one.end_txn_on_subscription
+                state = self._state(_cursor(wire.subscription))
+                txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
+                state.ends[txn] += 1
+                state.pending.pop(txn, None)
+            elif name in ("seek", "unsubscribe"):
+                self._state(_cursor(getattr(one, name).subscription)).move()
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""

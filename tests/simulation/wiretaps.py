@@ -34,6 +34,15 @@ class Wiretaps:
         for tap in self._taps:
             tap.on_request(link, frame)
 
+    def on_doubtful_request(self, link: int, frame: pb.Frame) -> None:
+        """As on_request, at a server that has lost its shard and has not noticed.
+
+        It takes effect if nobody has opened the store since, and none otherwise.
+        """
+        for tap in self._taps:
+            if hasattr(tap, "on_doubtful_request"):
+                tap.on_doubtful_request(link, frame)
+
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         for tap in self._taps:
             tap.on_reply(link, frame)
@@ -81,6 +90,12 @@ class ServerWiretaps:
         taps = self._by_link.get(link)
         if taps is not None:
             taps.on_request(link, frame)
+
+    def on_doubtful_request(self, link: int, frame: pb.Frame) -> None:
+        """The same, at a server that has lost its shard and has not noticed."""
+        taps = self._by_link.get(link)
+        if taps is not None:
+            taps.on_doubtful_request(link, frame)
 
     def on_reply(self, link: int, frame: pb.Frame) -> None:
         """A frame leaves a server."""

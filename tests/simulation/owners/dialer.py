@@ -148,3 +148,5 @@ class OwnersDialer:
 def _refuse(accepted: asyncio.Future[SimulatedLink], why: str) -> None:
     if not accepted.done():
         accepted.set_exception(LinkClosed(why))
+        # A client that has died meanwhile does not look.
+        accepted.exception()
