@@ -6,12 +6,15 @@ start it is an error, since there are no rights of before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from magnetar_core.access.policy import Policy, open_policy, parse_policy, permissive_policy
 from magnetar_core.config import InvalidConfig
 from magnetar_core.security.watched_file import WatchedFile
+
+log = logging.getLogger(__name__)
 
 # How long rights that were withdrawn in the file may still be used.
 LOOK_INTERVAL_MS = 500
@@ -29,7 +32,8 @@ class AccessConfig:
         server_principals: the principals of the cluster's own servers, several with commas between
             them; a star at the end of a name stands for every name that begins so. Nobody else may
             end transactions at brokers, take incarnations, or follow the directory. They count
-            beside those that the access file has.
+            beside those that the access file has. Without an access file everybody else is an
+            administrator.
         audit_file: each administrative action adds a line of JSON to this file. Empty: with access
             control, the log of the server has these lines, from the logger magnetar.audit.
     """
@@ -77,6 +81,11 @@ class Access:
         if config.access_file:
             self.file = watched_policy(config.access_file, config.servers)
         elif config.is_on:
+            log.warning(
+                "server_principals is set and access_file is not: whoever is let in and is no"
+                " server is an administrator, who may read, write and delete everything; name an"
+                " access_file to say who may do what"
+            )
             self._policy = open_policy(config.servers)
         else:
             self._policy = permissive_policy()

@@ -113,6 +113,19 @@ def test_without_settings_there_is_no_gate() -> None:
     assert gate_of(AccessConfig(server_principals="coordinator-0"), SystemClock()) is not None
 
 
+def test_a_server_says_that_everybody_is_an_administrator(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "access.toml"
+    path.write_text("")
+    gate_of(AccessConfig(server_principals="a", access_file=str(path)), SystemClock())
+    gate_of(AccessConfig(audit_file=str(tmp_path / "audit")), SystemClock())
+    assert "administrator" not in caplog.text
+    gate_of(AccessConfig(server_principals="coordinator-0"), SystemClock())
+    (warning,) = [one for one in caplog.records if "administrator" in one.getMessage()]
+    assert warning.levelname == "WARNING"
+
+
 def test_not_everybody_is_a_server() -> None:
     with pytest.raises(InvalidConfig, match=r"\*"):
         AccessConfig(server_principals="a, *")

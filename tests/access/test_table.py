@@ -67,6 +67,10 @@ allow = ["DESCRIBE"]
 cluster = true
 allow = ["ALTER"]
 
+[[roles.keeper]]
+cluster = true
+allow = ["BACKUP"]
+
 # Right, and beside what is asked for.
 [[roles.neighbour]]
 topic = ["topic", "topic-", "topic-aa", "b*"]
@@ -89,6 +93,7 @@ PRINCIPALS = (
     "manager",
     "viewer",
     "operator",
+    "keeper",
     "neighbour",
     "nobody",
 )
@@ -239,9 +244,9 @@ TABLE: list[tuple[str, Any, set[str] | frozenset[str]]] = [
     (COORDINATOR, txn.CommandAbortHangingTxn(txn_id=NEVER), {"admin", "operator"}),
 ]
 
-# A backup has everything, of both servers.
+# A backup has everything, of both servers: whoever may alter the cluster may not read it.
 TABLE += [
-    (service, body, {"admin", "operator"})
+    (service, body, {"admin", "keeper"})
     for service in (BROKER, COORDINATOR)
     for body in (
         common.CommandHoldBackup(backup_token=1, hold_ms=1),

@@ -1,6 +1,6 @@
 """What a command needs: an operation on a resource. Pure.
 
-The names are Kafka's (AclOperation, ResourceType), with KIP-939's TWO_PHASE_COMMIT.
+The names are Kafka's (AclOperation, ResourceType), with KIP-939's TWO_PHASE_COMMIT, and BACKUP.
 Source: docs/design/0011-security.md, Rights.
 """
 
@@ -20,6 +20,8 @@ class Operation(StrEnum):
     ALTER = "ALTER"
     DESCRIBE = "DESCRIBE"
     TWO_PHASE_COMMIT = "TWO_PHASE_COMMIT"
+    # Read everything that is stored, whatever other rights say.
+    BACKUP = "BACKUP"
     CLUSTER_ACTION = "CLUSTER_ACTION"
 
     # Every command looks up needs in a dict, and an enum's own hash is slow.
@@ -94,8 +96,10 @@ OPERATIONS_OF: dict[Kind, frozenset[Operation]] = {
     Kind.TRANSACTIONAL_ID: frozenset(
         {Operation.WRITE, Operation.DELETE, Operation.DESCRIBE, Operation.TWO_PHASE_COMMIT}
     ),
-    Kind.CLUSTER: frozenset({Operation.ALTER, Operation.DESCRIBE}),
+    Kind.CLUSTER: frozenset({Operation.ALTER, Operation.BACKUP, Operation.DESCRIBE}),
 }
 
 # Whoever may do one of these may describe, too, as in Kafka.
-IMPLYING_DESCRIBE = frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER})
+IMPLYING_DESCRIBE = frozenset(
+    {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER, Operation.BACKUP}
+)

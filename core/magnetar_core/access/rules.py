@@ -161,6 +161,7 @@ def _add_subscriptions(command: Any) -> Needs:
 
 
 ADMINISTERING = _of_cluster(Operation.ALTER, ADMINISTRATION)
+_BACKING_UP = _of_cluster(Operation.BACKUP, ADMINISTRATION)
 _ENDING = Rule(_of_cluster(Operation.CLUSTER_ACTION, TRANSACTION_ENDS), finishing=True)
 
 # Keys are names of command fields in the envelope.
@@ -170,10 +171,10 @@ RULES: dict[str, Rule] = {
     "get_cluster_info": Rule(_nothing, finishing=True),
     "set_log_level": Rule(ADMINISTERING, administrative=True),
     # A backup has everything that is stored. That it is made is audited, each part of it not.
-    "hold_backup": Rule(ADMINISTERING, administrative=True),
-    "release_backup": Rule(ADMINISTERING),
-    "read_backup": Rule(ADMINISTERING),
-    "end_backup": Rule(ADMINISTERING),
+    "hold_backup": Rule(_BACKING_UP, administrative=True),
+    "release_backup": Rule(_BACKING_UP),
+    "read_backup": Rule(_BACKING_UP),
+    "end_backup": Rule(_BACKING_UP),
     # Messages.
     "send": Rule(_of_partition(Operation.WRITE)),
     "publish": Rule(_of_partition(Operation.WRITE)),
