@@ -20,6 +20,8 @@ from magnetar_core.wire import service_pb2 as pb
 BROKER = "Broker"
 COORDINATOR = "TransactionCoordinator"
 TIMEOUT_SECONDS = 3.0
+# Between two looks at brokers of which one has not heard the news.
+STALE_SECONDS = 0.05
 # What names a partition.
 _OfPartition = common_pb2.Partition | common_pb2.Subscription
 
@@ -229,18 +231,20 @@ class RawClient:
     async def describe_topic(self, topic: str) -> topic_pb2.CommandDescribeTopicResponse:
         """All of it, though each broker describes its own partitions only."""
         command = topic_pb2.CommandDescribeTopic(topic=topic)
-        first, *others = self.brokers
-        reply: topic_pb2.CommandDescribeTopicResponse = await self.insist(
-            BROKER, command, address=first
-        )
-        for address in others:
-            other = await self.insist(BROKER, command, address=address)
-            if other.topic_id != reply.topic_id:
-                # It was made anew meanwhile.
-                return await self.describe_topic(topic)
-            reply.partitions.extend(other.partitions)
-        reply.partitions.sort(key=lambda one: one.partition)
-        return reply
+        while True:
+            reply, *others = [
+                await self.insist(BROKER, command, address=address) for address in self.brokers
+            ]
+            if all(other.topic_id == reply.topic_id for other in others):
+                break
+            # It was made anew, and not all have heard of that: a broker whose link is half open
+            # hears of nothing until it misses an answer.
+            await asyncio.sleep(STALE_SECONDS)
+        described: topic_pb2.CommandDescribeTopicResponse = reply
+        for other in others:
+            described.partitions.extend(other.partitions)
+        described.partitions.sort(key=lambda one: one.partition)
+        return described
 
     async def lookup(self, topic: str) -> int:
         """The topic's id."""
