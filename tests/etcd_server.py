@@ -46,7 +46,7 @@ class EtcdMember:
     ) -> None:
         self._directory = directory
         self._name, self._peers = name, ",".join(peers)
-        self._scheme = "https" if "--auto-tls" in more else "http"
+        self._scheme = "https" if {"--auto-tls", "--cert-file"} & set(more) else "http"
         self._arguments = (
             *("--name", name, "--data-dir", str(directory / "data")),
             *("--initial-cluster", ",".join(peers), "--initial-cluster-state", "new"),

@@ -172,6 +172,7 @@ class EtcdClient:
                 if not self._is_closed() or (task is not None and task.cancelling()):
                     raise
                 break
+            await self._read_again()
             self.leave(endpoint.address)
             count += 1
             if count % len(self._endpoints) == 0:
@@ -182,6 +183,25 @@ class EtcdClient:
             f"etcd does not answer within {self._settings.call_timeout_ms} ms: "
             + "; ".join(f"{address}: {reason}" for address, reason in sorted(reasons.items()))
         )
+
+    async def _read_again(self) -> None:
+        """Read files again: somebody who does not answer may take new certificates only.
+
+        A connection that works needs none, and is left alone.
+        """
+        if self._settings.read_again is None or self._is_closed():
+            return
+        try:
+            found = self._settings.read_again()
+        except ValueError as error:
+            # Who replaces several files is seen in the middle.
+            log.warning("new files for etcd are not used, the former ones stay: %s", error)
+            return
+        if found == self._settings:
+            return
+        log.info("files for etcd have changed: it is connected anew")
+        self._settings = found
+        await asyncio.gather(*[one.use(found) for one in self._endpoints])
 
     def _is_closed(self) -> bool:
         return self._closed

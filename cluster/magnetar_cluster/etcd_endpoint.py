@@ -44,6 +44,20 @@ class EtcdEndpoint:
 
     def __init__(self, address: str, settings: EtcdSettings) -> None:
         self.address = address
+        self._open(settings)
+
+    async def use(self, settings: EtcdSettings) -> None:
+        """Connect anew with other credentials; what runs on the former connection ends."""
+        former = self._channel
+        self._open(settings)
+        await former.close()
+
+    async def close(self) -> None:
+        """End all calls and the connection."""
+        await self._channel.close()
+
+    def _open(self, settings: EtcdSettings) -> None:
+        address = self.address
         credentials = settings.credentials()
         if credentials is None:
             self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
@@ -62,10 +76,6 @@ class EtcdEndpoint:
             "Lease/LeaseKeepAlive", pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse
         )
         self.watch = self._stream("Watch/Watch", pb.WatchRequest, pb.WatchResponse)
-
-    async def close(self) -> None:
-        """End all calls and the connection."""
-        await self._channel.close()
 
     def _unary(
         self, method: str, request: type[RequestT], response: type[ResponseT]

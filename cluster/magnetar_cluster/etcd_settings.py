@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import grpc
@@ -25,6 +26,8 @@ class EtcdSettings:
             Less would leave etcd when it is merely busy. More costs that time whenever a member of
             etcd stops; a third of the lease is too much, since two renewals in a row have to fit.
         call_timeout_ms: how long a call asks one endpoint after the other before it gives up.
+        read_again: reads what lies in files as it is now, and raises ValueError if that cannot be
+            used; None: nothing lies in files.
         silence_ms_max: how long a watch may hear nothing at all. It asks for a sign of life three
             times as often.
     """
@@ -39,6 +42,7 @@ class EtcdSettings:
     endpoint_timeout_ms: int = 500
     call_timeout_ms: int = 2_000
     silence_ms_max: int = 1_500
+    read_again: Callable[[], EtcdSettings] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check how the settings fit together.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
+from tests.certificates import Authority
 from tests.cluster.directories import LONG_MS, MEMBER, S0, A, present, run_in_time, settings
 from tests.etcd_server import EtcdServer, started
 
@@ -96,6 +98,57 @@ def test_tls(encrypted: EtcdServer) -> None:
     async def test() -> None:
         certificate = encrypted.members[0].certificate()
         directory = EtcdDirectory(settings(encrypted, tls=True, ca_certificates=certificate), "c")
+        await use(directory)
+        await directory.close()
+
+    run_in_time(test())
+
+
+def asking(server: EtcdServer, directory: Path) -> EtcdSettings:
+    """What is in the files, and is read again."""
+    return settings(
+        server,
+        tls=True,
+        ca_certificates=(directory / "ca.pem").read_bytes(),
+        certificate=(directory / "both.pem").read_bytes(),
+        private_key=(directory / "both.key").read_bytes(),
+        read_again=lambda: asking(server, directory),
+    )
+
+
+def test_new_certificates_need_no_restart(tmp_path: Path) -> None:
+    """etcd asks for certificates of an authority, and then for those of another one."""
+    files = tmp_path / "files"
+    certificate = Authority(files).sign("both")
+    names = ("--cert-file", "--key-file", "--trusted-ca-file")
+    paths = (certificate.certificate_file, certificate.key_file, str(files / "ca.pem"))
+    more = [part for pair in zip(names, paths, strict=True) for part in pair]
+
+    async def test(etcd: EtcdServer) -> None:
+        directory = EtcdDirectory(asking(etcd, files), "c")
+        await use(directory)
+        etcd.kill()
+        Authority(files, "another authority").sign("both")
+        etcd.start()
+        await use(directory)
+        await directory.close()
+
+    for etcd in started(tmp_path, 1, [*more, "--client-cert-auth"]):
+        run_in_time(test(etcd))
+
+
+def test_damaged_new_files_leave_the_former_ones(encrypted: EtcdServer) -> None:
+    def damaged() -> EtcdSettings:
+        raise ValueError("it is damaged")
+
+    async def test() -> None:
+        certificate = encrypted.members[0].certificate()
+        directory = EtcdDirectory(
+            settings(encrypted, tls=True, ca_certificates=certificate, read_again=damaged), "c"
+        )
+        await use(directory)
+        encrypted.kill()
+        encrypted.start()
         await use(directory)
         await directory.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,6 +127,52 @@ def test_the_command_line(secured: Secured, tmp_path: Path) -> None:
     done = secured.standalone.run(*options, "topics", "list", status=1)
     assert "its signature is wrong" in done.stderr.decode()
     assert "is it running?" not in done.stderr.decode()
+
+
+def test_a_backup(secured: Secured, tmp_path: Path) -> None:
+    tls = secured.tls("keeper")
+    (tmp_path / "token").write_text(secured.token("alice"))
+    options = (
+        *("--tls-ca-file", tls.ca_file),
+        *("--tls-certificate-file", tls.certificate_file, "--tls-key-file", tls.key_file),
+        *("--token-file", str(tmp_path / "token")),
+    )
+    backup = str(tmp_path / "backup")
+    secured.standalone.run(*options, "topics", "create", "kept")
+    secured.standalone.run(*options, "backup", backup)
+    secured.standalone.run("restore", "--verify", backup)
+    # Without a token nobody gets anything.
+    (tmp_path / "token").write_text(secured.token("alice", lasts_s=-5))
+    done = secured.standalone.run(*options, "backup", str(tmp_path / "none"), status=1)
+    assert "token expired" in done.stderr.decode()
+
+
+def test_a_probe_of_a_pod(secured: Secured) -> None:
+    """As deploy/kubernetes has it: the command, in the environment of the server."""
+    pair = secured.authority.sign("probe")
+    pod = {
+        "MAGNETAR_TLS_CA_FILE": secured.authority.ca_file,
+        "MAGNETAR_TLS_CLIENT_CERTIFICATE_FILE": pair.certificate_file,
+        "MAGNETAR_TLS_CLIENT_KEY_FILE": pair.key_file,
+    }
+    ready = secured.standalone.ready()
+    for server in ("broker", "coordinator"):
+        port = ready[server]["address"].rpartition(":")[2]
+
+        def probe(environ: dict[str, str], port: str = port) -> subprocess.CompletedProcess[bytes]:
+            return subprocess.run(
+                [sys.executable, "-m", "magnetar_cli", "health", "--port", port],
+                env=secured.standalone.environ | environ,
+                capture_output=True,
+                timeout=30,
+                check=False,
+            )
+
+        # It shows no token: the health service asks for none.
+        done = probe(pod)
+        assert done.returncode == 0, done.stderr
+        without = {key: value for key, value in pod.items() if "CLIENT" not in key}
+        assert probe(without).returncode != 0
 
 
 @pytest.mark.parametrize(

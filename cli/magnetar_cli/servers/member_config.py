@@ -84,6 +84,7 @@ class MemberConfig:
                 endpoint_timeout_ms=lease_duration_ms // 6,
                 call_timeout_ms=lease_duration_ms * 2 // 3,
                 silence_ms_max=lease_duration_ms // 2,
+                read_again=lambda: self.etcd_settings(lease_duration_ms),
             )
         except OSError as error:
             raise InvalidConfig(f"a file for etcd cannot be read: {error}") from error
