@@ -68,6 +68,8 @@ def test_a_span_lasts_from_the_command_to_its_answer() -> None:
         reply = talk.take(SEND, HEADER)
         assert reply.span is not None
         assert spans.all() == []
+        # What stands between the server and a handler passes it on.
+        assert reply.through(lambda answer: None).span is reply.span
         reply.send(broker_pb2.CommandSendResponse())
         (span,) = spans.all()
         assert span.parent is not None

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -97,7 +98,9 @@ def test_a_collector_that_hangs_costs_spans_and_nothing_else(
         server.make(500)
         # One is at the collector, and 99 wait.
         assert server.dropped("queue full") == 401
+        began_s = monotonic()
         server.traces.close()
+        assert monotonic() - began_s < 15
         assert server.dropped("stopped") == 100
         assert server.exported() == 0
         server.make(1)

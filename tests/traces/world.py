@@ -214,6 +214,16 @@ def run(
             await world.make_topic()
             spans.memory.clear()
             await scenario(world)
+        coordinator = cluster.coordinator.server
+        await cluster.until(lambda: not coordinator._runtime.shard.live)
+        # What has ended leaves nothing in memory.
+        kept = coordinator._traces
+        assert not kept._causes
+        assert not kept._finishing
+        assert not any(one.ends._spans for one in coordinator._finisher._brokers.values())
+        if client._runtime.traces is not None:
+            assert not client._runtime.traces._transactions
+            assert not client._transactions._spans
         cluster.check()
 
     try:
