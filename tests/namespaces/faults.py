@@ -25,7 +25,7 @@ KINDS = (
 )
 
 # Some shorter than a lease, some longer.
-LASTS_S = (0.5, 8.0)
+LASTS_S = (0.5, 12.0)
 GAP_S = (5.0, 11.0)
 # Nobody else is struck until the last one has been well for so long, or not at all.
 CALM_S = 1.0

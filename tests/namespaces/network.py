@@ -54,7 +54,7 @@ def missing() -> str:
     if done.returncode == 0:
         return ""
     said = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]
-    return f"network namespaces cannot be made here, which needs CAP_SYS_ADMIN: {said}"
+    return f"network namespaces cannot be made here (CAP_SYS_ADMIN, CAP_NET_ADMIN): {said}"
 
 
 def with_own_tmp(volume: Path, command: Sequence[str]) -> list[str]:
