@@ -7,8 +7,11 @@ asked for again: they end within a second after the right to them is withdrawn.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.4
 
@@ -45,4 +48,8 @@ class RightsWatch:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for conversation in list(self._conversations()):
-                conversation.look()
+                try:
+                    conversation.look()
+                except Exception:
+                    # What one conversation meets must not leave the others without a watch.
+                    log.exception("rights of a conversation cannot be looked at")
