@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.garbage import collect_seldom
 
 # gRPC's handlers run in the child of each fork, although all that tests fork execute another
@@ -14,6 +15,10 @@ from tests.garbage import collect_seldom
 # session says JAVA_GATEWAY_EXITED.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+
+# No verdict depends on how fast this machine is at the moment.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # With several workers: what waits for processes begins first, and thousands of short tests fill the
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.

@@ -132,9 +132,7 @@ class AcknowledgementsMachine(RuleBasedStateMachine):
 
 
 TestAcknowledgements = AcknowledgementsMachine.TestCase
-TestAcknowledgements.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, print_blob=True
-)
+TestAcknowledgements.settings = settings(max_examples=60, stateful_step_count=25, print_blob=True)
 
 
 def test_mark_delete_never_passes_a_pending_ack() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.assignment import assign
@@ -57,7 +57,6 @@ def test_nobody() -> None:
     assert assign(partitions(2), {}, {}) == {}
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(1, 12), min_size=1, max_size=3),
     wants=st.lists(st.frozensets(st.integers(1, 3)), max_size=8),

@@ -213,7 +213,7 @@ class Following(RuleBasedStateMachine):
         assert not self.first.directory.has_news(copy.life, copy.revision)
 
 
-Following.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Following.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 TestFollowing = Following.TestCase
 
 

@@ -161,9 +161,9 @@ class FailoverMachine(DispatchMachine):
 
 
 TestShared = DispatchMachine.TestCase
-TestShared.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestShared.settings = settings(max_examples=60, stateful_step_count=30)
 TestFailover = FailoverMachine.TestCase
-TestFailover.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestFailover.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def test_redelivery_counts_are_capped() -> None:

@@ -308,5 +308,5 @@ class GroupMachine(RuleBasedStateMachine):
         assert not self.group.is_rebalancing
 
 
-GroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestGroupMachine = GroupMachine.TestCase

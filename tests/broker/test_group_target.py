@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.assignment import assign, preferred
@@ -63,7 +63,6 @@ def split(
     ]
 
 
-@settings(deadline=None)
 @given(
     counts=st.lists(st.integers(1, 9), min_size=1, max_size=3),
     brokers=st.integers(2, 4),

@@ -417,7 +417,7 @@ class KeySharedMachine(RuleBasedStateMachine):
 
 
 TestKeyShared = KeySharedMachine.TestCase
-TestKeyShared.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestKeyShared.settings = settings(max_examples=120, stateful_step_count=40)
 
 
 class LateAcks(KeySharedMachine):
@@ -439,7 +439,7 @@ class LateAcks(KeySharedMachine):
 
 
 TestLateAcks = LateAcks.TestCase
-TestLateAcks.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestLateAcks.settings = settings(max_examples=120, stateful_step_count=40)
 
 
 # One case each

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_broker.offset_set import CHUNK_BITS, OffsetSet, Range, chunk_masks, ranges_of_mask
@@ -44,7 +44,6 @@ def assert_same(subject: OffsetSet, model: set[int]) -> None:
     assert subject.chunks() == sorted({offset // CHUNK_BITS for offset in model})
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.booleans(), ranges), max_size=8), ranges)
 def test_adding_and_discarding(steps: list[tuple[bool, Range]], probe: Range) -> None:
     subject = OffsetSet()
@@ -68,7 +67,6 @@ def test_adding_and_discarding(steps: list[tuple[bool, Range]], probe: Range) ->
     assert again == subject
 
 
-@settings(deadline=None)
 @given(range_lists, range_lists)
 def test_two_sets(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     first, second = members(one), members(other)

@@ -17,12 +17,18 @@ def cluster() -> FakeCluster:
     return FakeCluster()
 
 
+def loops() -> list[threading.Thread]:
+    """Threads of clients. Others come and go, such as those that resolve names."""
+    return [one for one in threading.enumerate() if one.name == "magnetar"]
+
+
 @pytest.fixture
 def client(cluster: FakeCluster) -> Iterator[blocking.Client]:
-    before = threading.active_count()
+    assert loops() == []
     with blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST) as client:
+        assert len(loops()) == 1
         yield client
-    assert threading.active_count() == before
+    assert loops() == []
 
 
 def test_everything_from_one_end_to_the_other(client: blocking.Client) -> None:

@@ -388,6 +388,5 @@ TestMembers = Members.TestCase
 TestMembers.settings = hypothesis_settings(
     max_examples=60,
     stateful_step_count=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -23,7 +23,7 @@ from magnetar_cluster.wish import may_differ, spread, wish
 
 NAMES = [f"member-{letter}" for letter in "abcdef"]
 # A machine that is busy with other tests draws slowly.
-SLOWLY = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+SLOWLY = settings(suppress_health_check=[HealthCheck.too_slow])
 SHARDS = st.integers(0, 12).map(
     lambda count: Format(broker_shards=count, coordinator_shards=1).shards(BROKER)
 )

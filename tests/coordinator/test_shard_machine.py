@@ -204,4 +204,4 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 TestShardMachine = ShardMachine.TestCase
-TestShardMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestShardMachine.settings = settings(max_examples=60, stateful_step_count=40)

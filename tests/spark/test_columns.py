@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.column_batch import ColumnBatch
@@ -56,7 +56,6 @@ def stored(rows: list[tuple[bytes, bytes | None, int | None, dict[str, str]]]) -
     )
 
 
-@settings(deadline=None)
 @given(ROWS, st.data())
 def test_a_batch_reads_as_the_sdk_reads_it(rows: Any, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(rows) - 1))
@@ -79,7 +78,6 @@ def test_a_batch_reads_as_the_sdk_reads_it(rows: Any, data: st.DataObject) -> No
         assert headers == message.properties
 
 
-@settings(deadline=None)
 @given(ROWS, st.permutations(["key", "value", "offset", "timestamp", "event_time", "txn_id"]))
 def test_columns_that_are_named_are_those_of_the_whole(rows: Any, names: list[str]) -> None:
     columns = MessageColumns(received(stored(rows), len(rows), txn_id=TXN), 0, len(rows))
@@ -140,7 +138,6 @@ def arrow(rows: Any, *, partition: list[int | None] | None = None) -> pa.RecordB
     return pa.RecordBatch.from_pydict(columns)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(1, 5), st.booleans(), st.integers(1, 9))
 def test_rows_go_where_the_sdk_would_send_them(
     rows: Any, partitions: int, named: bool, messages_max: int

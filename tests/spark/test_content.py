@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_spark.arrow_in import Rows
@@ -44,7 +44,6 @@ def content(rows: list[Row], topic: str = "t") -> Content:
     return Rows(pa.RecordBatch.from_pydict(columns), include_headers=True).content(topic)
 
 
-@settings(deadline=None)
 @given(ROWS, st.randoms(), st.integers(1, 5))
 def test_order_and_tasks_do_not_matter(rows: list[Row], order: random.Random, tasks: int) -> None:
     whole = content(rows)
@@ -53,7 +52,6 @@ def test_order_and_tasks_do_not_matter(rows: list[Row], order: random.Random, ta
     assert whole.rows == len(rows)
 
 
-@settings(deadline=None)
 @given(ROWS, ROWS)
 def test_other_rows_are_another_content(first: list[Row], second: list[Row]) -> None:
     same = sorted(first, key=repr) == sorted(second, key=repr)

@@ -203,8 +203,8 @@ class SlateMachine(StoreMachine):
 
 
 TestMemory = MemoryMachine.TestCase
-TestMemory.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestMemory.settings = settings(max_examples=60, stateful_step_count=20)
 TestRocks = RocksMachine.TestCase
-TestRocks.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
+TestRocks.settings = settings(max_examples=12, stateful_step_count=20)
 TestSlate = SlateMachine.TestCase
-TestSlate.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestSlate.settings = settings(max_examples=8, stateful_step_count=20)

@@ -9,7 +9,7 @@ from magnetar.messaging.batching import MESSAGE_OVERHEAD_BYTES, OpenBatch, cut, 
 from magnetar_core.batch import Codec, decode
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.integers(0, 300), max_size=60),
     st.integers(0, 400),

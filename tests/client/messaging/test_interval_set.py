@@ -15,7 +15,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(STEPS, st.integers(0, 30), st.integers(0, 8))
 def test_it_is_a_set(steps: list[tuple[str, int, int]], first: int, length: int) -> None:
     ranges, model = IntervalSet(), set[int]()
