@@ -20,13 +20,13 @@ from magnetar_core.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 # What the image of the server is installed with.
-EXTRA = "object-store"
+EXTRAS = ("object-store", "traces")
 SPECIFICATION = "1.6"
 
 
-def needed(extra: str = EXTRA) -> set[str]:
-    """Names of all packages that an extra of Magnetar needs here, as canonical names."""
-    waiting = [Requirement(f"magnetar[{extra}]")]
+def needed() -> set[str]:
+    """Names of all packages that the server's image has beside Magnetar, as canonical names."""
+    waiting = [Requirement(f"magnetar[{','.join(EXTRAS)}]")]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         one = waiting.pop()

@@ -12,9 +12,9 @@ into_environment() {
     pip --python /opt/magnetar/bin/python3 install "$@"
 }
 
-# The requirements that pyproject.toml names, those of one extra included, as pip reads them.
+# The requirements that pyproject.toml names, those of some extras included, as pip reads them.
 requirements() {
-    /pip/bin/python3 - "$1" <<'PYTHON'
+    /pip/bin/python3 - "$@" <<'PYTHON'
 import re
 import sys
 import tomllib
@@ -22,7 +22,7 @@ import tomllib
 with open("pyproject.toml", "rb") as file:
     project = tomllib.load(file)["project"]
 extras = project["optional-dependencies"]
-wanted, found = [*project["dependencies"], *extras[sys.argv[1]]], []
+wanted, found = [*project["dependencies"], *sum((extras[one] for one in sys.argv[1:]), [])], []
 for one in wanted:
     inner = re.fullmatch(r"magnetar\[(.+)\]", one)
     wanted.extend(extras[inner[1]] if inner else [])
@@ -33,7 +33,8 @@ PYTHON
 
 case $1 in
     dependencies)
-        requirements "$2" > /tmp/requirements.txt
+        shift
+        requirements "$@" > /tmp/requirements.txt
         into_environment --constraint constraints.txt --requirement /tmp/requirements.txt
         ;;
     java)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sbom
 from tests.deploy.services import DEPLOY, services_of
 
 from magnetar_core.config import ListenConfig
@@ -239,10 +240,15 @@ def test_the_files_that_services_mount_are_there(services: dict[str, Any]) -> No
     assert (DEPLOY / "grafana" / "dashboards" / Path(dashboards).name).is_file()
 
 
-def test_the_server_of_the_image_can_use_an_object_store() -> None:
-    extra = re.findall(r"install-into-environment dependencies (\S+)$", DOCKERFILE, re.MULTILINE)[0]
+def test_the_server_of_the_image_has_what_its_settings_need() -> None:
+    """An object store, and spans; and the bill of materials tells of both."""
+    (extras, _) = re.findall(
+        r"install-into-environment dependencies (.+)$", DOCKERFILE, re.MULTILINE
+    )
+    assert tuple(extras.split()) == sbom.EXTRAS
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["optional-dependencies"][extra]
-    assert any(one.startswith("slatedb") for one in wanted)
+    wanted = [one for name in extras.split() for one in project["optional-dependencies"][name]]
+    for package in ("slatedb", "opentelemetry-sdk"):
+        assert any(one.startswith(package) for one in wanted)
     # As install.sh expands it.
     assert "magnetar[server]" in wanted
