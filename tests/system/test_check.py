@@ -32,7 +32,7 @@ from magnetar_storage.store import KEY_END, WriteBatch
 pytestmark = pytest.mark.xdist_group("check")
 
 COUNTS = {BROKER: 2, COORDINATOR: 2}
-ROUNDS = 3
+ROUNDS = 2
 ROUNDS_LONG = 60
 DAMAGED = 16
 DIRECTORIES = ("broker", "broker-1", "coordinator", "coordinator-1")

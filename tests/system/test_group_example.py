@@ -289,8 +289,15 @@ def test_a_static_member_that_restarts_moves_nothing(servers: Servers) -> None:
     run(program(), timeout_s=60)
 
 
-@pytest.mark.parametrize("killed", [BROKER, COORDINATOR])
-@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize(
+    ("killed", "transactional"),
+    [
+        (BROKER, True),
+        (COORDINATOR, False),
+        pytest.param(BROKER, False, marks=pytest.mark.soak),
+        pytest.param(COORDINATOR, True, marks=pytest.mark.soak),
+    ],
+)
 def test_the_loop_goes_on_through_kills_and_rebalances(
     servers: Servers, killed: str, transactional: bool
 ) -> None:

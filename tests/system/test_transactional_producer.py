@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.processes import BOTH, CommandLine, Servers
+from tests.system.processes import BOTH, COORDINATOR, CommandLine, Servers
 from tests.system.programs import run, values
 from tests.waiting import until
 
@@ -36,8 +36,14 @@ async def prepared_by(servers: Servers, value: bytes) -> PreparedTxnState:
         return state
 
 
-@pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("killed", [(), *[(kind,) for kind in BOTH], BOTH])
+@pytest.mark.parametrize(
+    ("killed", "commits"),
+    [
+        *((BOTH, commits) for commits in (True, False)),
+        *(((kind,), kind == COORDINATOR) for kind in BOTH),
+        ((), False),
+    ],
+)
 def test_a_prepared_transaction_survives_everybody(
     servers: Servers, killed: tuple[str, ...], commits: bool
 ) -> None:
