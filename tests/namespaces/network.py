@@ -17,7 +17,7 @@ from tests.namespaces.services import environment, tool
 SUBNET = "10.86.0"
 BRIDGE = "switch"
 # Below the /run of the run's own.
-OWN_VOLUME = "/run/volume"
+OWN_VOLUME, OWN_PROGRAM = "/run/volume", "/run/program"
 TOOLS = ("unshare", "setpriv", "nsenter", "ip", "iptables", "mount")
 
 
@@ -61,11 +61,12 @@ def with_own_tmp(volume: Path, command: Sequence[str]) -> list[str]:
     """The command that runs another one with a /tmp of its own, and a directory at OWN_VOLUME.
 
     The parts of SeaweedFS find each other by sockets there, which are named after ports: those of
-    two runs would find those of each other.
+    two runs would find those of each other. The program itself may lie below the machine's /tmp.
     """
     script = (
         f"mkdir -p {OWN_VOLUME} && mount --bind {volume} {OWN_VOLUME}"
-        ' && mount -t tmpfs none /tmp && exec "$@"'
+        f' && touch {OWN_PROGRAM} && mount --bind "$1" {OWN_PROGRAM} && shift'
+        f' && mount -t tmpfs none /tmp && exec {OWN_PROGRAM} "$@"'
     )
     return ["unshare", "--mount", "sh", "-c", script, "sh", *command]
 

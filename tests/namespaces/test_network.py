@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.namespaces import network
@@ -50,3 +52,17 @@ def test_a_cut_loses_what_goes_one_way_or_both_ways() -> None:
         "cut off from another: out True, in True",
         "healed: out True, in True",
     ]
+
+
+def test_a_program_with_a_tmp_of_its_own_may_lie_in_the_other(tmp_path: Path) -> None:
+    """As with an environment that somebody tries in /tmp."""
+    program = shutil.copy("/bin/ls", tmp_path / "program")
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "volume" / "kept").touch()
+    listing = network.with_own_tmp(tmp_path / "volume", [str(program), "/tmp", network.OWN_VOLUME])
+    # As a run has it: its /run is nobody else's.
+    own_run = ("sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh")
+    done = subprocess.run(
+        network.inside(*own_run, *listing), capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [f"{network.OWN_VOLUME}:", "kept", "/tmp:"], done.stderr
