@@ -223,6 +223,8 @@ def refused_start(servers: Servers, *arguments: str, **environ: str) -> str:
     return done.stderr
 
 
+# Shards that move are in no directory.
+@pytest.mark.keeps_shards
 def test_data_directories_that_belong_elsewhere(servers: Servers, tmp_path: Path) -> None:
     broker_dir, own = str(tmp_path / BROKER), ("--name", "broker-0")
     said = refused_start(servers, "broker", *own, "--data-dir", broker_dir, "--port", "0")

@@ -18,7 +18,7 @@ from random import Random
 import pytest
 from tests.system.processes import BROKER, COORDINATOR, Servers
 from tests.system.programs import run
-from tests.waiting import pace, until
+from tests.waiting import pace, until, wait_until
 
 import magnetar
 from magnetar import Client, GroupConsumer, Message, Output, blocking, process
@@ -372,7 +372,8 @@ def test_without_asyncio(servers: Servers) -> None:
             producer.send_offsets_to_transaction(magnetar.offsets(messages))
             producer.commit()
             done += len(messages)
-        assert told == [2]
+        # Once, unless the group's shard has moved and the member had to join again.
+        assert set(told) == {2}
 
         # An operator's signal ends it after the batch under way.
         operator = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
@@ -380,5 +381,5 @@ def test_without_asyncio(servers: Servers) -> None:
         summary = blocking.process(consumer, lambda one: [Output("out", one.value)], producer)
         operator.join()
         assert summary.messages_in == 5
-        assert len(list(client.read("out"))) == 5
+        wait_until(lambda: len(list(client.read("out"))) == 5)
         consumer.close()

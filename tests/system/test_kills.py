@@ -272,7 +272,7 @@ def test_confirmed_messages_survive_kills_under_load(servers: Servers, figure: F
             async def is_idle() -> bool:
                 return not await client.admin.transactions.list()
 
-            await until(is_idle, 5)
+            await until(is_idle)
             stored: dict[bytes, list[bytes]] = {name: [] for name in confirmed}
             for value in await values(client, "load"):
                 stored[value.partition(b":")[0]].append(value)

@@ -101,6 +101,8 @@ def callers(servers: Servers) -> Iterator[Callers]:
         one.channel.close()
 
 
+# By hand, at one server each; with shards that move a person would ask for their owners again.
+@pytest.mark.keeps_shards
 def test_a_person_makes_a_transaction_by_hand(callers: Callers) -> None:
     broker, coordinator = callers.broker, callers.coordinator
     for caller, service in ((broker, SERVICES[BROKER]), (coordinator, SERVICES[COORDINATOR])):
