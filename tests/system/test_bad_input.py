@@ -259,8 +259,9 @@ def test_a_server_that_is_away(servers: Servers) -> None:
     config = magnetar.ClientConfig(operation_timeout_ms=500)
 
     async def scenario() -> None:
+        async with await magnetar.connect(servers.address) as patient:
+            await patient.admin.topics.create("t")
         async with await magnetar.connect(servers.address, config=config) as client:
-            await client.admin.topics.create("t")
             producer = await client.create_producer("t")
             servers.kill(COORDINATOR)
             with pytest.raises(magnetar.LogUnavailable):
