@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 from magnetar_core.access.policy import Policy, open_policy, parse_policy, permissive_policy
 from magnetar_core.config import InvalidConfig
-from magnetar_core.security.watched_file import WatchedFile
+from magnetar_core.security.watched_file import FreshFile, WatchedFile
 
 log = logging.getLogger(__name__)
 
-# How long rights that were withdrawn in the file may still be used.
-LOOK_INTERVAL_MS = 500
 ACCESS_FILE_BYTES_MAX = 16 << 20
 
 
@@ -67,6 +65,7 @@ class Access:
 
     Attributes:
         file: the access file; None without.
+        policy: returns who may do what.
 
     Args:
         now_ms: of a monotonic clock.
@@ -75,30 +74,20 @@ class Access:
     """
 
     def __init__(self, config: AccessConfig, now_ms: Callable[[], float]) -> None:
-        self._now_ms = now_ms
-        self._looked_at_ms = now_ms()
         self.file: WatchedFile[Policy] | None = None
+        self.policy: Callable[[], Policy]
         if config.access_file:
             self.file = watched_policy(config.access_file, config.servers)
-        elif config.is_on:
+            self.policy = FreshFile(self.file, now_ms).content
+            return
+        if config.is_on:
             log.warning(
                 "server_principals is set and access_file is not: whoever is let in and is no"
                 " server is an administrator, who may read, write and delete everything; name an"
                 " access_file to say who may do what"
             )
-            self._policy = open_policy(config.servers)
-        else:
-            self._policy = permissive_policy()
-
-    def policy(self) -> Policy:
-        """Return who may do what."""
-        if self.file is None:
-            return self._policy
-        now_ms = self._now_ms()
-        if now_ms - self._looked_at_ms >= LOOK_INTERVAL_MS:
-            self._looked_at_ms = now_ms
-            self.file.refresh()
-        return self.file.content
+        policy = open_policy(config.servers) if config.is_on else permissive_policy()
+        self.policy = lambda: policy
 
 
 def watched_policy(file: str, servers: Iterable[str] = ()) -> WatchedFile[Policy]:

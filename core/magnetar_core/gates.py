@@ -7,7 +7,8 @@ from magnetar_core.clock import Clock
 from magnetar_core.commands import Gate
 from magnetar_core.config import ListenConfig
 from magnetar_core.gate import gate_of
-from magnetar_core.security.proof_gate import ProofGate, ProofKeysFile
+from magnetar_core.security.proof_gate import ProofGate
+from magnetar_core.security.proof_keys_file import proof_keys_file
 
 
 def gates_of(access: AccessConfig, listen: ListenConfig, clock: Clock) -> Gate | None:
@@ -19,4 +20,4 @@ def gates_of(access: AccessConfig, listen: ListenConfig, clock: Clock) -> Gate |
     gate = gate_of(access, clock)
     if not listen.txn_proof_keys_file:
         return gate
-    return ProofGate(gate, ProofKeysFile(listen.txn_proof_keys_file, clock.monotonic_ms))
+    return ProofGate(gate, proof_keys_file(listen.txn_proof_keys_file, clock.monotonic_ms))

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from magnetar_core.access.needs import Kind, Need, Operation
-from magnetar_core.access_file import ACCESS_FILE_BYTES_MAX, LOOK_INTERVAL_MS, Access, AccessConfig
+from magnetar_core.access_file import ACCESS_FILE_BYTES_MAX, Access, AccessConfig
 from magnetar_core.clock import SystemClock
 from magnetar_core.config import InvalidConfig
 from magnetar_core.gate import gate_of
 from magnetar_core.principal import Principal
+from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 DELETE = Need(Operation.DELETE, Kind.TOPIC, "orders")
 GRANTED = '[principals]\nalice = "admin"'

@@ -25,8 +25,8 @@ from magnetar_coordinator.records import (
     encode_outcome,
 )
 from magnetar_coordinator.transaction import TxnStatus
-from magnetar_core.access_file import LOOK_INTERVAL_MS
 from magnetar_core.ids import TxnID
+from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn
 

@@ -12,7 +12,7 @@ from tests.waiting import until
 
 import magnetar
 from magnetar import AuthorizationFailed, Client
-from magnetar_core.access_file import LOOK_INTERVAL_MS
+from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 SERVERS = {"anonymous": ["coordinator", "broker"], "boss": ["admin"]}
 ROLES = """

@@ -16,7 +16,7 @@ from tests.cli.running import Standalone, running_standalone
 from tests.system.programs import run, values
 
 import magnetar
-from magnetar_core.security.proof_gate import ProofKeysFile
+from magnetar_core.security.proof_keys_file import proof_keys_file
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 PLAIN, MUTUAL, TOKENS = range(3)
@@ -147,7 +147,7 @@ def test_keys_of_proofs(tmp_path: Path) -> None:
     subprocess.run(["bash", "-ec", maker], cwd=tmp_path, check=True, timeout=60)
     (text,) = [one for one in blocks("toml") if "txn_proof_keys_file" in one]
     (named,) = {section["txn_proof_keys_file"] for section in tomllib.loads(text).values()}
-    keys = ProofKeysFile(str(tmp_path / named), lambda: 0.0).keys()
+    keys = proof_keys_file(str(tmp_path / named), lambda: 0.0).content()
     assert list(keys.keys) == ["2026-11"]
 
 

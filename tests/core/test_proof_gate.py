@@ -15,7 +15,7 @@ from magnetar_core.access.rules import RULES
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.clock import SystemClock
 from magnetar_core.commands import CommandSession, Gate, Reply, run_handler
-from magnetar_core.config import InvalidConfig, ListenConfig
+from magnetar_core.config import ListenConfig
 from magnetar_core.errors import AuthorizationFailed, MagnetarError
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.gates import gates_of
@@ -23,14 +23,13 @@ from magnetar_core.grpc_unary import Sender, answer_to
 from magnetar_core.ids import TxnID
 from magnetar_core.principal import Principal
 from magnetar_core.security.proof_gate import (
-    KEY_FILE_BYTES_MAX,
-    LOOK_INTERVAL_MS,
     PROVEN_MAX,
     WRITING,
     ProofGate,
-    ProofKeysFile,
 )
+from magnetar_core.security.proof_keys_file import proof_keys_file
 from magnetar_core.security.txn_proofs import ProofKeys
+from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2, service_pb2
 from magnetar_core.wire import transaction_pb2 as txn
@@ -47,8 +46,8 @@ class Scene:
         self.now_ms = 0.0
         self.path = directory / "proof.keys"
         write_keys(self.path, *(keys or ("first",)))
-        self.file = ProofKeysFile(str(self.path), lambda: self.now_ms)
-        self.gate = ProofGate(None, self.file)
+        self.keys = proof_keys_file(str(self.path), lambda: self.now_ms)
+        self.gate = ProofGate(None, self.keys)
         self.handled: list[Any] = []
         self.told: list[service_pb2.Command] = []
         self.handlers: dict[str, Any] = dict.fromkeys(RULES, self._handle)
@@ -70,7 +69,7 @@ class Scene:
         reply.fail(error)
 
     def proof(self, txn_id: TxnID = T1, name: str = "alice") -> bytes:
-        return self.file.keys().proof_of(txn_id, Principal(name))
+        return self.keys.content().proof_of(txn_id, Principal(name))
 
     def reaches(self, session: CommandSession, body: Any) -> bool:
         count = len(self.handled)
@@ -279,7 +278,7 @@ def test_rotation_while_a_transaction_is_open(tmp_path: Path) -> None:
     def test(scene: Scene) -> None:
         coordinator_file = tmp_path / "coordinator.keys"
         write_keys(coordinator_file, "first")
-        coordinator = ProofKeysFile(str(coordinator_file), lambda: scene.now_ms)
+        coordinator = proof_keys_file(str(coordinator_file), lambda: scene.now_ms)
         session, alice = scene.converse(), Principal("alice")
 
         def reaches(proof: bytes) -> bool:
@@ -289,15 +288,15 @@ def test_rotation_while_a_transaction_is_open(tmp_path: Path) -> None:
             assert scene.reaches(scene.converse(), body) is goes_on
             return goes_on
 
-        old = coordinator.keys().proof_of(T1, alice)
+        old = coordinator.content().proof_of(T1, alice)
         assert reaches(old)
         for names in (("first", "second"), ("second", "first")):
             write_keys(coordinator_file, *names)
             write_keys(scene.path, *names)
             scene.now_ms += LOOK_INTERVAL_MS
             assert reaches(old)
-            assert reaches(coordinator.keys().proof_of(T1, alice))
-        new = coordinator.keys().proof_of(T1, alice)
+            assert reaches(coordinator.content().proof_of(T1, alice))
+        new = coordinator.content().proof_of(T1, alice)
         assert new != old
         # What was proved with a key counts no longer than the key does.
         assert reaches(old)
@@ -333,63 +332,6 @@ def test_a_damaged_new_file_leaves_the_former_keys(tmp_path: Path) -> None:
         assert not scene.reaches(session, wire.CommandSend(txn_id=T1.to_wire()))
 
     in_loop(test, tmp_path)
-
-
-@pytest.mark.parametrize(("mode", "counts"), [(0o600, True), (0o640, True), (0o604, False)])
-def test_a_key_file_is_a_secret(mode: int, counts: bool, tmp_path: Path) -> None:
-    path = tmp_path / "keys"
-    write_keys(path, "first")
-    path.chmod(mode)
-    if counts:
-        ProofKeysFile(str(path), lambda: 0.0)
-        return
-    with pytest.raises(InvalidConfig, match="chmod o="):
-        ProofKeysFile(str(path), lambda: 0.0)
-
-
-def test_a_new_file_that_everybody_may_read_waits_until_nobody_may(tmp_path: Path) -> None:
-    def test(scene: Scene) -> None:
-        scene.path.write_text(Path(write_keys(tmp_path / "other", "second")).read_text())
-        scene.path.chmod(0o644)
-        scene.now_ms += LOOK_INTERVAL_MS
-        assert list(scene.file.keys().keys) == ["first"]
-        scene.path.chmod(0o600)
-        scene.now_ms += LOOK_INTERVAL_MS
-        assert list(scene.file.keys().keys) == ["second"]
-
-    in_loop(test, tmp_path)
-
-
-def test_a_key_file_has_a_limit(tmp_path: Path) -> None:
-    path = tmp_path / "keys"
-    write_keys(path, "first")
-    room = KEY_FILE_BYTES_MAX - path.stat().st_size
-    with path.open("a") as opened:
-        opened.write("#" * room)
-    ProofKeysFile(str(path), lambda: 0.0)
-    with path.open("a") as opened:
-        opened.write("#")
-    with pytest.raises(InvalidConfig, match="more than 65536 bytes"):
-        ProofKeysFile(str(path), lambda: 0.0)
-
-
-# Settings.
-
-
-def test_without_a_key_file_there_is_no_gate() -> None:
-    assert gates_of(AccessConfig(), ListenConfig(), SystemClock()) is None
-
-
-def test_a_key_file_needs_clients_who_say_who_they_are(tmp_path: Path) -> None:
-    file = write_keys(tmp_path / "keys", "first")
-    with pytest.raises(InvalidConfig, match="txn_proof_keys_file has no use"):
-        ListenConfig(txn_proof_keys_file=file)
-
-
-def test_a_key_file_that_is_missing_is_an_error_at_the_start(tmp_path: Path) -> None:
-    listen = ListenConfig(token_keys_file="keys", txn_proof_keys_file=str(tmp_path / "none"))
-    with pytest.raises(InvalidConfig, match="cannot be read"):
-        gates_of(AccessConfig(), listen, SystemClock())
 
 
 @pytest.mark.parametrize("servers", ["", "coordinator-0"])

@@ -15,44 +15,13 @@ from magnetar_core.errors import AuthorizationFailed
 from magnetar_core.ids import TxnID
 from magnetar_core.principal import Principal
 from magnetar_core.security.txn_proofs import ProofKeys
-from magnetar_core.security.watched_file import WatchedFile
+from magnetar_core.security.watched_file import FreshFile
 from magnetar_core.wire import transaction_pb2
 
 # The commands that write in a transaction. What ends one is for servers, or asks the coordinator.
 WRITING = frozenset({"send", "publish", "ack"})
 # Of a conversation: transactions whose proof was checked. Another one costs a hash again.
 PROVEN_MAX = 1_000
-KEY_FILE_BYTES_MAX = 64 << 10
-# How long a key that was removed may still be used.
-LOOK_INTERVAL_MS = 500
-
-
-class ProofKeysFile:
-    """The keys as a file has them now.
-
-    Args:
-        now_ms: of a monotonic clock.
-    Raises:
-        InvalidConfig: the file cannot be read, or used, or everybody may read it.
-    """
-
-    def __init__(self, file: str, now_ms: Callable[[], float]) -> None:
-        self._file = WatchedFile(
-            file, ProofKeys.parse, bytes_max=KEY_FILE_BYTES_MAX, is_secret=True
-        )
-        self._now_ms = now_ms
-        self._looked_at_ms = now_ms()
-
-    def keys(self) -> ProofKeys:
-        """Return the keys, from a file that was looked at lately."""
-        if self._now_ms() - self._looked_at_ms >= LOOK_INTERVAL_MS:
-            self.look()
-        return self._file.content
-
-    def look(self) -> bool:
-        """Look at the file now, and return whether there are new keys."""
-        self._looked_at_ms = self._now_ms()
-        return self._file.refresh()
 
 
 class ProofGate:
@@ -60,12 +29,13 @@ class ProofGate:
 
     Args:
         inner: whom all commands pass first; None: nobody.
+        keys: the file with the servers' keys.
     """
 
-    def __init__(self, inner: Gate | None, file: ProofKeysFile) -> None:
+    def __init__(self, inner: Gate | None, keys: FreshFile[ProofKeys]) -> None:
         self._inner = inner
-        self._file = file
-        self._checked_with = file.keys()
+        self._keys = keys
+        self._checked_with = keys.content()
         self._proven: WeakKeyDictionary[CommandSession, dict[TxnID, bytes]] = WeakKeyDictionary()
 
     def admit(self, name: str, command: Any, reply: Reply) -> Reply | None:
@@ -96,14 +66,14 @@ class ProofGate:
                 told = transaction_pb2.CommandNewTxnResponse()
                 told.CopyFrom(answer)
                 txn_id = TxnID.from_wire(answer.txn_id)
-                told.txn_proof = self._file.keys().proof_of(txn_id, reply.principal)
+                told.txn_proof = self._keys.content().proof_of(txn_id, reply.principal)
                 answer = told
             reply.repeat(answer)
 
         return reply.through(respond)
 
     def _complaint_about(self, proof: bytes, txn_id: TxnID, reply: Reply) -> str | None:
-        keys = self._file.keys()
+        keys = self._keys.content()
         if keys is not self._checked_with:
             # Some key may count no more.
             self._checked_with = keys
@@ -113,7 +83,7 @@ class ProofGate:
         if proven is not None and proof and proven.get(txn_id) == proof:
             return None
         complaint = keys.complaint_about(proof, txn_id, reply.principal)
-        if complaint is not None and self._file.look():
+        if complaint is not None and self._keys.look():
             # The coordinator has seen new keys a moment earlier.
             return self._complaint_about(proof, txn_id, reply)
         if complaint is None and proven is not None:

@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 
 Content = TypeVar("Content")
 
+# How long what a file said before may still count.
+LOOK_INTERVAL_MS = 500
+
 
 class WatchedFile(Generic[Content]):
     """What a file says now.
@@ -79,3 +82,27 @@ class WatchedFile(Generic[Content]):
             raise InvalidConfig(f"{self._file} cannot be used: {error}") from None
         self.read_count += 1
         return found
+
+
+class FreshFile(Generic[Content]):
+    """A watched file that is looked at when its content is asked for, twice a second at most.
+
+    Args:
+        now_ms: of a monotonic clock.
+    """
+
+    def __init__(self, file: WatchedFile[Content], now_ms: Callable[[], float]) -> None:
+        self._file = file
+        self._now_ms = now_ms
+        self._looked_at_ms = now_ms()
+
+    def content(self) -> Content:
+        """Return what the file said when it was looked at last, which was a moment ago."""
+        if self._now_ms() - self._looked_at_ms >= LOOK_INTERVAL_MS:
+            self.look()
+        return self._file.content
+
+    def look(self) -> bool:
+        """Look at the file now, and return whether its content is a new one."""
+        self._looked_at_ms = self._now_ms()
+        return self._file.refresh()
