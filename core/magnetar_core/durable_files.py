@@ -1,4 +1,4 @@
-"""Small files that a crash leaves whole: with their old content, or with the new one."""
+"""What a crash leaves: files whole, with their old content or with the new one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def write_whole(file: Path, text: str) -> None:
         content.flush()
         os.fsync(content.fileno())
     part.replace(file)
-    sync_directory(file.parent)
+    sync(file.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Make it durable which files a directory has, and how they are named."""
-    handle = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make durable what a file holds, or which files a directory has and how they are named."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

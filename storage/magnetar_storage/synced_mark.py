@@ -18,6 +18,7 @@ from typing import Final
 
 import google_crc32c
 
+from magnetar_core import durable_files
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import LOG, current_manifest, numbered
 
@@ -130,7 +131,7 @@ class MarkWriter:
             self._manifest, self._manifest_path = current_manifest(self._directory)
             found = os.stat(self._manifest_path).st_size
         if (self._manifest, found) != (self._last.manifest, self._last.manifest_bytes):
-            _sync(self._manifest_path)
+            durable_files.sync(self._manifest_path)
         return self._manifest, found
 
     def _log_bytes(self) -> int:
@@ -142,14 +143,6 @@ class MarkWriter:
 
     def _newest_log(self) -> tuple[int, Path]:
         return numbered(self._directory, LOG)[-1]
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _slot(mark: Synced) -> bytes:

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from magnetar_cli.backup.files import Contents, RowsWriter, ServerFile, write_contents
 from magnetar_cli.server_link import ServerLink
+from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
-from magnetar_core.durable_files import sync_directory
 from magnetar_core.errors import LogUnavailable, MagnetarError
 from magnetar_core.transport import LinkClosed, Transport
 from magnetar_core.wire import common_pb2 as wire
@@ -86,7 +86,7 @@ async def make_backup(
             await _each(links, wire.CommandEndBackup(backup_token=token))
         write_contents(part, contents)
         part.rename(directory)
-        sync_directory(directory.parent)
+        durable_files.sync(directory.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise

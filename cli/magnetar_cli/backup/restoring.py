@@ -16,8 +16,8 @@ from magnetar_cli.backup.files import Contents, ServerFile, read_blocks
 from magnetar_cli.backup.making import check_room
 from magnetar_coordinator import records
 from magnetar_coordinator import restored_rows as coordinator_rows
+from magnetar_core import durable_files
 from magnetar_core.config import InvalidConfig
-from magnetar_core.durable_files import sync_directory
 from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage import store_identity
 from magnetar_storage.backup_source import unpack_rows
@@ -191,4 +191,4 @@ def _put_in_place(part: Path, target: Path) -> None:
     if target.exists():
         target.rmdir()
     part.rename(target)
-    sync_directory(target.parent)
+    durable_files.sync(target.parent)

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from magnetar_core import durable_files
 from magnetar_spark.jobs.failures import JobError
 
 _GLOB = "*?[]{}\\"
@@ -223,7 +224,7 @@ class LocalDirectory(Directory):
             missing = [one for one in (path, *path.parents) if not one.exists()]
             path.mkdir(parents=True, exist_ok=True)
             for one in missing:
-                _sync(one.parent)
+                durable_files.sync(one.parent)
 
     def write_new(self, name: str, data: bytes, token: str) -> None:
         """Write a new file, completely or not at all."""
@@ -244,12 +245,12 @@ class LocalDirectory(Directory):
             path.unlink()
 
     def _link(self, path: Path, target: Path) -> None:
-        _sync(path)
+        durable_files.sync(path)
         try:
             os.link(path, target)
         except FileExistsError as error:
             raise AlreadyThere(f"{target} is there already") from error
-        _sync(target.parent)
+        durable_files.sync(target.parent)
 
     def remove(self, name: str) -> None:
         """Remove a file or a directory."""
@@ -269,14 +270,6 @@ def _entry(one: os.DirEntry[str]) -> Entry | None:
         return Entry(one.name, one.is_dir(), one.stat().st_size)
     except FileNotFoundError:
         return None
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
