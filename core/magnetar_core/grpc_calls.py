@@ -25,15 +25,15 @@ def place_of(context: grpc.aio.ServicerContext[Any, Any]) -> ShardPlace | None:
     Raises:
         InvalidArgument: what it names is no shard.
     """
-    for key, value in context.invocation_metadata() or ():
-        if key == SHARD_KEY:
-            try:
-                return ShardPlace.parse(str(value))
-            except ValueError as error:
-                raise InvalidArgument(
-                    f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
-                ) from None
-    return None
+    value = _metadata(context, SHARD_KEY)
+    if value is None:
+        return None
+    try:
+        return ShardPlace.parse(str(value))
+    except ValueError as error:
+        raise InvalidArgument(
+            f"{SHARD_KEY}: {error}; give what follows the # in the shard's address"
+        ) from None
 
 
 def machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
@@ -44,10 +44,16 @@ def machine_of(context: grpc.aio.ServicerContext[Any, Any]) -> str:
 
 def traceparent_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
     """Return what a unary call says of the span that makes it; empty: nothing."""
+    value = _metadata(context, "traceparent")
+    return value.encode() if isinstance(value, str) else value or b""
+
+
+def _metadata(context: grpc.aio.ServicerContext[Any, Any], wanted: str) -> str | bytes | None:
+    """Return the first value that a call has under a key; None: there is none."""
     for key, value in context.invocation_metadata() or ():
-        if key == "traceparent":
-            return value.encode() if isinstance(value, str) else value
-    return b""
+        if key == wanted:
+            return value
+    return None
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: common_pb2.ServerError) -> None:

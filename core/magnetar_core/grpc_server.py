@@ -10,15 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
-from weakref import WeakValueDictionary
 
 import grpc
 import grpc.aio
-from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
@@ -30,8 +26,8 @@ from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
 from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import MagnetarError, QuotaExceeded
-from magnetar_core.frames import COMMAND_BYTES_MAX, FIELD_OF_BODY, LARGE_COMMANDS, received
-from magnetar_core.grpc_calls import abort, machine_of, place_of, traceparent_of
+from magnetar_core.frames import received
+from magnetar_core.grpc_calls import abort, machine_of, place_of
 from magnetar_core.grpc_transport import (
     ACCEPTED_KEY,
     COMMON_OPTIONS,
@@ -39,7 +35,7 @@ from magnetar_core.grpc_transport import (
     PACKAGE,
     RECEIVE_LIMIT,
 )
-from magnetar_core.grpc_unary import Sender, UnaryVisit, answer_to
+from magnetar_core.grpc_unary import UnaryCalls
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import Principal
 from magnetar_core.rights_watch import RightsWatch
@@ -47,8 +43,8 @@ from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
 from magnetar_core.slow_operations import SlowOperations
-from magnetar_core.traces.spans import ServerTraces, Span
-from magnetar_core.wire import common_pb2, service_pb2
+from magnetar_core.traces.spans import ServerTraces
+from magnetar_core.wire import service_pb2
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +99,13 @@ class GrpcServer:
         )
         self._sessions: set[_ServerSession] = set()
         self._rights_watch = RightsWatch(lambda: self._sessions)
-        # Keys are the addresses of clients.
-        self._unary_budgets: WeakValueDictionary[str, AnswerBudget] = WeakValueDictionary()
+        self._unary_calls = UnaryCalls(
+            self._enter,
+            self._gate,
+            self._slow_operations,
+            self._traces,
+            answer_bytes_max=config.session_answer_bytes_max,
+        )
         self._health = health.aio.HealthServicer()
         options = {**dict(SERVER_OPTIONS), RECEIVE_LIMIT: config.frame_bytes_max}
         self._server = grpc.aio.server(options=tuple(options.items()))
@@ -188,82 +189,24 @@ class GrpcServer:
             if method.client_streaming:
                 handlers[method.name] = grpc.stream_stream_rpc_method_handler(self._exchange)
             else:
-                handlers[method.name] = self._unary_handler(method)
+                handlers[method.name] = self._unary_calls.handler(method)
         return handlers
 
-    def _unary_handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
-        request_class = GetMessageClass(method.input_type)
-        # A unary method is named after its request; this is the request's field in the envelope.
-        name = FIELD_OF_BODY[request_class]
-        may_be_large = name in LARGE_COMMANDS
-
-        def read(data: bytes) -> Any:
-            """Parse a request; None if it cannot be parsed."""
-            if len(data) > COMMAND_BYTES_MAX and not may_be_large:
-                return None
-            try:
-                return request_class.FromString(data)
-            except DecodeError:
-                return None
-
-        async def call(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-            principal = (await self._identify(context)).principal
-            door = await self._enter(context)
-            size_of = door.answer_sizes.get(name)
-            reserved = size_of(request) if size_of is not None and request is not None else 0
-            budget = self._budget_of(context.peer())
-            visit = UnaryVisit()
-            span: Span | None = None
-            door.come(visit)
-            try:
-                while reserved and not budget.take(reserved):
-                    await budget.shrinks()
-                if reserved:
-                    # The budget is used until the client has taken the answer, or the call is
-                    # cancelled.
-                    done: Any = partial(_give_back, budget, reserved)
-                    context.add_done_callback(done)
-                traceparent = traceparent_of(context)
-                if self._traces is not None and request is not None:
-                    span = self._traces.command(name, request, traceparent)
-                sender = Sender(machine_of(context), principal, self._gate, span)
-                begun_ms = self._slow_operations.begun()
-                body = await answer_to(door, name, request, sender, visit.answer)
-                self._slow_operations.answered(name, sender.origin, begun_ms, traceparent, span)
-                if span is not None:
-                    span.answered(body)
-            finally:
-                door.leave(visit)
-                if span is not None:
-                    # The client has gone, unless it is answered.
-                    span.end("CANCELLED")
-            if isinstance(body, common_pb2.ServerError):
-                await abort(context, body)
-            return body
-
-        return grpc.unary_unary_rpc_method_handler(
-            call, request_deserializer=read, response_serializer=_serialize
-        )
-
-    def _budget_of(self, peer: str) -> AnswerBudget:
-        """Return the budget that all unary calls of a connection share, while any of them runs."""
-        budget = self._unary_budgets.get(peer)
-        if budget is None:
-            budget = AnswerBudget(self._config.session_answer_bytes_max)
-            self._unary_budgets[peer] = budget
-        return budget
-
     async def _exchange(self, _requests: object, context: Context) -> None:
-        identity = await self._identify(context)
-        door = await self._enter(context)
+        identity, door = await self._enter(context)
         leave: Callable[[], None] = _nothing
         try:
             if self._gate is not None:
                 leave = self._gate.come(identity.principal)
             session = _ServerSession(
-                context, door, self._config, identity.principal, self._gate, self._slow_operations
+                context,
+                door,
+                self._config,
+                identity.principal,
+                self._gate,
+                self._slow_operations,
+                self._traces,
             )
-            session.trace(self._traces)
         except MagnetarError as error:
             leave()
             await abort(context, error.to_wire())
@@ -281,18 +224,14 @@ class GrpcServer:
             door.leave(session)
             leave()
 
-    async def _identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
-        """Return who makes a call; end the call if that is not known. Both forms ask here first."""
-        try:
-            return self._admission.identify(context)
-        except MagnetarError as error:
-            await abort(context, error.to_wire())
-            raise
+    async def _enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> tuple[Identity, Door]:
+        """Return who makes a call, and the door of the shard that it names. Both forms begin here.
 
-    async def _enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> Door:
-        """Return the door of the shard that a call names; end the call if it may not enter."""
+        The call ends if it is not known who makes it, or if it may not enter.
+        """
         try:
-            return await self._doors.enter(place_of(context))
+            identity = self._admission.identify(context)
+            return identity, await self._doors.enter(place_of(context))
         except MagnetarError as error:
             await abort(context, error.to_wire())
             raise
@@ -309,6 +248,7 @@ class _ServerSession:
         principal: Principal,
         gate: Gate | None,
         slow_operations: SlowOperations,
+        traces: ServerTraces | None,
     ) -> None:
         self._context = context
         self._config = config
@@ -327,9 +267,6 @@ class _ServerSession:
         self._session.gate = gate
         self._session.end = self.end
         self._session.slow_operations = slow_operations
-
-    def trace(self, traces: ServerTraces | None) -> None:
-        """Have spans made of the commands to come; None: there are none."""
         self._session.traces = traces
 
     def write(self, frame: service_pb2.Frame) -> None:
@@ -434,12 +371,3 @@ class _ServerSession:
 
 def _nothing() -> None:
     return
-
-
-def _give_back(budget: AnswerBudget, byte_count: int, _: object) -> None:
-    budget.give_back(byte_count)
-
-
-def _serialize(message: Any) -> bytes:
-    serialized: bytes = message.SerializeToString()
-    return serialized
