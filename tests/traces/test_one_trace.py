@@ -6,9 +6,10 @@ Source: docs/design/0013-traces.md.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 from opentelemetry.trace import StatusCode
 from tests.traces.world import CLIENT, TC, TOPIC, World, current_is_nothing, run
@@ -273,3 +274,43 @@ def test_nothing_of_a_message_is_in_a_span() -> None:
         assert "secret" not in "".join(one.to_json() for one in world.spans.all())
 
     run(scenario)
+
+
+class _Failing(SpanProcessor):  # type: ignore[misc]
+    """What takes the spans of a program, and fails when they begin or when they end."""
+
+    def __init__(self, when: str) -> None:
+        self._when = when
+        self.failed_count = 0
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        self._fail_if("on_start")
+
+    def on_end(self, span: Any) -> None:
+        self._fail_if("on_end")
+
+    def _fail_if(self, when: str) -> None:
+        if when == self._when:
+            self.failed_count += 1
+            raise ArithmeticError("planted")
+
+
+@pytest.mark.parametrize("when", ["on_start", "on_end"])
+def test_no_transaction_fails_because_what_takes_its_spans_does(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = _Failing(when)
+
+    async def scenario(world: World) -> None:
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(failing)
+        async with await world.cluster.connect(provider) as client:
+            txn = await client.begin_transaction()
+            producer = await client.create_producer(TOPIC)
+            await producer.send(b"a message", txn=txn)
+            await txn.commit(wait_finished=True)
+
+    run(scenario)
+    # Those of the transaction, of NewTxn, of the message and of EndTxn, at least.
+    assert failing.failed_count >= 4
+    assert "planted" in caplog.text

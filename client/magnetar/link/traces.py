@@ -18,7 +18,13 @@ from opentelemetry import trace
 from magnetar_core.errors import MagnetarError, code_name
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.ids import TxnID
-from magnetar_core.traces.descriptions import SYSTEM, describe, txn_attributes
+from magnetar_core.traces.descriptions import (
+    SYSTEM,
+    Description,
+    describe,
+    txn_attributes,
+    txn_id_of,
+)
 from magnetar_core.traces.otel import OtelSpan, tracer_of
 from magnetar_core.wire import broker_pb2
 
@@ -47,37 +53,35 @@ class ClientTraces:
         A command of a transaction of this client belongs to the transaction's span.
 
         Args:
-            context: of the program that wants it sent; None: the present one.
+            context: the context of OpenTelemetry in which the program asked for it; None: the
+                present one.
         """
         if isinstance(body, broker_pb2.CommandAck) and not body.HasField("txn_id"):
             # There are as many as messages.
             return None
-        try:
-            return self._begin(body, context)
-        except Exception:
-            # A sampler is the application's.
-            log.exception("a span of %s could not be made", body.DESCRIPTOR.name)
-            return None
-
-    def _begin(self, body: Message, context: Any) -> OtelSpan | None:
         description = describe(FIELD_OF_BODY[type(body)], body)
         if description is None:
             return None
         owner = self._owner_of(body)
         if owner is not None:
             context = owner.context
-        return OtelSpan(
-            self._tracer.start_span(
-                description.name,
-                context=context,
-                kind=trace.SpanKind.CLIENT,
-                attributes=description.attributes,
-            )
-        )
+        return self._begin(description, context, trace.SpanKind.CLIENT)
 
     def transaction(self) -> OtelSpan:
         """Begin the span of a transaction."""
-        return OtelSpan(self._tracer.start_span("transaction", attributes=SYSTEM))
+        return self._begin(Description("transaction", SYSTEM), None, trace.SpanKind.INTERNAL)
+
+    def _begin(self, description: Description, context: Any, kind: Any) -> OtelSpan:
+        """Begin a span. One that cannot be made is replaced by one that nobody records."""
+        try:
+            span = self._tracer.start_span(
+                description.name, context=context, kind=kind, attributes=description.attributes
+            )
+        except Exception:
+            # The sampler, and what takes the spans, are the application's.
+            log.exception("the span %r could not be made", description.name)
+            span = trace.INVALID_SPAN
+        return OtelSpan(span)
 
     @contextmanager
     def inside(self, span: OtelSpan) -> Iterator[None]:
@@ -112,6 +116,5 @@ class ClientTraces:
         return code_name(error.code) if isinstance(error, MagnetarError) else type(error).__name__
 
     def _owner_of(self, body: Any) -> OtelSpan | None:
-        if "txn_id" not in body.DESCRIPTOR.fields_by_name or not body.HasField("txn_id"):
-            return None
-        return self._transactions.get(TxnID.from_wire(body.txn_id))
+        txn_id = txn_id_of(body)
+        return None if txn_id is None else self._transactions.get(txn_id)

@@ -1,7 +1,7 @@
 """What a span says of its command: a name, and attributes without secrets or contents. Pure.
 
 A command that is not described here has no span. Names follow OpenTelemetry's semantic conventions
-for messaging; what they do not know begins with `magnetar.`.
+for messaging; names that these conventions do not have begin with `magnetar.`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Description(NamedTuple):
     attributes: Attributes
 
 
-# What a client may begin a trace with, if it is none itself; other commands only continue one.
+# A server begins a trace with these commands, if their client makes no traces. With the others, it
+# only continues one.
 ROOTS: Final = frozenset({"end_txn", "init_producer", "new_txn", "publish", "send"})
 
 
@@ -55,6 +56,13 @@ def txn_attributes(txn_id: TxnID) -> Attributes:
     return {**SYSTEM, TXN_ID: str(txn_id)}
 
 
+def txn_id_of(command: Any) -> TxnID | None:
+    """Return the transaction that a command belongs to; None: it belongs to none."""
+    if "txn_id" in command.DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
+        return TxnID.from_wire(command.txn_id)
+    return None
+
+
 def _attributes(command: Any, operation: str, kind: str = "") -> Attributes:
     """Return the attributes that all commands have.
 
@@ -65,8 +73,9 @@ def _attributes(command: Any, operation: str, kind: str = "") -> Attributes:
     attributes: Attributes = {**SYSTEM, "messaging.operation.name": operation}
     if kind:
         attributes["messaging.operation.type"] = kind
-    if "txn_id" in command.DESCRIPTOR.fields_by_name and command.HasField("txn_id"):
-        attributes[TXN_ID] = str(TxnID.from_wire(command.txn_id))
+    txn_id = txn_id_of(command)
+    if txn_id is not None:
+        attributes[TXN_ID] = str(txn_id)
     return attributes
 
 

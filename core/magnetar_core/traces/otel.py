@@ -1,6 +1,6 @@
-"""Spans of OpenTelemetry, by the API alone: whose provider it is, is the caller's to say.
+"""Makes spans of OpenTelemetry, with a provider that the caller chooses.
 
-Only a process that makes traces imports this module.
+It needs OpenTelemetry's API, and not its SDK. Only a process that makes traces imports this module.
 """
 
 from __future__ import annotations
@@ -52,12 +52,6 @@ class OtelSpan:
         return self._traceparent
 
     @property
-    def is_recorded(self) -> bool:
-        """Whether anybody will see it."""
-        recorded: bool = self._span.is_recording()
-        return recorded
-
-    @property
     def context(self) -> Any:
         """The context of OpenTelemetry in which this is the current span."""
         return trace.set_span_in_context(self._span)
@@ -77,7 +71,11 @@ class OtelSpan:
         if error:
             self._span.set_attribute(ERROR_TYPE, shortened(error))
             self._span.set_status(trace.StatusCode.ERROR)
-        self._span.end()
+        try:
+            self._span.end()
+        except Exception:
+            # At a client, what takes the spans is the application's.
+            log.exception("a span could not be given to what takes spans")
 
     def answered(self, answer: Any) -> None:
         """End the span of a command with its answer: a response, or a ServerError."""
