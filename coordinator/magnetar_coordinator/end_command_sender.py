@@ -91,8 +91,8 @@ class EndCommandSender:
         """Send an end command to a participant, now or when the link comes back."""
         end = PendingEnd(transaction, participant, self._link.next_request_id())
         self._ends[end.request_id] = end
-        if self._traces is not None and self._traces.is_traced(transaction.txn_id):
-            span = self._traces.ending(transaction.txn_id, end_command(transaction, participant))
+        if self._traces is not None:
+            span = self._traces.ending(transaction, participant)
             if span is not None:
                 self._spans[end.request_id] = span
         if self._link.is_up:

@@ -25,7 +25,7 @@ from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.named_sequence_table import NamedSequences
 from magnetar_coordinator.ownership import recorded
 from magnetar_coordinator.principal_quota import PrincipalQuota
-from magnetar_coordinator.records import Record, StatusChanged, TxnEnded, TxnOpened
+from magnetar_coordinator.records import StatusChanged, TxnEnded, TxnOpened
 from magnetar_coordinator.session_quota import SessionQuota
 from magnetar_coordinator.shard import Shard
 from magnetar_coordinator.transaction import Owner, Participant, Transaction, TxnStatus
@@ -174,7 +174,9 @@ class Runtime:
             for record in decision.records:
                 before = self.shard.live.get(record.txn_id)
                 self.metadata.append(
-                    record, 0 if before is None else before.record_count, self._decided_in(record)
+                    record,
+                    0 if before is None else before.record_count,
+                    b"" if self._traces is None else self._traces.decided_in(record),
                 )
                 transaction = self.shard.apply(record)
                 if type(record) is StatusChanged:
@@ -194,12 +196,6 @@ class Runtime:
             else:
                 # Without participants the transaction ends in the same group.
                 self._on_participants_ended(transaction.txn_id)
-
-    def _decided_in(self, record: Record) -> bytes:
-        """Return the traceparent of the span that decided; empty: the record tells no decision."""
-        if self._traces is None or type(record) is not StatusChanged:
-            return b""
-        return self._traces.traceparent_of(record.txn_id)
 
     def open(
         self,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magnetar_coordinator.end_commands import EndCommand
-from magnetar_coordinator.transaction import Transaction, TxnAction
+from magnetar_coordinator.end_commands import end_command
+from magnetar_coordinator.records import Record, StatusChanged
+from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.ids import TxnID
 from magnetar_core.traces.descriptions import TXN_ACTION, Description, describe, txn_attributes
@@ -39,9 +40,9 @@ class TransactionTraces:
         """Go on with what was decided before a restart."""
         self._causes.update(traceparents)
 
-    def traceparent_of(self, txn_id: TxnID) -> bytes:
-        """Return the span that a transaction's decision belongs to; empty: it is not traced."""
-        return self._causes.get(txn_id, b"")
+    def decided_in(self, record: Record) -> bytes:
+        """Return the traceparent of the span that decided; empty: none, or no decision."""
+        return self._causes.get(record.txn_id, b"") if type(record) is StatusChanged else b""
 
     def finishing(self, transaction: Transaction) -> None:
         """Begin the span of a decision that is carried out."""
@@ -56,15 +57,12 @@ class TransactionTraces:
         if span is not None:
             self._finishing[transaction.txn_id] = span
 
-    def is_traced(self, txn_id: TxnID) -> bool:
-        """Return whether the ends of a transaction have spans."""
-        return txn_id in self._finishing
-
-    def ending(self, txn_id: TxnID, command: EndCommand) -> Span | None:
+    def ending(self, transaction: Transaction, participant: Participant) -> Span | None:
         """Begin the span of an end command; None: its transaction is not traced."""
-        finishing = self._finishing.get(txn_id)
+        finishing = self._finishing.get(transaction.txn_id)
         if finishing is None:
             return None
+        command = end_command(transaction, participant)
         description = describe(FIELD_OF_BODY[type(command)], command)
         assert description is not None
         return self._traces.work(description, finishing.traceparent, is_request=True)
