@@ -378,8 +378,7 @@ class TransactionAcks:
         if self._producer_epoch is not None:
             item.command.producer_epoch = self._producer_epoch
         item.command.two_phase_commit = self._two_phase_commit
-        if self._txn_proof:
-            item.command.txn_proof = self._txn_proof
+        item.command.txn_proof = self._txn_proof
         return item.command
 
     def confirmed(self, item: AckCommand, reply: broker_pb2.CommandAckResponse) -> None:

@@ -162,7 +162,7 @@ class BatchDelivery:
         # A broker of an earlier version knows of one only.
         latest = batch.follows[-1] if batch.follows else None
         batch.patient = latest is not None
-        command = broker_pb2.CommandSend(
+        return broker_pb2.CommandSend(
             partition=self._name.to_wire(),
             producer_id=batch.producer_id,
             sequence_id=batch.sequence_id,
@@ -172,11 +172,8 @@ class BatchDelivery:
             also_follows_txn_ids=[one.to_wire() for one in batch.follows[:-1]],
             batch=batch.payload,
             producer_epoch=self._producer_epoch,
+            txn_proof=self._txn_proof,
         )
-        if self._txn_proof:
-            # At each attempt: the next one may go to another broker, or on another link.
-            command.txn_proof = self._txn_proof
-        return command
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
