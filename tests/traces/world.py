@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 from tests.broker.cluster import Cluster
+from tests.broker.cluster import run as run_cluster
 from tests.client.fakes import FAST
 from tests.simulation.nodes import Environment, ServerNode
 from tests.simulation.raw import BROKER, COORDINATOR
@@ -199,10 +200,9 @@ def run(
 ) -> Spans:
     """Run a scenario; return the spans."""
     spans = Spans(sampler)
-    loop = VirtualLoop()
 
-    async def within() -> None:
-        cluster = TracedCluster(loop, 2, spans=spans)
+    async def within(cluster: Cluster) -> None:
+        assert isinstance(cluster, TracedCluster)
         # What nobody asked for goes wrong in no test here.
         cluster.network.quiet = True
         await cluster.start()
@@ -224,13 +224,8 @@ def run(
         if client._runtime.traces is not None:
             assert not client._runtime.traces._transactions
             assert not client._transactions._spans
-        cluster.check()
 
-    try:
-        loop.run_until_complete(within())
-        loop.check()
-    finally:
-        loop.bury()
+    run_cluster(within, 2, start=False, make=TracedCluster, spans=spans)
     return spans
 
 
