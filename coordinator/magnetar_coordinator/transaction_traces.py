@@ -26,7 +26,8 @@ class TransactionTraces:
 
     def __init__(self, traces: ServerTraces) -> None:
         self._traces = traces
-        # The span that a decision would belong to: of EndTxn, or before that of NewTxn.
+        # Traceparents of the spans that decisions belong to: that of EndTxn, or that of NewTxn as
+        # long as no EndTxn has come.
         self._causes: dict[TxnID, bytes] = {}
         # From the decision until every participant has answered.
         self._finishing: dict[TxnID, Span] = {}

@@ -127,8 +127,8 @@ async def _serve(process: MemberProcess) -> None:
         traces = open_traces(process.owning.traces, process.kind, traced_as, registry)
         if traces is not None:
             closing.push_async_callback(asyncio.to_thread, traces.close)
-        made = None if traces is None else traces.server
-        server = GrpcServer(process.service, listen, doors, gate, traces=made)
+        server_traces = None if traces is None else traces.server
+        server = GrpcServer(process.service, listen, doors, gate, traces=server_traces)
         await server.open()
         closing.push_async_callback(server.close)
         member = member_of(process, server.address)
@@ -159,7 +159,7 @@ async def _serve(process: MemberProcess) -> None:
             clock,
             server.address,
             process.owning.links,
-            traces=made,
+            traces=server_traces,
         )
         host = Host(
             directory,

@@ -136,8 +136,8 @@ async def _serve(process: ServerProcess) -> None:
     traces = open_traces(process.traces, kind, name, registry)
     if traces is not None:
         closing.append(partial(asyncio.to_thread, traces.close))
-    made = None if traces is None else traces.server
-    server = GrpcServer(process.service, process.listen, gate=gate, traces=made)
+    server_traces = None if traces is None else traces.server
+    server = GrpcServer(process.service, process.listen, gate=gate, traces=server_traces)
     try:
         await server.open()
         metrics = ""
@@ -162,7 +162,7 @@ async def _serve(process: ServerProcess) -> None:
             random=Random(),
             registry=registry,
             on_fatal=_die,
-            traces=made,
+            traces=server_traces,
         )
         component = process.build(world)
         closing.append(component.close)

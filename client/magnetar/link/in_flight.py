@@ -56,7 +56,7 @@ class Item(Generic[ResponseT]):
         # The server may park it for long.
         self.patient = False
         self.attempts = 0
-        # Of the program that wants it sent, if the client makes traces.
+        # Where its span belongs, if the client makes traces: see ClientTraces.request.
         self.context: object = None
         # A link broke before the answer: this copy may still arrive, after others were answered.
         self.in_doubt = False

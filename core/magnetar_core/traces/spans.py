@@ -12,12 +12,7 @@ from magnetar_core.traces.descriptions import Attributes, Description
 
 
 class Span(Protocol):
-    """A span that has begun.
-
-    Attributes:
-        traceparent: names this span to other processes.
-        trace_id: the trace as people search for it.
-    """
+    """A span that has begun."""
 
     @property
     def traceparent(self) -> bytes:
