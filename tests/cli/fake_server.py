@@ -15,6 +15,7 @@ from magnetar_cli.servers.server_process import ServerProcess, World, run
 from magnetar_core.access_file import AccessConfig
 from magnetar_core.config import ListenConfig
 from magnetar_core.security.link_security import PLAIN
+from magnetar_core.traces.config import TracesConfig
 from magnetar_storage.store import StoreFailed
 
 
@@ -49,6 +50,7 @@ if __name__ == "__main__":
             listen=ListenConfig(metrics_port=0),
             access=AccessConfig(),
             links=PLAIN,
+            traces=TracesConfig(),
             build=lambda world: FakeComponent(world, mode),
             supervised=mode == "supervised",
             ready_file=directory / "ready.json",

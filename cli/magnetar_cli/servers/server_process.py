@@ -45,7 +45,6 @@ log = logging.getLogger("magnetar_cli")
 GARBAGE_THRESHOLD = 20_000
 # sysexits.h, EX_SOFTWARE: the supervisor starts the process again.
 EXIT_FATAL = 70
-NO_TRACES = TracesConfig()
 
 
 class Component(Protocol):
@@ -101,7 +100,7 @@ class ServerProcess:
     build: Callable[[World], Component]
     access: AccessConfig
     links: LinkSecurity
-    traces: TracesConfig = NO_TRACES
+    traces: TracesConfig
     supervised: bool = False
     ready_file: Path | None = None
 
