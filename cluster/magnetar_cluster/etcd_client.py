@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 import grpc
 import grpc.aio
 
+from magnetar_cluster.background import CallCancelled, outcome_of
 from magnetar_cluster.directory import DirectoryUnavailable, DirectoryWentBack
 from magnetar_cluster.etcd_endpoint import EtcdEndpoint
 from magnetar_cluster.etcd_settings import EtcdSettings
@@ -85,6 +86,8 @@ class EtcdClient:
         self._others: dict[str, int] = {}
         self._revision_seen = 0
         self._went_back = ""
+        # What was wrong with the files when they were read last.
+        self._complaint = ""
         self._closed = False
 
     @property
@@ -152,7 +155,7 @@ class EtcdClient:
                 raise DirectoryWentBack(self._went_back)
             try:
                 async with asyncio.timeout(min(left_s, self._settings.endpoint_timeout_ms / 1_000)):
-                    return await attempt(endpoint)
+                    return await outcome_of(attempt(endpoint))
             except grpc.aio.AioRpcError as error:
                 if self._is_token_old(error):
                     continue
@@ -166,12 +169,9 @@ class EtcdClient:
                 raise
             except (_Elsewhere, DirectoryUnavailable) as reason:
                 reasons[endpoint.address] = str(reason)
-            except asyncio.CancelledError:
-                # close() also arrives as a cancellation; only one of the task is raised again.
-                task = asyncio.current_task()
-                if not self._is_closed() or (task is not None and task.cancelling()):
-                    raise
-                break
+            except CallCancelled:
+                # Its connection was closed: by close(), or by a call that has found new files.
+                continue
             await self._read_again()
             self.leave(endpoint.address)
             count += 1
@@ -195,8 +195,11 @@ class EtcdClient:
             found = self._settings.read_again()
         except ValueError as error:
             # Who replaces several files is seen in the middle.
-            log.warning("new files for etcd are not used, the former ones stay: %s", error)
+            if str(error) != self._complaint:
+                log.warning("new files for etcd are not used, the former ones stay: %s", error)
+            self._complaint = str(error)
             return
+        self._complaint = ""
         if found == self._settings:
             return
         log.info("files for etcd have changed: it is connected anew")

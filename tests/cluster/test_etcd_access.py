@@ -120,9 +120,10 @@ def test_new_certificates_need_no_restart(tmp_path: Path) -> None:
     """etcd asks for certificates of an authority, and then for those of another one."""
     files = tmp_path / "files"
     certificate = Authority(files).sign("both")
-    names = ("--cert-file", "--key-file", "--trusted-ca-file")
-    paths = (certificate.certificate_file, certificate.key_file, str(files / "ca.pem"))
-    more = [part for pair in zip(names, paths, strict=True) for part in pair]
+    more = [
+        *("--cert-file", certificate.certificate_file, "--key-file", certificate.key_file),
+        *("--client-cert-auth", "--trusted-ca-file", str(files / "ca.pem")),
+    ]
 
     async def test(etcd: EtcdServer) -> None:
         directory = EtcdDirectory(asking(etcd, files), "c")
@@ -133,7 +134,7 @@ def test_new_certificates_need_no_restart(tmp_path: Path) -> None:
         await use(directory)
         await directory.close()
 
-    for etcd in started(tmp_path, 1, [*more, "--client-cert-auth"]):
+    for etcd in started(tmp_path, 1, more):
         run_in_time(test(etcd))
 
 

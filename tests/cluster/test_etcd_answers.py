@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from tests.cluster.directories import LONG_MS, S0, S1, run_in_time
@@ -335,3 +337,70 @@ def test_most_endpoints_belong_to_another_etcd_cluster() -> None:
         await client.close()
 
     run(test, patient=False)
+
+
+def test_a_call_goes_on_when_another_one_has_found_new_files() -> None:
+    """Both used the connection, which is made anew."""
+
+    async def test() -> None:
+        etcd = FakeEtcd()
+        await etcd.start()
+        former = EtcdSettings(
+            endpoints=(etcd.endpoint,),
+            endpoint_timeout_ms=5_000,
+            call_timeout_ms=20_000,
+            read_again=lambda: replace(former, silence_ms_max=1_000),
+        )
+        client = EtcdClient(former)
+
+        def deny(request: pb.LeaseGrantRequest) -> pb.LeaseGrantResponse:
+            etcd.on_range = lambda request: range_of_term(1)
+            etcd.on_grant = lambda request: pb.LeaseGrantResponse(header=header(), ID=LEASE)
+            raise ValueError("as with former certificates")
+
+        etcd.on_grant = deny
+        # The first one is under way when the second one is denied.
+        read, lease = await asyncio.gather(client.range(pb.RangeRequest(key=b"k")), client.grant(1))
+        assert (read.header.raft_term, lease.ID) == (1, LEASE)
+        await client.close()
+        await etcd.stop()
+
+    run_in_time(test())
+
+
+def test_files_that_cannot_be_used_are_complained_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each attempt reads them, and many fail while etcd is away."""
+    reasons = iter(["no PEM", "no PEM", "no PEM", "no key"])
+
+    def damaged() -> EtcdSettings:
+        raise ValueError(next(reasons, "no PEM"))
+
+    async def test() -> None:
+        etcd = FakeEtcd()
+        await etcd.start()
+        client = EtcdClient(
+            EtcdSettings(
+                endpoints=(etcd.endpoint,),
+                endpoint_timeout_ms=5_000,
+                call_timeout_ms=20_000,
+                read_again=damaged,
+            )
+        )
+        denials = iter(range(5))
+
+        def deny(request: pb.LeaseGrantRequest) -> pb.LeaseGrantResponse:
+            if next(denials, None) is None:
+                return pb.LeaseGrantResponse(header=header(), ID=LEASE)
+            raise ValueError("as with former certificates")
+
+        etcd.on_grant = deny
+        await client.grant(1)
+        await client.close()
+        await etcd.stop()
+
+    with caplog.at_level(logging.WARNING, "magnetar_cluster"):
+        run_in_time(test())
+    said = [one.message.rpartition(": ")[2] for one in caplog.records if "files" in one.message]
+    assert said == ["no PEM", "no key", "no PEM"]
