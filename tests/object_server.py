@@ -16,6 +16,8 @@ from obstore.store import S3Store
 from tests.core.ports import free_ports
 from tests.waiting import wait_until
 
+from magnetar_cli.cluster.local.object_server import remove_sockets, sockets
+
 BUCKET = "tests"
 ACCESS_KEY = "access-key-of-tests"
 SECRET_KEY = "secret-key-of-tests"
@@ -83,8 +85,14 @@ class ObjectServer:
         """Kill the server. What it has stored is on its disk."""
         process, self._process = self._process, None
         if process is not None:
+            # They are named after its ports, which nobody else gets before it ends.
+            remove_sockets(self._ports)
             process.kill()
             process.wait()
+
+    def sockets(self) -> list[Path]:
+        """Its files outside of its directory."""
+        return sockets(self._ports)
 
     def freeze(self) -> None:
         """Stop the server where it stands: connections stay open, and nothing is answered."""

@@ -132,7 +132,9 @@ def test_a_server_that_comes_back_is_waited_for(
 def away(server: ObjectServer, fault: str) -> Iterator[None]:
     """A server that others use is there again whatever happens."""
     if fault == "killed":
+        assert server.sockets()
         server.kill()
+        assert not server.sockets(), "another server may get its ports, and must not find them"
     else:
         server.freeze()
     try:

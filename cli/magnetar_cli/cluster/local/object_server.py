@@ -56,11 +56,6 @@ def object_server(directory: Path, ports: Sequence[int]) -> OutsideServer:
     async def is_ready() -> bool:
         return await _stores_objects(s3)
 
-    def clean_up() -> None:
-        for port in ports:
-            for one in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
-                one.unlink(missing_ok=True)
-
     return OutsideServer(
         "the object server",
         command,
@@ -68,8 +63,19 @@ def object_server(directory: Path, ports: Sequence[int]) -> OutsideServer:
         is_ready,
         # It would take ten seconds to end in order.
         may_be_killed=True,
-        clean_up=clean_up,
+        clean_up=lambda: remove_sockets(ports),
     )
+
+
+def sockets(ports: Sequence[int]) -> list[Path]:
+    """Return files of a server that lie outside of its directory, where no option moves them."""
+    return [one for port in ports for one in Path("/tmp").glob(f"seaweedfs-*-{port}.sock")]
+
+
+def remove_sockets(ports: Sequence[int]) -> None:
+    """Remove these files, which a server that is killed leaves behind."""
+    for one in sockets(ports):
+        one.unlink(missing_ok=True)
 
 
 def environment(port: int) -> dict[str, str]:
