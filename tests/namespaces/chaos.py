@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
-from typing import Any
 
 from tests.namespaces import faults
 from tests.namespaces.faults import Fault
 from tests.namespaces.machines import STOPPED_S, Machines
+from tests.namespaces.records import Recorder
 from tests.waiting import pace
 
 WATCH_S = 0.5
@@ -19,17 +18,19 @@ class Chaos:
     """The faults of a run.
 
     Attributes:
-        record: what was done, with times of the monotonic clock.
+        counts: of faults, by their kind.
+        restarted: how often a server had ended by itself, and was started again.
     """
 
-    def __init__(self, machines: Machines, plan: list[Fault]) -> None:
+    def __init__(self, machines: Machines, plan: list[Fault], recorder: Recorder) -> None:
         self._machines = machines
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         # Who was struck gets well before it is struck again, however long its start takes here.
         self._well = {name: asyncio.Lock() for name in machines.services}
-        self.record: list[dict[str, Any]] = []
+        self._recorder = recorder
         self.counts: Counter[str] = Counter()
+        self.restarted = 0
 
     async def run(self) -> None:
         """Let everything happen at its time; afterwards nothing is wrong any more."""
@@ -57,11 +58,12 @@ class Chaos:
 
     def _restart_ended(self) -> None:
         for name in self._machines.restart_ended():
+            self.restarted += 1
             self._note("had ended, is started again", targets=[name])
 
     def _note(self, what: str, **more: object) -> None:
-        self.record.append({"kind": "fault", "at": time.monotonic(), "what": what, **more})
-        print(f"{time.monotonic():.3f} {what} {more or ''}", flush=True)
+        at = self._recorder.note("fault", what=what, **more)
+        print(f"{at:.3f} {what} {more or ''}", flush=True)
 
     async def _strike_when_well(self, fault: Fault) -> None:
         async with self._well[fault.targets[0]]:

@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
-from tests.namespaces.records import ABORT, NO_EFFECT, OK, UNKNOWN, Record
+from tests.namespaces.records import ABORT, NO_EFFECT, OK, UNKNOWN, Place, Record, place_of
 from tests.simulation import checks
-from tests.simulation.history import Cursor, History, Place, Sent, TransactionRecord, Violation
+from tests.simulation.history import Cursor, History, Sent, TransactionRecord, Violation
 
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2
@@ -156,7 +156,7 @@ class _Replay:
 
     def _send(self, record: Record) -> None:
         history = self.history
-        value, place = record["value"].encode(), (record["topic"], int(record["partition"]))
+        value, place = record["value"].encode(), place_of(record)
         txn = None if record["txn"] is None else self._txn(record)
         message = Sent(value, record["producer"], place, txn, len(txn.messages) if txn else 0)
         history.sent[value] = message
@@ -165,7 +165,8 @@ class _Replay:
         else:
             txn.messages.append(message)
         if record["input"] is not None:
-            message.input = (_cursor(*record["input"]), int(record["input"][2]))
+            topic, partition, offset = record["input"]
+            message.input = (_cursor(topic, partition), offset)
 
     def _sent(self, record: Record) -> None:
         message, offset = self.history.sent[record["value"].encode()], record["offset"]
@@ -183,7 +184,7 @@ class _Replay:
         return self._reached.setdefault(place, _Reached())
 
     def _read(self, record: Record) -> None:
-        place, start = (record["topic"], int(record["partition"])), int(record["start"])
+        place, start = place_of(record), int(record["start"])
         for expected, (offset, value, txn) in enumerate(record["messages"], start):
             if offset != expected:
                 self.history.violation("2", f"{place}: a reader got {offset}, not {expected}")
@@ -204,19 +205,19 @@ class _Replay:
         self.history.saw(*place, offset, value.encode(), txn_id)
 
     def _log(self, record: Record) -> None:
-        place = (record["topic"], int(record["partition"]))
+        place = place_of(record)
         self._first[place], self._end[place] = int(record["first"]), int(record["end"])
 
     # Acknowledgements.
 
     def _ack(self, record: Record) -> None:
-        cursor = _cursor(record["topic"], record["partition"])
+        cursor = _cursor(*place_of(record))
         self.history.ack(cursor, [int(record["offset"])], self._txn(record))
 
     def _acked(self, record: Record) -> None:
         if record["outcome"] == OK:
             self.history.ack_confirmed(
-                _cursor(record["topic"], record["partition"]),
+                _cursor(*place_of(record)),
                 [int(record["offset"])],
                 self._txn(record),
                 asked_at=float(record["asked_at"]),
@@ -226,14 +227,14 @@ class _Replay:
         self._attached_at[record["session"]] = self.now
 
     def _delivered(self, record: Record) -> None:
-        place = (record["topic"], int(record["partition"]))
+        place = place_of(record)
         self._saw(place, int(record["offset"]), record["value"], record["txn"])
         cursor = _cursor(*place)
         self._deliveries.append((self.now, record["session"], cursor, int(record["offset"])))
         self._counts["deliveries"] += 1
 
     def _cursor(self, record: Record) -> None:
-        cursor = _cursor(record["topic"], record["partition"])
+        cursor = _cursor(*place_of(record))
         self._cursors.append(cursor)
         self.history.mark_delete(cursor, int(record["mark_delete"]))
         if record["pending"]:
@@ -331,12 +332,9 @@ class _Replay:
     def summary(self) -> Summary:
         counts = {**self._counts, **self.history.counts}
         counts["plain messages"] = sum(one.txn is None for one in self.history.sent.values())
-        gaps = [
-            later - before
-            for before, later in zip(self._commits_at, self._commits_at[1:], strict=False)
-        ]
+        gaps = [later - before for before, later in pairwise(self._commits_at)]
         return Summary(dict(sorted(counts.items())), round(max(gaps, default=0.0), 2))
 
 
-def _cursor(topic: str, partition: Any, *_: object) -> Cursor:
-    return (topic, int(partition), "tellers")
+def _cursor(topic: str, partition: int) -> Cursor:
+    return (topic, partition, "tellers")

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.namespaces.records import ABORT, COMMIT, OK, Record
+from tests.namespaces.records import ABORT, COMMIT, OK, Place, Record, place_of
 
 Damage = Callable[[Sequence[Record], Random], list[Record] | None]
-Place = tuple[str, int]
 
 
 class _Entry(NamedTuple):
@@ -23,14 +22,10 @@ class _Entry(NamedTuple):
     slot: int
 
 
-def _place(record: Record) -> Place:
-    return (record["topic"], record["partition"])
-
-
 def _logs(records: Sequence[Record]) -> dict[Place, list[_Entry]]:
     """What the last reader saw in each partition."""
     return {
-        _place(one): [_Entry(value, txn, offset) for offset, value, txn in one["messages"]]
+        place_of(one): [_Entry(value, txn, offset) for offset, value, txn in one["messages"]]
         for one in records
         if one["kind"] == "read" and one["start"] == 0
     }
@@ -44,12 +39,12 @@ def _relaid(records: Sequence[Record], place: Place, log: Sequence[_Entry]) -> l
         return sum(one.slot < boundary for one in log)
 
     def changed(record: Record) -> Record:
-        if record["kind"] == "read" and _place(record) == place:
+        if record["kind"] == "read" and place_of(record) == place:
             start = moved(record["start"])
             end = moved(record["start"] + len(record["messages"]))
             messages = [[at, log[at].value, log[at].txn] for at in range(start, end)]
             return {**record, "start": start, "messages": messages}
-        if record["kind"] == "log" and _place(record) == place:
+        if record["kind"] == "log" and place_of(record) == place:
             return {**record, "end": len(log)}
         if record["kind"] == "sent" and record["offset"] is not None:
             return {**record, "offset": offsets.get(record["value"], record["offset"])}
@@ -58,17 +53,22 @@ def _relaid(records: Sequence[Record], place: Place, log: Sequence[_Entry]) -> l
     return [changed(record) for record in records]
 
 
-def _transfers(records: Sequence[Record], action: str) -> list[dict[Place, str]]:
-    """Messages of the transactions that were ended so, by their partition."""
-    ended = {
+def _ended(records: Sequence[Record], action: str) -> set[str]:
+    """The transactions of which somebody was told that they have ended so."""
+    return {
         one["txn"]
         for one in records
         if one["kind"] == "ended" and (one["action"], one["outcome"]) == (action, OK)
     }
+
+
+def _transfers(records: Sequence[Record], action: str) -> list[dict[Place, str]]:
+    """Messages of the transactions that were ended so, by their partition."""
+    ended = _ended(records, action)
     sent: dict[str, dict[Place, str]] = {}
     for one in records:
         if one["kind"] == "send" and one["txn"] in ended:
-            sent.setdefault(one["txn"], {})[_place(one)] = one["value"]
+            sent.setdefault(one["txn"], {})[place_of(one)] = one["value"]
     return [messages for messages in sent.values() if len(messages) > 1]
 
 
@@ -151,11 +151,7 @@ def swapped_messages(records: Sequence[Record], random: Random) -> list[Record] 
 
 def order_again(records: Sequence[Record], random: Random) -> list[Record] | None:
     """An order was carried out, and is delivered to somebody who attached later."""
-    committed = {
-        one["txn"]
-        for one in records
-        if one["kind"] == "ended" and (one["action"], one["outcome"]) == (COMMIT, OK)
-    }
+    committed = _ended(records, COMMIT)
     acked = [one for one in records if one["kind"] == "ack" and one["txn"] in committed]
     if not acked:
         return None
@@ -164,7 +160,7 @@ def order_again(records: Sequence[Record], random: Random) -> list[Record] | Non
         one
         for one in records
         if one["kind"] == "delivered"
-        and (*_place(one), one["offset"]) == (*_place(ack), ack["offset"])
+        and (*place_of(one), one["offset"]) == (*place_of(ack), ack["offset"])
     )
     at = _index(records, "drained")
     again = {**delivered, "session": records[at]["session"], "at": records[at]["at"]}
@@ -226,19 +222,15 @@ def seen_too_early(records: Sequence[Record], random: Random) -> list[Record] | 
 
 def changed_decision(records: Sequence[Record], random: Random) -> list[Record] | None:
     """A commit was answered, and in the end the coordinator says that it was aborted."""
-    told = {
-        one["txn"]
-        for one in records
-        if one["kind"] == "ended" and (one["action"], one["outcome"]) == (COMMIT, OK)
-    }
+    told = _ended(records, COMMIT)
     statuses = [
         at for at, one in enumerate(records) if one["kind"] == "status" and one["txn"] in told
     ]
-    aborted = [one["status"] for one in records if one["kind"] == "status"]
     if not statuses:
         return None
     at = random.choice(statuses)
-    other = next((one for one in aborted if one != records[at]["status"]), None)
+    all_told = (one["status"] for one in records if one["kind"] == "status")
+    other = next((one for one in all_told if one != records[at]["status"]), None)
     if other is None:
         return None
     return [*records[:at], {**records[at], "status": other}, *records[at + 1 :]]

@@ -12,12 +12,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.namespaces.services import environment, tool
+from tests.namespaces.services import ROOT, environment, tool
 
 SUBNET = "10.86.0"
 BRIDGE = "switch"
 # Below the /run of the run's own.
 OWN_VOLUME, OWN_PROGRAM = "/run/volume", "/run/program"
+# Over loopback a machine talks to itself, with its own address: it is no part of a cut.
+INCOMING, OUTGOING = ("-i", "eth0"), ("-o", "eth0")
 TOOLS = ("unshare", "setpriv", "nsenter", "ip", "iptables", "mount")
 
 
@@ -45,7 +47,7 @@ def missing() -> str:
     done = subprocess.run(
         inside(sys.executable, "-m", "tests.namespaces.network"),
         env=environment(),
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,
@@ -125,22 +127,16 @@ class Network:
         addresses = [self._addresses[one] for one in others] or [f"{SUBNET}.0/24"]
         for address in addresses:
             if not hears:
-                _run(*self._rule(name, "-A", "INPUT", "-s", address, "-j", "DROP"))
+                self._iptables(name, "-A", "INPUT", *INCOMING, "-s", address, "-j", "DROP")
             if not says:
-                _run(*self._rule(name, "-A", "OUTPUT", "-d", address, "-j", "DROP"))
+                self._iptables(name, "-A", "OUTPUT", *OUTGOING, "-d", address, "-j", "DROP")
 
     def heal(self, name: str) -> None:
         """Lose nothing any more on a machine."""
-        _run(*self._rule(name, "-F"))
+        self._iptables(name, "-F")
 
-    def _rule(self, name: str, *arguments: str) -> list[str]:
-        # Over loopback a machine talks to itself, with its own address: it is no part of a cut.
-        rest = list(arguments)
-        if "INPUT" in rest:
-            rest += ["-i", "eth0"]
-        elif "OUTPUT" in rest:
-            rest += ["-o", "eth0"]
-        return self.at(name, "iptables", "-w", *rest)
+    def _iptables(self, name: str, *arguments: str) -> None:
+        _run(*self.at(name, "iptables", "-w", *arguments))
 
 
 def _try() -> None:

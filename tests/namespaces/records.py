@@ -2,19 +2,21 @@
 
     begun      txn, owner                       a transaction has its TxnID
     send       value, producer, topic, partition, txn, input     a message is about to be sent
-    sent       value, outcome, offset, asked_at
+    sent       value, outcome, offset, asked_at, error
     ack        txn, topic, partition, subscription, offset       an ack is about to be sent
     acked      the same, outcome, asked_at
     end        txn, action, values              COMMIT or ABORT is about to be asked for
-    ended      txn, action, outcome, finished, asked_at
+    ended      txn, action, outcome, finished, asked_at, error
     attach     session, topic, subscription     a consumer is about to subscribe
     delivered  session, topic, partition, subscription, offset, value, txn
-    read       topic, partition, start, began_at, messages       from a place to the end of then
+    reading    topic, partition, start          a reader is about to read from a place
+    read       the same, began_at, messages     to the end of then
+    trouble    session, error                   a client gives up what it was about to do
     status     txn, status                      as the coordinator says in the end
     log        topic, partition, first, end     offsets in the end
-    cursor     topic, partition, subscription, mark_delete
+    cursor     topic, partition, subscription, mark_delete, backlog, pending
     drained    topic, subscription, session     the session has received all that is left
-    fault      what, targets
+    fault      what, targets                    something is done to services, or undone
 
 `at` is when it was written: before something is asked, and after something was heard. All times are
 those of the machine's monotonic clock, which its processes share. An outcome is OK, NO_EFFECT or
@@ -31,6 +33,8 @@ from types import TracebackType
 from typing import Any, Self
 
 Record = dict[str, Any]
+# A partition of a topic.
+Place = tuple[str, int]
 OK, NO_EFFECT, UNKNOWN = "ok", "no effect", "unknown"
 COMMIT, ABORT = "commit", "abort"
 
@@ -58,6 +62,11 @@ class Recorder:
         at = time.monotonic()
         self._file.write(json.dumps({"at": at, "kind": kind, **facts}) + "\n")
         return at
+
+
+def place_of(record: Record) -> Place:
+    """The partition that a record is about."""
+    return record["topic"], record["partition"]
 
 
 def read_records(paths: Iterable[Path]) -> list[Record]:

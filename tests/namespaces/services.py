@@ -133,13 +133,13 @@ def missing() -> str:
 
 def environment() -> dict[str, str]:
     """What every process gets, besides what its service says."""
-    path = without_settings()
+    environ = without_settings()
     beside = {str(Path(sys.executable).parent)}
     etcd = etcd_server.program()
     if etcd is not None:
         beside.add(str(Path(etcd).parent))
-    path["PATH"] = ":".join((*sorted(beside), path.get("PATH", "/usr/bin"), "/usr/sbin", "/sbin"))
-    return path
+    path = (*sorted(beside), environ.get("PATH", "/usr/bin"), "/usr/sbin", "/sbin")
+    return environ | {"PATH": ":".join(path)}
 
 
 def answers(command: Sequence[str], environ: Mapping[str, str]) -> bool:

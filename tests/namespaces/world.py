@@ -145,10 +145,11 @@ async def run(directory: Path, seed: int, seconds: float, pause_s: float) -> Non
             *machines.of_kind("object-server"),
         )
         (directory / "plan.json").write_text(json.dumps([one.as_json() for one in planned]))
-        chaos = Chaos(machines, planned)
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + seconds
-        await chaos.run()
+        with Recorder(directory / "faults.jsonl") as recorder:
+            chaos = Chaos(machines, planned, recorder)
+            await chaos.run()
         answered_s = await until(lambda: answers(client), patience_s=STATUS_S)
         back_s = loop.time()
         ending = Ending(client)
@@ -167,13 +168,11 @@ async def run(directory: Path, seed: int, seconds: float, pause_s: float) -> Non
         await client.close()
     finally:
         machines.close()
-    noted = [json.dumps(one) for one in chaos.record]
-    (directory / "faults.jsonl").write_text("".join(f"{line}\n" for line in noted))
     report = Report(
         seed=seed,
         seconds=seconds,
         faults=dict(sorted(chaos.counts.items())),
-        restarted=sum(one["what"].startswith("had ended") for one in chaos.record),
+        restarted=chaos.restarted,
         answered_s=round(answered_s, 2),
         settled_s=round(ending.settled_at - back_s, 2),
         longest_ending_s=round(ending.longest_s, 2),
