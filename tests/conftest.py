@@ -15,7 +15,6 @@ from tests.garbage import collect_seldom
 # session says JAVA_GATEWAY_EXITED.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-
 # No verdict depends on how fast this machine is at the moment.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -385,8 +384,4 @@ class Members(RuleBasedStateMachine):
 
 
 TestMembers = Members.TestCase
-TestMembers.settings = hypothesis_settings(
-    max_examples=60,
-    stateful_step_count=60,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestMembers.settings = hypothesis_settings(max_examples=60, stateful_step_count=60)

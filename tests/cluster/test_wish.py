@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_cluster.view import (
@@ -22,8 +22,6 @@ from magnetar_cluster.view import (
 from magnetar_cluster.wish import may_differ, spread, wish
 
 NAMES = [f"member-{letter}" for letter in "abcdef"]
-# A machine that is busy with other tests draws slowly.
-SLOWLY = settings(suppress_health_check=[HealthCheck.too_slow])
 SHARDS = st.integers(0, 12).map(
     lambda count: Format(broker_shards=count, coordinator_shards=1).shards(BROKER)
 )
@@ -71,7 +69,6 @@ def able(view: View) -> set[str]:
     }
 
 
-@SLOWLY
 @given(views())
 def test_every_shard_has_a_live_member_that_stays_if_there_is_one(
     given_view: tuple[View, tuple[ShardName, ...]],
@@ -82,7 +79,6 @@ def test_every_shard_has_a_live_member_that_stays_if_there_is_one(
     assert set(found) == (set(shards) if able(view) else set())
 
 
-@SLOWLY
 @given(views())
 def test_a_pin_comes_before_the_rest_if_its_member_is_there(
     given_view: tuple[View, tuple[ShardName, ...]],
@@ -93,7 +89,6 @@ def test_a_pin_comes_before_the_rest_if_its_member_is_there(
         assert found.get(shard) == member or member not in able(view)
 
 
-@SLOWLY
 @given(views())
 def test_no_move_of_a_shard_without_a_pin_makes_it_more_even(
     given_view: tuple[View, tuple[ShardName, ...]],
@@ -107,7 +102,6 @@ def test_no_move_of_a_shard_without_a_pin_makes_it_more_even(
             assert loads[member] - min(loads.values()) <= 1
 
 
-@SLOWLY
 @given(views(), st.randoms())
 def test_order_means_nothing(
     given_view: tuple[View, tuple[ShardName, ...]], random: Random
@@ -123,7 +117,6 @@ def test_order_means_nothing(
     assert wish(again, shuffled) == wish(view, shards)
 
 
-@SLOWLY
 @given(views(), views())
 def test_views_that_may_not_differ_wish_the_same(
     one: tuple[View, tuple[ShardName, ...]], other: tuple[View, tuple[ShardName, ...]]

@@ -4,7 +4,7 @@ from array import array
 
 import google_crc32c
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar_core import batch
@@ -96,7 +96,6 @@ def test_foreign_bytes_are_refused(data: bytes) -> None:
         batch.decode(data)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data(), messages, codecs)
 def test_damage_under_a_right_checksum_raises_nothing_else(
     data: st.DataObject, rows: list[tuple[bytes, bytes, int, dict[str, str]]], codec: Codec

@@ -245,7 +245,7 @@ class SimulatedLink:
             self._tell_client(max(until + TICK, self.network.arrival(*self.machines)))
 
     def _is_current(self, part: Part | None) -> bool:
-        """Whether checkers listen: to who has lost a shard, and has not noticed, nobody does."""
+        """Whether checkers believe it: not one who has lost a shard and has not noticed."""
         return part is None or part.is_current
 
     # Arrivals.

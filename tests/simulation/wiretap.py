@@ -57,6 +57,11 @@ class _State:
         self.generation += 1
         self.deleted.clear()
 
+    def end(self, txn: TxnKey) -> list[_Ack]:
+        """A transaction's end is asked for: return what it has acknowledged, pending no more."""
+        self.ends[txn] += 1
+        return self.pending.pop(txn, [])
+
 
 class Wiretap:
     """Args:
@@ -106,10 +111,7 @@ class Wiretap:
             name = one.WhichOneof("body")
             if name == "end_txn_on_subscription":
                 wire = one.end_txn_on_subscription
-                state = self._state(_cursor(wire.subscription))
-                txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
-                state.ends[txn] += 1
-                state.pending.pop(txn, None)
+                self._state(_cursor(wire.subscription)).end(_key(wire.txn_id))
             elif name in ("seek", "unsubscribe"):
                 self._state(_cursor(getattr(one, name).subscription)).move()
 
@@ -151,7 +153,7 @@ class Wiretap:
         offsets: set[int] = {one.entry_id + one.index for one in wire.message_ids}
         txn = None
         if wire.HasField("txn_id"):
-            txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
+            txn = _key(wire.txn_id)
         cumulative = wire.ack_type == broker_pb2.CommandAck.CUMULATIVE
         if cumulative and txn is None:
             offsets.update(
@@ -191,9 +193,7 @@ class Wiretap:
     def _end(self, request: tuple[int, int], wire: Any) -> None:
         cursor = _cursor(wire.subscription)
         state = self._state(cursor)
-        txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
-        state.ends[txn] += 1
-        acks = state.pending.pop(txn, [])
+        acks = state.end(_key(wire.txn_id))
         if acks:
             offsets = frozenset().union(*(ack.offsets for ack in acks))
             self._ending[request] = _End(cursor, offsets, {})
@@ -258,6 +258,10 @@ class Wiretap:
                         self._violation(
                             "6", f"{cursor} {min(wrong)} is delivered, pending in {txn}"
                         )
+
+
+def _key(wire: common_pb2.TxnId) -> TxnKey:
+    return (wire.most_bits, wire.least_bits)
 
 
 def _cursor(wire: common_pb2.Subscription) -> Cursor:

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
     if os.environ.get(OWNERS_VARIABLE):
         if request.node.get_closest_marker("keeps_shards"):
-            pytest.skip("with owners that change, this is otherwise")
+            pytest.skip(f"{OWNERS_VARIABLE} has shards move, and this test needs them to stay")
         from tests.system.moving_servers import MovingServers
 
         running: Servers = MovingServers(tmp_path)
