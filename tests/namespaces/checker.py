@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.namespaces.records import ABORT, NO_EFFECT, OK, UNKNOWN, Place, Record, place_of
+from tests.namespaces.records import ABORT, NO_EFFECT, OK, UNKNOWN, Record, place_of
 from tests.simulation import checks
-from tests.simulation.history import Cursor, History, Sent, TransactionRecord, Violation
+from tests.simulation.history import Cursor, History, Place, Sent, TransactionRecord, Violation
 
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.namespaces.records import ABORT, COMMIT, OK, Place, Record, place_of
+from tests.namespaces.records import ABORT, COMMIT, OK, Record, place_of
+from tests.simulation.history import Place
 
 Damage = Callable[[Sequence[Record], Random], list[Record] | None]
 

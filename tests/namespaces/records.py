@@ -32,9 +32,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.simulation.history import Place
+
 Record = dict[str, Any]
-# A partition of a topic.
-Place = tuple[str, int]
 OK, NO_EFFECT, UNKNOWN = "ok", "no effect", "unknown"
 COMMIT, ABORT = "commit", "abort"
 
