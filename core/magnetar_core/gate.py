@@ -71,7 +71,8 @@ class AccessGate:
     def admit(self, name: str, command: Any, reply: Reply) -> Reply | None:
         """Return the reply that a command's handler gets; None: the command is refused."""
         rule = RULES.get(name)
-        rights = reply.rights = self._policy().rights_of(reply.principal)
+        policy = self._policy()
+        rights = reply.rights = policy.rights_of(reply.principal)
         if rule is None:
             reply.fail(AuthorizationFailed(f"nobody may use {name}: it has no rule"))
             return None
@@ -87,7 +88,7 @@ class AccessGate:
             return None
         if name in _BEGINNING and reply.session is not None:
             self._note_begun(reply.session, needs)
-            reply.complaint = self._complaint(reply.principal, needs)
+            reply.complaint = self._complaint(reply.principal, needs, policy)
         show = VISIBLE.get(name)
         return reply if show is None else _shown(reply, rights, show)
 
@@ -136,9 +137,12 @@ class AccessGate:
                 continue
             raise _refusal(reply.principal, alternatives)
 
-    def _complaint(self, principal: Principal, needs: Needs) -> Complaint:
-        """Return what asks whether a principal still has what it needed."""
-        judged = self._policy()
+    def _complaint(self, principal: Principal, needs: Needs, judged: Policy) -> Complaint:
+        """Return what asks whether a principal still has what it needed.
+
+        Args:
+            judged: the policy under which it had that.
+        """
 
         def complaint() -> MagnetarError | None:
             nonlocal judged

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from itertools import chain, repeat
 from typing import Any
 
 from tests.core.envelope import command
@@ -10,7 +12,8 @@ from tests.core.envelope import command
 from magnetar_core.access.policy import Policy, parse_policy
 from magnetar_core.access.rules import RULES
 from magnetar_core.audit import AuditLog
-from magnetar_core.commands import CommandSession, Reply
+from magnetar_core.commands import CommandSession, Complaint, Reply
+from magnetar_core.errors import AuthorizationFailed, MagnetarError
 from magnetar_core.gate import AccessGate
 from magnetar_core.principal import Principal
 from magnetar_core.wire import broker_pb2 as wire
@@ -49,10 +52,10 @@ class Scene:
 
     def __init__(self) -> None:
         self.policy: Policy = parse_policy(READER)
-        self.gate = AccessGate(
-            lambda: self.policy, AuditLog(lambda _: None, lambda: 0), lambda: 0.0
-        )
+        self.gate = gate_of(lambda: self.policy)
         self.handled: list[Any] = []
+        # Of the last command that was handled.
+        self.complaint: Complaint | None = None
 
     def withdraw(self) -> None:
         self.policy = parse_policy("")
@@ -70,8 +73,13 @@ class Scene:
         session.on_frame(service_pb2.Frame(commands=[command(body, 1)]))
         return len(self.handled) > count
 
-    def _handle(self, body: Any, _: Reply) -> None:
+    def _handle(self, body: Any, reply: Reply) -> None:
         self.handled.append(body)
+        self.complaint = reply.complaint
+
+
+def gate_of(policy: Callable[[], Policy]) -> AccessGate:
+    return AccessGate(policy, AuditLog(lambda _: None, lambda: 0), lambda: 0.0)
 
 
 def test_what_was_begun_is_finished_and_nothing_else_is() -> None:
@@ -98,5 +106,22 @@ def test_a_refused_beginning_begins_nothing() -> None:
         session = scene.converse()
         assert not scene.reaches(session, wire.CommandSubscribe(subscription=OTHER))
         assert not scene.reaches(session, wire.CommandAck(subscription=OTHER))
+
+    asyncio.run(run())
+
+
+def test_a_right_that_is_withdrawn_while_a_beginning_is_looked_at_counts_no_more() -> None:
+    """The file may be read again between two looks at it."""
+
+    async def run() -> None:
+        scene = Scene()
+        policies = chain([scene.policy], repeat(parse_policy("")))
+        scene.gate = gate_of(lambda: next(policies))
+        session = scene.converse()
+        assert scene.reaches(session, BEGINNING[0])
+        ended: list[MagnetarError] = []
+        session.while_allowed("it", scene.complaint, ended.append)
+        session.look()
+        assert [type(one) for one in ended] == [AuthorizationFailed]
 
     asyncio.run(run())
