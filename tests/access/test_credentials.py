@@ -1,6 +1,6 @@
 """Every command by every role with every kind of credentials, over both forms, at real servers.
 
-Good credentials, however shown, give the rights of `test_table.TABLE`. With bad ones no command is
+Good credentials, however shown, give the rights of `table.TABLE`. With bad ones no command is
 even looked at, whoever they name. `make test` shows each command with each kind of credentials and
 some of the roles; the whole product is a soak test.
 """
@@ -17,7 +17,7 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.access.credentials import GOOD, NO_LINK, SERVER, WAYS, Files, Shown, bad
-from tests.access.test_table import PRINCIPALS, ROLES, TABLE, methods
+from tests.access.table import PRINCIPALS, give_roles, rows
 from tests.access.world import (
     BROKER,
     COORDINATOR,
@@ -27,7 +27,6 @@ from tests.access.world import (
     error_of,
     is_refused,
     world,
-    write_access,
 )
 from tests.core.envelope import command
 
@@ -50,19 +49,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture
 def access(tmp_path: Path) -> AccessConfig:
-    roles = {one: [one] if one != "nobody" else [] for one in PRINCIPALS}
     # Certificates of the right name, and of the wrong hands, would be worth most.
     servers = {SERVER: ["coordinator", "broker"], "mallory": ["admin", "coordinator"]}
-    return write_access(tmp_path / "access.toml", {**roles, **servers}, ROLES)
-
-
-def rows(service: str, form: str) -> list[tuple[Any, frozenset[str] | set[str]]]:
-    known = methods(service)
-    return [
-        (body, allowed)
-        for where, body, allowed in TABLE
-        if where == service and (form == "stream" or FIELD_OF_BODY[type(body)] in known)
-    ]
+    return give_roles(tmp_path / "access.toml", servers)
 
 
 def run_good(

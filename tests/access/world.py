@@ -32,7 +32,6 @@ from magnetar_core.address_book import MemberAddress
 from magnetar_core.clock import SystemClock
 from magnetar_core.commands import Gate, Reply
 from magnetar_core.config import ListenConfig
-from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.gates import gates_of
 from magnetar_core.grpc_server import GrpcServer
 from magnetar_core.grpc_transport import GrpcTransport
@@ -254,11 +253,7 @@ class RawClient:
         # The answer to the last says that those before it were looked at.
         last = common_pb2.CommandHello(protocol_version=1, client_name="raw")
         commands = [command(body, at) for at, body in enumerate((*bodies, last), 1)]
-        awaited = {
-            at
-            for at, body in enumerate((*bodies, last), 1)
-            if FIELD_OF_BODY[type(body)] not in NO_ANSWER
-        }
+        awaited = {one.request_id for one in commands if one.WhichOneof("body") not in NO_ANSWER}
         try:
             await call.write(service_pb2.Frame(commands=commands))
             while not awaited <= answers.keys():
