@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.access.roles import APP, OWNER
 from tests.access.world import (
     COORDINATOR,
     RawClient,
@@ -30,17 +31,6 @@ from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as txn
 
-ROLES = """
-[[roles.app]]
-topic = "*"
-allow = ["READ", "WRITE", "CREATE"]
-[[roles.app]]
-group = "*"
-allow = ["READ"]
-[[roles.owner]]
-transactional_id = "*"
-allow = ["WRITE", "TWO_PHASE_COMMIT"]
-"""
 SERVERS = {"anonymous": ["coordinator"]}
 PRINCIPALS = {
     **SERVERS,
@@ -59,7 +49,7 @@ class Scene:
 
     def withdraw(self, name: str) -> None:
         left = {one: roles for one, roles in PRINCIPALS.items() if one != name}
-        write_access(self.path, left, ROLES)
+        write_access(self.path, left, APP + OWNER)
         self.servers.now_ms += LOOK_INTERVAL_MS
 
     async def ids(self, name: str) -> list[int]:
@@ -74,7 +64,7 @@ def scenario(
     steps: Callable[[Scene], Awaitable[None]],
 ) -> None:
     path = tmp_path / "access.toml"
-    access = write_access(path, PRINCIPALS, ROLES)
+    access = write_access(path, PRINCIPALS, APP + OWNER)
 
     async def run() -> None:
         async with world(access, tmp_path) as servers:

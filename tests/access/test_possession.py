@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.access.roles import APP, OWNER
 from tests.access.world import (
     BROKER,
     COORDINATOR,
@@ -27,18 +28,12 @@ from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2
 from magnetar_core.wire import transaction_pb2 as txn
 
-ROLES = """
-[[roles.app]]
-topic = "*"
-allow = ["READ", "WRITE", "CREATE"]
-[[roles.app]]
-group = "*"
-allow = ["READ"]
-[[roles.app]]
-transactional_id = "*"
-allow = ["WRITE"]
-"""
-PRINCIPALS = {"anonymous": ["coordinator"], "alice": ["app"], "bob": ["app"], "boss": ["admin"]}
+PRINCIPALS = {
+    "anonymous": ["coordinator"],
+    "alice": ["app", "owner"],
+    "bob": ["app", "owner"],
+    "boss": ["admin"],
+}
 # May WRITE the topic, too.
 STRANGERS = ("bob", "boss")
 PARTITION = common.Partition(topic="topic")
@@ -129,7 +124,7 @@ def scenario(
 ) -> None:
     """Run steps with a topic that has a message, and a subscription that has not seen it."""
     given = {BROKER: ("first",), COORDINATOR: ("first",)} if keys is None else keys
-    access = access or write_access(tmp_path / "access.toml", PRINCIPALS, ROLES)
+    access = access or write_access(tmp_path / "access.toml", PRINCIPALS, APP + OWNER)
     files = {service: write_keys(tmp_path / service, *names) for service, names in given.items()}
 
     async def run() -> None:

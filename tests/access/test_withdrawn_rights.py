@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.access.roles import READER, WRITER
 from tests.access.world import BROKER, World, token_of, world, write_access
 from tests.waiting import until
 
@@ -15,17 +16,6 @@ from magnetar import AuthorizationFailed, Client
 from magnetar_core.security.watched_file import LOOK_INTERVAL_MS
 
 SERVERS = {"anonymous": ["coordinator", "broker"], "boss": ["admin"]}
-ROLES = """
-[[roles.reader]]
-topic = "orders"
-allow = ["READ"]
-[[roles.reader]]
-group = "*"
-allow = ["READ"]
-[[roles.writer]]
-topic = "*"
-allow = ["WRITE"]
-"""
 SECONDS_MAX = 20
 
 
@@ -38,7 +28,8 @@ class Scene:
 
     def give(self, roles: list[str]) -> None:
         path = self.directory / "access.toml"
-        self.access = write_access(path, {**SERVERS, "alice": roles, "bob": ["reader"]}, ROLES)
+        principals = {**SERVERS, "alice": roles, "bob": ["reader"]}
+        self.access = write_access(path, principals, READER + WRITER)
 
     def withdraw(self, servers: World) -> None:
         self.give(["writer"])

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.access.roles import OWNER, READER, WRITER
 from tests.certificates import Authority
 from tests.cli.running import Standalone, running_standalone
 from tests.soak.fuzzing_client import Sent, Target
@@ -37,29 +38,18 @@ GROWTH_BYTES_MAX = 64 << 20
 LINKS_MORE_MAX = 4
 
 PRINCIPALS = ("nobody", "reader", "writer", "admin")
-ACCESS = """
+ACCESS = f"""
 [principals]
 server = ["coordinator", "broker"]
 other = ["admin"]
 admin = ["admin"]
 reader = ["reader"]
-writer = ["writer"]
-[[roles.reader]]
-topic = "*"
-allow = ["READ"]
-[[roles.reader]]
-group = "*"
-allow = ["READ"]
-[[roles.writer]]
-topic = "*"
-allow = ["WRITE"]
-[[roles.writer]]
-transactional_id = "*"
-allow = ["WRITE", "TWO_PHASE_COMMIT"]
+writer = ["writer", "owner"]
+{READER}{WRITER}{OWNER}
 [quotas]
-"*" = { open_txns_max = 100, open_txn_bytes_max = 1_000_000 }
-server = {}
-other = {}
+"*" = {{ open_txns_max = 100, open_txn_bytes_max = 1_000_000 }}
+server = {{}}
+other = {{}}
 """
 
 
