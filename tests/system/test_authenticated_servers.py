@@ -59,6 +59,28 @@ class Secured:
             key_file=pair.key_file,
         )
 
+    async def connect(self) -> Client:
+        return await magnetar.connect(self.address, tls=self.tls(), token=self.token("alice"))
+
+    def console_options(self, token: Path) -> tuple[str, ...]:
+        """What the command line is told of TLS and of the file with its token."""
+        tls = self.tls("console")
+        return (
+            *("--tls-ca-file", tls.ca_file),
+            *("--tls-certificate-file", tls.certificate_file, "--tls-key-file", tls.key_file),
+            *("--token-file", str(token)),
+        )
+
+    def spark_options(self, tls: TlsFiles, token: Path) -> dict[str, str]:
+        """What Spark's source and sink are told of the servers and of the file with a token."""
+        return {
+            "magnetar.bootstrap.servers": self.address,
+            "magnetar.tls.ca.file": tls.ca_file,
+            "magnetar.tls.certificate.file": tls.certificate_file,
+            "magnetar.tls.key.file": tls.key_file,
+            "magnetar.token.file": str(token),
+        }
+
     def revoke(self, line: str) -> None:
         part = self.directory / "revoked.part"
         part.write_text((self.directory / "revoked").read_text() + line + "\n")
@@ -95,9 +117,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def test_transactions_over_several_servers(secured: Secured) -> None:
     async def work() -> None:
-        async with await magnetar.connect(
-            secured.address, tls=secured.tls(), token=secured.token("alice")
-        ) as client:
+        async with await secured.connect() as client:
             await client.admin.topics.create("secured", partitions=4)
             producer = await client.create_producer("secured")
             txn = await client.begin_transaction()
@@ -111,14 +131,9 @@ def test_transactions_over_several_servers(secured: Secured) -> None:
 
 
 def test_the_command_line(secured: Secured, tmp_path: Path) -> None:
-    tls = secured.tls("console")
     token = tmp_path / "token"
     token.write_text(secured.token("alice"))
-    options = (
-        *("--tls-ca-file", tls.ca_file),
-        *("--tls-certificate-file", tls.certificate_file, "--tls-key-file", tls.key_file),
-        *("--token-file", str(token)),
-    )
+    options = secured.console_options(token)
     secured.standalone.run(*options, "topics", "create", "by-command")
     found = json.loads(secured.standalone.run(*options, "health", "--json").stdout)
     assert {one["status"] for one in found} == {"SERVING"}
@@ -130,19 +145,15 @@ def test_the_command_line(secured: Secured, tmp_path: Path) -> None:
 
 
 def test_a_backup(secured: Secured, tmp_path: Path) -> None:
-    tls = secured.tls("keeper")
-    (tmp_path / "token").write_text(secured.token("alice"))
-    options = (
-        *("--tls-ca-file", tls.ca_file),
-        *("--tls-certificate-file", tls.certificate_file, "--tls-key-file", tls.key_file),
-        *("--token-file", str(tmp_path / "token")),
-    )
+    token = tmp_path / "token"
+    token.write_text(secured.token("alice"))
+    options = secured.console_options(token)
     backup = str(tmp_path / "backup")
     secured.standalone.run(*options, "topics", "create", "kept")
     secured.standalone.run(*options, "backup", backup)
     secured.standalone.run("restore", "--verify", backup)
     # Without a token nobody gets anything.
-    (tmp_path / "token").write_text(secured.token("alice", lasts_s=-5))
+    token.write_text(secured.token("alice", lasts_s=-5))
     done = secured.standalone.run(*options, "backup", str(tmp_path / "none"), status=1)
     assert "token expired" in done.stderr.decode()
 
@@ -257,9 +268,7 @@ def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
     begin = BatchDelivery.begin
 
     async def work() -> None:
-        async with await magnetar.connect(
-            secured.address, tls=secured.tls(), token=secured.token("alice")
-        ) as client:
+        async with await secured.connect() as client:
             await client.admin.topics.create("proofs")
             producer = await client.create_producer("proofs")
             with monkeypatch.context() as patch:
@@ -283,9 +292,7 @@ def test_a_client_that_carries_no_proof_on_writes_in_no_transaction(
 
 def test_a_group_acknowledges_in_transactions(secured: Secured) -> None:
     async def work() -> None:
-        async with await magnetar.connect(
-            secured.address, tls=secured.tls(), token=secured.token("alice")
-        ) as client:
+        async with await secured.connect() as client:
             for topic in ("inputs", "outputs"):
                 await client.admin.topics.create(topic, partitions=2)
             inputs = await client.create_producer("inputs")
@@ -343,15 +350,7 @@ def test_tasks_of_several_principals_write_in_the_transaction_of_their_work(
         token = tmp_path / name
         token.write_text(secured.token(name))
         return options.sink_options(
-            {
-                "magnetar.bootstrap.servers": secured.address,
-                "magnetar.tls.ca.file": tls.ca_file,
-                "magnetar.tls.certificate.file": tls.certificate_file,
-                "magnetar.tls.key.file": tls.key_file,
-                "magnetar.token.file": str(token),
-                "topic": "tasks",
-            },
-            streaming=True,
+            {**secured.spark_options(tls, token), "topic": "tasks"}, streaming=True
         )
 
     with blocking.connect(secured.address, tls=tls, token=secured.token("alice")) as client:
@@ -377,16 +376,7 @@ def test_spark_takes_the_same_files_as_options(secured: Secured, tmp_path: Path)
     options = pytest.importorskip("magnetar_spark.options")
     tls, token = secured.tls("executor"), tmp_path / "token"
     token.write_text(secured.token("alice"))
-    read = options.sink_options(
-        {
-            "magnetar.bootstrap.servers": secured.address,
-            "magnetar.tls.ca.file": tls.ca_file,
-            "magnetar.tls.certificate.file": tls.certificate_file,
-            "magnetar.tls.key.file": tls.key_file,
-            "magnetar.token.file": str(token),
-        },
-        streaming=False,
-    )
+    read = options.sink_options(secured.spark_options(tls, token), streaming=False)
     try:
         client = clients.client_of(read.servers, read.links)
         assert len(client.admin.cluster_info().brokers) == 2
