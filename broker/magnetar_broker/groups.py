@@ -14,6 +14,7 @@ from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
 from magnetar_broker.environment import Environment
 from magnetar_broker.group import Change, Group, Member, Owner
+from magnetar_broker.group_rows import restored_group, row_of
 from magnetar_broker.group_target import Interest
 from magnetar_broker.group_topics import GroupTopics
 from magnetar_broker.member_sessions import MemberSessions
@@ -238,21 +239,7 @@ class Groups:
 
     def restore(self, name: str, row: records.GroupRow) -> None:
         """Restore a group from its row; its owners come with the cursors."""
-        group = Group(
-            name, generation=row.generation, allow_two_phase_commit=row.allow_two_phase_commit
-        )
-        for one in row.members:
-            group.members[one.member_id] = Member(
-                member_id=one.member_id,
-                instance_id=one.instance_id,
-                client_name=one.client_name,
-                topics=frozenset(one.topics),
-                topic_pattern=one.topic_pattern,
-                session_timeout_ms=one.session_timeout_ms,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
-                join_epoch=one.join_epoch,
-            )
-        self._groups[name] = group
+        self._groups[name] = restored_group(name, row)
 
     def restore_owner(self, subscription: Subscription, row: records.OwnerRow) -> None:
         """Restore a cursor of a group, and its owner. The group is restored before."""
@@ -285,7 +272,7 @@ class Groups:
             if group is None:
                 batch.delete(keys.GROUPS, keys.group(name))
             else:
-                batch.put(keys.GROUPS, keys.group(name), _row_of(group).SerializeToString())
+                batch.put(keys.GROUPS, keys.group(name), row_of(group).SerializeToString())
         self._changed.clear()
 
     # Within a step
@@ -420,23 +407,3 @@ def _wants(member: Member, topic: str) -> bool:
     if topic in member.topics:
         return True
     return matcher(member.topic_pattern)(topic)
-
-
-def _row_of(group: Group) -> records.GroupRow:
-    return records.GroupRow(
-        generation=group.generation,
-        allow_two_phase_commit=group.allow_two_phase_commit,
-        members=[
-            records.GroupMemberRow(
-                member_id=one.member_id,
-                instance_id=one.instance_id,
-                client_name=one.client_name,
-                topics=sorted(one.topics),
-                topic_pattern=one.topic_pattern,
-                session_timeout_ms=one.session_timeout_ms,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
-                join_epoch=one.join_epoch,
-            )
-            for one in group.members.values()
-        ],
-    )

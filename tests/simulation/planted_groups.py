@@ -9,6 +9,7 @@ from tests.simulation.planting import replaced
 
 from magnetar_broker import groups
 from magnetar_broker.group import Group
+from magnetar_broker.group_rows import row_of
 from magnetar_broker.offset_set import OffsetSet
 from magnetar_broker.ownership import Ownership
 from magnetar_broker.subscription import Subscription
@@ -37,14 +38,13 @@ def first_end_is_enough() -> AbstractContextManager[None]:
 
 def generation_not_stored() -> AbstractContextManager[None]:
     """After a restart generations begin anew."""
-    original = groups._row_of
 
-    def row_of(group: Group) -> Any:
-        row = original(group)
+    def without_generation(group: Group) -> Any:
+        row = row_of(group)
         row.generation = 0
         return row
 
-    return replaced(groups, "_row_of", row_of)
+    return replaced(groups, "row_of", without_generation)
 
 
 def aborted_come_last() -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 _GROUP = "broker/magnetar_broker/group.py"
 _GROUP_TARGET = "broker/magnetar_broker/group_target.py"
 _GROUPS = "broker/magnetar_broker/groups.py"
+_GROUP_ROWS = "broker/magnetar_broker/group_rows.py"
 _OWNERSHIP = "broker/magnetar_broker/ownership.py"
 _INCARNATIONS = "broker/magnetar_broker/incarnations.py"
 _SESSIONS = "broker/magnetar_broker/coordinator_sessions.py"
@@ -108,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         name="generation-not-stored",
-        file=_GROUPS,
+        file=_GROUP_ROWS,
         old="        generation=group.generation,\n        allow_two_phase_commit=group.allow",
         new="        allow_two_phase_commit=group.allow",
         mistake="After a restart generations begin anew.",
@@ -211,7 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         name="join-epoch-not-stored",
-        file=_GROUPS,
+        file=_GROUP_ROWS,
         old=(
             "                join_epoch=one.join_epoch,\n"
             "            )\n"
