@@ -28,7 +28,6 @@ from magnetar_core.errors import (
 )
 from magnetar_core.ids import SubscriptionName
 from magnetar_core.wire import broker_pb2 as wire
-from magnetar_core.wire import common_pb2 as common
 
 log = logging.getLogger(__name__)
 
@@ -335,7 +334,7 @@ class Delivery:
                 break
             for assignment in self.dispatcher.hand_out(stored):
                 deliveries.setdefault(assignment.consumer.consumer_id, []).append(
-                    delivered_batch(stored, assignment.excluded, assignment.redelivery_count)
+                    stored.to_wire(assignment.excluded, assignment.redelivery_count)
                 )
         for consumer_id, batches in deliveries.items():
             self._push(consumer_id, batches)
@@ -388,19 +387,3 @@ class Delivery:
                 error=error.to_wire() if error is not None else None,
             )
         )
-
-
-def delivered_batch(
-    stored: StoredBatch, excluded: Iterable[Range], redelivery_count: int = 0
-) -> wire.DeliveredBatch:
-    """Convert a stored batch to the wire's message."""
-    return wire.DeliveredBatch(
-        entry_id=stored.entry_id,
-        first_index=stored.first_index,
-        num_messages=stored.count,
-        batch=stored.batch,
-        excluded=[common.OffsetRange(first=first, last=last) for first, last in excluded],
-        redelivery_count=redelivery_count,
-        append_time_ms=stored.append_time_ms,
-        txn_id=stored.txn_id.to_wire() if stored.txn_id is not None else None,
-    )

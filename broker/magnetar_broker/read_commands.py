@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from magnetar_broker.delivery import delivered_batch
 from magnetar_broker.offset_set import Range
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
@@ -97,7 +96,7 @@ class ReadCommands:
                 excluded.append((one.first_offset, start - 1))
             if one.visible_count < one.count:
                 excluded.append((one.end, one.first_offset + one.count - 1))
-            batches.append(delivered_batch(one, excluded))
+            batches.append(one.to_wire(excluded))
             next_offset = one.end
         return wire.CommandReadResponse(
             ledger_id=partition.ledger_id,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from magnetar_broker.offset_set import Range
 from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2, common_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +34,22 @@ class StoredBatch:
     def end(self) -> int:
         """The offset after the last visible message."""
         return self.first_offset + self.visible_count
+
+    def to_wire(
+        self, excluded: Iterable[Range], redelivery_count: int = 0
+    ) -> broker_pb2.DeliveredBatch:
+        """Convert to the wire's message.
+
+        Args:
+            excluded: offsets of messages that are not for whoever gets it.
+        """
+        return broker_pb2.DeliveredBatch(
+            entry_id=self.entry_id,
+            first_index=self.first_index,
+            num_messages=self.count,
+            batch=self.batch,
+            excluded=[common_pb2.OffsetRange(first=first, last=last) for first, last in excluded],
+            redelivery_count=redelivery_count,
+            append_time_ms=self.append_time_ms,
+            txn_id=self.txn_id.to_wire() if self.txn_id is not None else None,
+        )
