@@ -175,8 +175,15 @@ def test_nothing_of_a_token_is_in_what_is_said() -> None:
         (b'{"keys": [{"kty": "EC"}]}', "cannot be read"),
         (b"[" * 100_000, "no public key"),
         (b'{"keys": ' + b"[" * 100_000, "no JWKS"),
+        # Of a kind that nobody knows: the object identifier 1.3.101.122.
+        (
+            b"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2V6AyEA"
+            + b"A" * 43
+            + b"=\n-----END PUBLIC KEY-----\n",
+            "cannot be read",
+        ),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_a_file_without_public_keys_is_refused(content: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):

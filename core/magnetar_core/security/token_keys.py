@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jwt
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -81,7 +82,10 @@ def _of_pem(content: bytes) -> Sequence[TokenKey]:
     for block in _PEM_KEY.finditer(content):
         if b"PRIVATE" in block[1]:
             raise ValueError("it has a private key; servers need the public one only")
-        key = load_pem_public_key(block[0])
+        try:
+            key = load_pem_public_key(block[0])
+        except UnsupportedAlgorithm as error:
+            raise ValueError(f"a key cannot be read: {error}") from None
         keys.append(TokenKey("", key, _algorithms_of(key)))
     return keys
 
