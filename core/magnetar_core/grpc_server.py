@@ -24,6 +24,7 @@ from magnetar_core.answers import AnswerBudget
 from magnetar_core.clock import Clock, SystemClock
 from magnetar_core.commands import CommandServer, Gate
 from magnetar_core.config import InvalidConfig, ListenConfig, join_address
+from magnetar_core.conversation_watch import ConversationWatch
 from magnetar_core.doors import Door, Doors
 from magnetar_core.errors import MagnetarError, QuotaExceeded
 from magnetar_core.frames import received
@@ -38,7 +39,6 @@ from magnetar_core.grpc_transport import (
 from magnetar_core.grpc_unary import UnaryCalls
 from magnetar_core.outbox import Outbox
 from magnetar_core.principal import Principal
-from magnetar_core.rights_watch import RightsWatch
 from magnetar_core.security.admission import Admission
 from magnetar_core.security.identity import Identity
 from magnetar_core.security.server_tls import ServerTls
@@ -98,7 +98,8 @@ class GrpcServer:
             config.slow_operation_ms, lambda: asyncio.get_running_loop().time() * 1_000
         )
         self._sessions: set[_ServerSession] = set()
-        self._rights_watch = RightsWatch(lambda: self._sessions)
+        # Messages that flow by themselves, and memberships, are not asked for again.
+        self._rights_watch = ConversationWatch(lambda: self._sessions, _ServerSession.look)
         self._unary_calls = UnaryCalls(
             self._enter,
             self._gate,

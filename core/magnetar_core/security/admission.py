@@ -6,17 +6,16 @@ unary call is asked when it begins.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 import grpc.aio
 
 from magnetar_core.clock import Clock
 from magnetar_core.config import ListenConfig
+from magnetar_core.conversation_watch import ConversationWatch
 from magnetar_core.errors import AuthenticationFailed, MagnetarError
 from magnetar_core.security.identity import NOBODY, Identity
-
-_LOOK_SECONDS = 0.4
 
 
 class Conversation(Protocol):
@@ -43,7 +42,7 @@ class Admission:
             self._authenticator = Authenticator(config, clock)
         # A dict, since a set's order would differ from run to run.
         self._inside: dict[Conversation, Identity] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._watch = ConversationWatch(self._refreshed_inside, self._check)
 
     def identify(self, context: grpc.aio.ServicerContext[Any, Any]) -> Identity:
         """Return who makes a call.
@@ -69,25 +68,25 @@ class Admission:
     def start(self) -> None:
         """Begin to look at files and at who is inside."""
         if self._authenticator is not None:
-            self._watching = asyncio.get_running_loop().create_task(self._watch())
+            self._watch.start()
 
     def close(self) -> None:
         """Look no more."""
-        if self._watching is not None:
-            self._watching.cancel()
+        self._watch.close()
 
     def look(self) -> None:
         """Read files that have changed, and end conversations that count no more."""
-        authenticator = self._authenticator
-        if authenticator is None:
-            return
-        authenticator.refresh()
-        for conversation, identity in list(self._inside.items()):
-            complaint = authenticator.complaint_about(identity)
-            if complaint is not None:
-                conversation.refuse(AuthenticationFailed(complaint))
+        self._watch.look()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            self.look()
+    def _refreshed_inside(self) -> Iterable[tuple[Conversation, Identity]]:
+        if self._authenticator is not None:
+            self._authenticator.refresh()
+        return self._inside.items()
+
+    def _check(self, inside: tuple[Conversation, Identity]) -> None:
+        conversation, identity = inside
+        if self._authenticator is None:
+            return
+        complaint = self._authenticator.complaint_about(identity)
+        if complaint is not None:
+            conversation.refuse(AuthenticationFailed(complaint))

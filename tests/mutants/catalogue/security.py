@@ -39,8 +39,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         name="revocation-at-the-door-only",
         file=_ADMISSION,
-        old="            if complaint is not None:\n",
-        new="            if not identity:\n",
+        old="        if complaint is not None:\n",
+        new="        if not identity:\n",
         mistake="What is revoked keeps the conversations that it has.",
     ),
     Mutant(

@@ -1,0 +1,62 @@
+"""Looks again and again at the conversations of a server.
+
+Who converses, and what commands need, is checked when a conversation and a command begin. What
+counts no more while they go on is found here, within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+Conversation = TypeVar("Conversation")
+
+_LOOK_SECONDS = 0.4
+
+
+class ConversationWatch(Generic[Conversation]):
+    """Watch over the conversations of a server, which goes on whatever it meets.
+
+    Args:
+        conversations: returns those that go on.
+        look: ends what the client of one of them may do no more.
+    """
+
+    def __init__(
+        self,
+        conversations: Callable[[], Iterable[Conversation]],
+        look: Callable[[Conversation], None],
+    ) -> None:
+        self._conversations = conversations
+        self._look = look
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._watching = asyncio.get_running_loop().create_task(self._watch())
+
+    def close(self) -> None:
+        """Look no more. Repeating it is harmless."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def look(self) -> None:
+        """Look at all conversations now."""
+        for conversation in list(self._conversations()):
+            try:
+                self._look(conversation)
+            except Exception:
+                # What one conversation meets must not leave the others without a watch.
+                log.exception("a conversation cannot be looked at")
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                self.look()
+            except Exception:
+                log.exception("the conversations cannot be looked at")
