@@ -415,9 +415,10 @@ def test_servers_and_workers_do_not_outlive_a_demo_that_was_killed(
         for line in process.stdout:
             if "Working" in line:
                 break
-        # standalone, its two servers, and the workers
-        descendants = psutil.Process(process.pid).children(recursive=True)
-        assert len(descendants) >= 5
+        demo = psutil.Process(process.pid)
+        # standalone, its two servers, and the workers, which start one after the other
+        wait_until(lambda: len(demo.children(recursive=True)) >= 5)
+        descendants = demo.children(recursive=True)
         if workers_stand_still:
             workers = [one for one in descendants if WORKER_COMMAND[-1] in one.cmdline()]
             # They are ready: they talk to the broker.
