@@ -59,6 +59,8 @@ class Incarnation:
         # What fell due while the process stood still, in order; None: it runs.
         self.held: list[Any] | None = None
         self.tasks: list[asyncio.Task[Any]] = []
+        # They had failed when it was looked at them before.
+        self._suspects: set[asyncio.Task[Any]] = set()
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)
         self._prune_at = 64
@@ -68,21 +70,29 @@ class Incarnation:
         if len(self.tasks) >= self._prune_at:
             self.prune()
 
-    def prune(self) -> None:
+    def prune(self, *, at_the_end: bool = False) -> None:
         """Forget finished tasks; one that failed while nobody looked fails the run.
+
+        Whoever awaits a task looks in its own next step. Until the end, a failure therefore counts
+        when it is met for the second time, and not while the process stands still.
 
         Raises:
             UnhandledException: such a task was found, and this incarnation was not dying of it.
         """
         failed = None
         unfinished = []
+        suspects = set()
         for task in self.tasks:
             if not task.done():
                 unfinished.append(task)
             elif task._log_traceback:
-                task._log_traceback = False
-                failed = failed or task
-        self.tasks = unfinished
+                if at_the_end or (task in self._suspects and self.held is None):
+                    task._log_traceback = False
+                    failed = failed or task
+                else:
+                    unfinished.append(task)
+                    suspects.add(task)
+        self.tasks, self._suspects = unfinished, suspects
         self._prune_at = 2 * len(unfinished) + 64
         if failed is not None and self.alive and not self.failing:
             error = failed.exception()
@@ -262,7 +272,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def check_tasks(self) -> None:
         """Raises: UnhandledException: a task of somebody alive failed, and nobody looked."""
         for incarnation in [self._nobody, *self._incarnations]:
-            incarnation.prune()
+            incarnation.prune(at_the_end=True)
 
     # Failures.
 

@@ -228,6 +228,37 @@ def test_a_task_that_fails_unseen_fails_the_run() -> None:
     loop.bury()
 
 
+@pytest.mark.parametrize("awaited", [True, False])
+def test_a_failure_is_unseen_if_nobody_has_looked_by_the_next_time(awaited: bool) -> None:
+    """Seed 463: it was looked between a failure and the step of whoever awaited it."""
+    loop = VirtualLoop()
+    incarnation = loop.incarnate("server")
+
+    async def fail() -> None:
+        raise ValueError("unseen")
+
+    async def await_it() -> None:
+        task = asyncio.ensure_future(fail())
+        # It runs after the task, and before what the task's end wakes.
+        asyncio.get_running_loop().call_soon(incarnation.prune)
+        if awaited:
+            with pytest.raises(ValueError, match="unseen"):
+                await task
+
+    async def work() -> None:
+        loop.spawn(incarnation, await_it())
+        await asyncio.sleep(1)
+        incarnation.prune()
+
+    if awaited:
+        loop.run_until_complete(work())
+        loop.check_tasks()
+    else:
+        with pytest.raises(UnhandledException, match="unseen"):
+            loop.run_until_complete(work())
+    loop.bury()
+
+
 def test_a_callback_that_fails_fails_the_run() -> None:
     loop = VirtualLoop()
 
