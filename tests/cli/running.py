@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests import fork_server
 from tests.environment import without_settings
 from tests.waiting import wait_until
 
@@ -31,16 +32,9 @@ class Standalone:
         return content
 
     def run(
-        self, *arguments: str, stdin: bytes | None = None, status: int = 0
+        self, *arguments: str, stdin: bytes = b"", status: int = 0
     ) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [*MAGNETAR, *arguments],
-            input=stdin,
-            capture_output=True,
-            env=self.environ,
-            timeout=20,
-            check=False,
-        )
+        done = fork_server.run(*arguments, stdin=stdin, environ=self.environ)
         assert done.returncode == status, done.stderr.decode()
         assert b"Traceback" not in done.stderr
         return done

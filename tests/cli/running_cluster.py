@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests import fork_server
 from tests.cli.running import MAGNETAR
 from tests.environment import own_environment
 from tests.waiting import wait_until
@@ -48,15 +49,10 @@ class Up:
 
     def json(self, *arguments: str) -> Any:
         """Whatever the exit status: it says whether each shard has an owner."""
-        done = subprocess.run(
-            [*MAGNETAR, "cluster", *arguments, "--json"],
-            capture_output=True,
-            text=True,
-            env=self.environ | self.content["environment"],
-            timeout=60,
-            check=False,
+        done = fork_server.run(
+            *("cluster", *arguments, "--json"), environ=self.environ | self.content["environment"]
         )
-        assert "Traceback" not in done.stderr
+        assert b"Traceback" not in done.stderr
         return json.loads(done.stdout) if done.stdout else []
 
     def owners(self) -> dict[str, str]:

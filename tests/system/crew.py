@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.fork_server import ForkedProcess
 from tests.system.group_worker import GROUP, INPUT, OUTPUT, READY_MADE, SESSION_TIMEOUT_S
 from tests.system.processes import BROKER, Servers
 from tests.waiting import pace, until
@@ -41,7 +40,7 @@ class Pause:
 
 @dataclass
 class Worker:
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     log: Path
     instance_id: str
 
@@ -75,10 +74,11 @@ class Crew:
     def hire(self, instance_id: str = "") -> None:
         self._count += 1
         log = self._directory / f"worker-{self._count}.log"
-        command = [sys.executable, "-m", "tests.system.group_worker"]
         with (self._directory / f"worker-{self._count}.err").open("wb") as errors:
-            process = subprocess.Popen(
-                [*command, self._servers.address, str(log), instance_id], stderr=errors
+            process = ForkedProcess(
+                *(self._servers.address, str(log), instance_id),
+                module="tests.system.group_worker",
+                stderr=errors,
             )
         self._workers.append(Worker(process, log, instance_id))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import json
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,8 @@ from pathlib import Path
 from tests.cluster import directories
 from tests.environment import without_settings
 from tests.etcd_server import EtcdServer
+from tests.fork_server import ForkedProcess
 from tests.object_server import BUCKET, ObjectServer
-from tests.system.processes import MAGNETAR
 from tests.waiting import wait_until
 
 from magnetar_cluster.etcd_directory import EtcdDirectory
@@ -68,7 +67,7 @@ class Members:
             "MAGNETAR_METRICS_PORT": "0",
             **settings,
         }
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, ForkedProcess] = {}
         self._ready: dict[str, dict[str, str]] = {}
 
     def start(self, **kinds: str) -> None:
@@ -88,16 +87,12 @@ class Members:
         """Do the same with further variables, or certain ports, for these members."""
         for name, kind in kinds.items():
             with self._log(name).open("ab") as log:
-                self._processes[name] = subprocess.Popen(
-                    [
-                        *(*MAGNETAR, kind, "--name", name),
-                        *("--port", (ports or {}).get(name, "0")),
-                        *("--ready-file", str(self._ready_file(name)), "--log-format", "text"),
-                    ],
-                    stdin=subprocess.DEVNULL,
+                self._processes[name] = ForkedProcess(
+                    *(kind, "--name", name, "--port", (ports or {}).get(name, "0")),
+                    *("--ready-file", str(self._ready_file(name)), "--log-format", "text"),
                     stdout=log,
                     stderr=log,
-                    env={**self.environ, **settings},
+                    environ={**self.environ, **settings},
                 )
         for name in kinds:
             wait_until(lambda name=name: self._is_ready(name), READY_S)  # type: ignore[misc]

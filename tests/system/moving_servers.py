@@ -12,7 +12,7 @@ from random import Random
 
 from tests.etcd_server import EtcdServer
 from tests.object_server import BUCKET, ObjectServer
-from tests.system.processes import BOTH, BROKER, COORDINATOR, MAGNETAR, Servers
+from tests.system.processes import BOTH, BROKER, COORDINATOR, Servers
 
 from magnetar_cluster.directory import Directory, DirectoryUnavailable
 from magnetar_cluster.etcd_directory import EtcdDirectory
@@ -60,7 +60,7 @@ class MovingServers(Servers):
 
     def _command(self, kind: str, number: int, name: str) -> list[str]:
         return [
-            *(*MAGNETAR, kind, "--name", name, "--port", self.port_of(name)),
+            *(kind, "--name", name, "--port", self.port_of(name)),
             *("--etcd", ",".join(self._etcd.endpoints), "--cluster-id", CLUSTER),
             *("--store", f"s3://{BUCKET}/{CLUSTER}"),
             *("--broker-shards", str(SHARD_COUNTS[BROKER])),

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -14,8 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import fork_server
 from tests.core.ports import free_ports
 from tests.environment import without_settings
+from tests.fork_server import ForkedProcess
 
 MAGNETAR = (sys.executable, "-m", "magnetar_cli")
 BROKER = "broker"
@@ -64,7 +65,7 @@ class Servers:
             listed = ",".join(f"{name}={address}" for name, address in named.items())
             self.environ[f"MAGNETAR_{kind.upper()}S"] = listed
         self.environ.update(settings or {})
-        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._processes: dict[str, ForkedProcess] = {}
         self._metrics: dict[str, str] = {}
 
     @property
@@ -106,24 +107,18 @@ class Servers:
         process = self._processes.pop(name)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0, self.log(kind)
-        assert process.stdout is not None
         process.stdout.close()
         self._begin(kind, number, name)
         self._await_ready(kind, name)
 
     def _begin(self, kind: str, number: int, name: str) -> None:
         with self._log(kind).open("a") as log:
-            self._processes[name] = subprocess.Popen(
-                self._command(kind, number, name),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=self.environ,
+            self._processes[name] = ForkedProcess(
+                *self._command(kind, number, name), stderr=log, environ=self.environ
             )
 
     def _await_ready(self, kind: str, name: str) -> None:
         stdout = self._processes[name].stdout
-        assert stdout is not None
         line = stdout.readline()
         assert line.startswith("ready:"), f"{name}: {line!r}\n{self.log(kind)}"
         self._metrics[name] = line.split()[-1]
@@ -136,7 +131,6 @@ class Servers:
         for name in names:
             process = self._processes.pop(name)
             process.wait()
-            assert process.stdout is not None
             process.stdout.close()
 
     def stop(self) -> None:
@@ -158,7 +152,6 @@ class Servers:
         for process in self._processes.values():
             process.kill()
             process.wait()
-            assert process.stdout is not None
             process.stdout.close()
 
     def log(self, kind: str) -> str:
@@ -168,7 +161,7 @@ class Servers:
         """Of the first of a kind."""
         return self._processes[self._names[kind][0]].pid
 
-    def let_go(self, kind: str) -> subprocess.Popen[str]:
+    def let_go(self, kind: str) -> ForkedProcess:
         """Hand over the first of a kind: whoever calls this ends it."""
         return self._processes.pop(self._names[kind][0])
 
@@ -193,9 +186,9 @@ class Servers:
         return self._ports[name]
 
     def _command(self, kind: str, number: int, name: str) -> list[str]:
-        """What starts a server."""
+        """The arguments that start a server."""
         directory = self._directory / (f"{kind}-{number}" if number else kind)
-        return [*MAGNETAR, kind, "--name", name, "--data-dir", str(directory)]
+        return [kind, "--name", name, "--data-dir", str(directory)]
 
     def _log(self, kind: str) -> Path:
         return self._directory / f"{kind}.log"
@@ -211,15 +204,14 @@ class CommandLine:
     """`magnetar --broker ADDRESS ...`."""
 
     def __init__(self, servers: Servers) -> None:
-        self._prefix = [*MAGNETAR, "--broker", servers.address]
+        self._prefix = ("--broker", servers.address)
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        done = subprocess.run(
-            [*self._prefix, *arguments], capture_output=True, text=True, timeout=30
-        )
-        assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr
-        return done.stdout if status in (0, 3) else done.stderr
+        done = fork_server.run(*self._prefix, *arguments)
+        out, error = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == status, (done.returncode, out, error)
+        assert "Traceback" not in error
+        return out if status in (0, 3) else error
 
     def json(self, *arguments: str, status: int = 0) -> Any:
         return json.loads(self.run(*arguments, "--json", status=status))

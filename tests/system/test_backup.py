@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import fork_server
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.conftest import Figure
-from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
+from tests.system.processes import BROKER, COORDINATOR, Servers
 from tests.system.programs import run
 from tests.system.transfers import ACCOUNTS, Transfers, check_accounts, create_topics, settled
 from tests.waiting import until
@@ -30,17 +30,11 @@ DAMAGED = 16
 def magnetar_command(
     *arguments: str | Path, status: int = 0, environ: dict[str, str] | None = None
 ) -> str:
-    done = subprocess.run(
-        [*MAGNETAR, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environ,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout + done.stderr
+    done = fork_server.run(*map(str, arguments), environ=environ, timeout_s=120)
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode == status, said
+    assert "Traceback" not in said
+    return said
 
 
 async def back_up(servers: Servers, directory: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import fork_server
 from tests.object_server import BUCKET, ObjectServer
 from tests.system.conftest import Figure
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
@@ -39,16 +40,9 @@ DIRECTORIES = ("broker", "broker-1", "coordinator", "coordinator-1")
 
 
 def checked(*places: Path | str, status: int = 0, environ: dict[str, str] | None = None) -> Any:
-    done = subprocess.run(
-        [*MAGNETAR, "check", *map(str, places), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environ,
-    )
+    done = fork_server.run("check", *map(str, places), "--json", environ=environ, timeout_s=120)
     assert done.returncode == status, done.stdout + done.stderr
-    return json.loads(done.stdout) if done.stdout else done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr.decode()
 
 
 async def leave_a_transaction_open(client: Client) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from examples.order_service import open_store
+from tests import fork_server
 from tests.system.databases import postgresql, postgresql_programs
 from tests.system.dual_writer import RECOVERY
 from tests.system.processes import Servers
@@ -51,12 +52,7 @@ def database(
 def write(servers: Servers, database: str, topic: str, first: int, step: Step | None) -> None:
     """Write four numbers, or die trying."""
     arguments = [servers.address, database, topic, str(first), "4"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.system.dual_writer", *arguments, step.name if step else ""],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    done = fork_server.run(*arguments, step.name if step else "", module="tests.system.dual_writer")
     expected = -signal.SIGKILL if step else 0
     assert done.returncode == expected, done.stderr
 

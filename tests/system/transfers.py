@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
 import sys
 from collections import Counter
 from random import Random
 
+from tests.fork_server import ForkedProcess
 from tests.system.programs import values
 
 import magnetar
@@ -124,22 +124,16 @@ class TransfersProcess:
     """The same in a process of its own, which is killed with its servers."""
 
     def __init__(self, address: str, name: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.system.transfers", address, name],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        self._process = ForkedProcess(address, name, module="tests.system.transfers")
 
     def more(self, count: int) -> None:
         """Wait for so many more transfers."""
-        assert self._process.stdout is not None
         for _ in range(count):
             assert self._process.stdout.readline(), "the transfers have ended"
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
-        assert self._process.stdout is not None
         self._process.stdout.close()
 
 
