@@ -15,7 +15,7 @@ from magnetar_broker import keys
 from magnetar_broker.entries import DATA, DataEntry, MarkerEntry, parse_entry
 from magnetar_core import batch as columnar
 from magnetar_core.ids import TxnID
-from magnetar_core.wire import topic_pb2
+from magnetar_core.wire import record_pb2, topic_pb2
 from magnetar_storage.memory import MemoryDisk
 from magnetar_storage.store import end_of_prefix
 
@@ -111,6 +111,16 @@ class Damage:
         """Those of them that are damaged."""
         stored = self.stored(topic_id, partition)
         return {offset: one for offset, one in stored.items() if one.is_damaged}
+
+    def given_up(self, topic_id: int, partition: int) -> set[int]:
+        """The offsets that are stored as given up."""
+        rows = _rows(self._disk, keys.PARTITIONS, keys.partition(topic_id, partition))
+        return {
+            offset
+            for _, data in rows
+            for one in record_pb2.PartitionRow.FromString(data).skipped
+            for offset in range(one.first, one.last + 1)
+        }
 
     def _messages_of(
         self, prefix: bytes, marker: MarkerEntry, is_damaged: bool

@@ -37,6 +37,17 @@ def damaged_offsets(world: ShortWorld, topic_id: int, partition: int) -> dict[in
     return world.keeper_of(topic_id, partition).damage.damaged_offsets(topic_id, partition)
 
 
+def may_be_given_up(world: ShortWorld, place: Place, topic_id: int) -> set[int]:
+    """What readers may pass over.
+
+    While a skip is under way, nobody outside knows what of the damage it has given up already.
+    """
+    given_up = set(world.history.given_up.get(place, ()))
+    if world.skips_asked[place]:
+        given_up |= damaged_offsets(world, topic_id, place[1]).keys()
+    return given_up
+
+
 async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
     """Read from every offset: it is right, or DataLoss for what is damaged and not given up."""
     world, client = actor.world, actor.raw()
@@ -44,7 +55,6 @@ async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -
     place = (topic, partition)
     known = (await client.describe_topic(topic)).partitions[partition]
     for offset in range(known.first_offset, known.end_offset):
-        given_up = set(world.history.given_up.get(place, ()))
         answered = set(world.skips_answered.get(place, ()))
         try:
             read = await client.read(topic, partition, offset)
@@ -57,8 +67,8 @@ async def read_around(actor: Actor, step: Step, *, topic: str, partition: int) -
             for at, value in messages_of(delivered):
                 world.history.saw(topic, partition, at, value, txn_id)
                 came.add(at)
-        given_up |= world.history.given_up.get(place, set())
-        missing = set(range(offset, read.next_offset)) - came - given_up
+        passed_over = set(range(offset, read.next_offset)) - came
+        missing = passed_over - may_be_given_up(world, place, topic_id)
         if missing:
             world.history.violation(
                 "2", f"a read of {place} from {offset} passes over {sorted(missing)} in silence"
@@ -79,8 +89,7 @@ def _check_loss(
         answered: what an administrator knew to be given up before the question left.
     """
     named = int(error.details["offset"])
-    given_up = world.history.given_up.get(place, set())
-    passed_over = set(range(offset, named)) - given_up
+    passed_over = set(range(offset, named)) - may_be_given_up(world, place, topic_id)
     found = stored(world, topic_id, place[1]).get(named)
     if named in answered:
         world.history.violation("b", f"{named} of {place} was given up, and is DataLoss again")
@@ -108,7 +117,11 @@ async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
         # An answer may get lost, and what is given up counts from here on.
         for first, last in looked:
             given_up.update(range(first, last + 1))
-        skipped = await client.admin.topics.skip_damaged(topic, partition)
+        world.skips_asked[place] += 1
+        try:
+            skipped = await client.admin.topics.skip_damaged(topic, partition)
+        finally:
+            world.skips_asked[place] -= 1
         # What has become visible since is damaged, too, if it was struck before.
         damaged |= damaged_offsets(world, topic_id, partition)
         _check_ranges(world, place, skipped, damaged.keys())
@@ -121,6 +134,10 @@ async def skip(actor: Actor, step: Step, *, topic: str, partition: int) -> None:
     for first, last in skipped:
         given_up.update(range(first, last + 1))
         world.skips_answered.setdefault(place, set()).update(range(first, last + 1))
+    # The answer names what this attempt has given up. Of an earlier attempt, whose answer was lost
+    # with the broker, the store tells; what is not damaged, nobody may give up.
+    in_store = world.keeper_of(topic_id, partition).damage.given_up(topic_id, partition)
+    given_up |= in_store & damaged.keys()
     for offset in sorted(given_up & damaged.keys()):
         # It had been stored, rightly: the disk alone has lost it.
         world.history.saw(topic, partition, offset, damaged[offset].value, damaged[offset].txn_id)

@@ -122,6 +122,8 @@ class ShortWorld(World):
         self.processed: dict[Cursor, bool] = {}
         # While an administrator looks at what is damaged, nothing else gets damaged.
         self.skips_under_way = 0
+        # How many administrators have asked, and not heard yet, that damage be given up.
+        self.skips_asked: Counter[Place] = Counter()
         # What it is known for certain that it was given up.
         self.skips_answered: dict[Place, set[int]] = {}
         # Instances of each transactional id, oldest first; sequences of each name that may have
