@@ -10,7 +10,7 @@ from tests.system.programs import values
 from tests.waiting import until
 
 import magnetar
-from magnetar import ClientConfig
+from magnetar import Client, ClientConfig, ErrorKind, MagnetarError, Producer
 
 TOPIC = "t"
 PARTITIONS = 6
@@ -38,11 +38,16 @@ class Sender:
     """Commits transactions of a message in each partition, and knows what was answered.
 
     It has a single client, which meets no error, whatever happens to the servers.
+
+    Args:
+        starts_over: begin a transaction anew that is lost. A client may hear of a TxnID before its
+            record is durable, and the coordinator may end in between.
     """
 
-    def __init__(self, members: Addressed, patience_s: float) -> None:
+    def __init__(self, members: Addressed, patience_s: float, *, starts_over: bool = False) -> None:
         self._members = members
         self._patience_s = patience_s
+        self._starts_over = starts_over
         self.committed: list[bytes] = []
         self.sent: list[bytes] = []
         # How long each took, from its beginning to the answer to its commit.
@@ -51,10 +56,17 @@ class Sender:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @classmethod
-    async def begin(cls, members: Addressed, count: int, patience_s: float = 30.0) -> Sender:
+    async def begin(
+        cls,
+        members: Addressed,
+        count: int,
+        patience_s: float = 30.0,
+        *,
+        starts_over: bool = False,
+    ) -> Sender:
         """Create the topic, and wait for so many transactions."""
         await create_topic(members)
-        sender = cls(members, patience_s)
+        sender = cls(members, patience_s, starts_over=starts_over)
         await sender.more(count)
         return sender
 
@@ -92,12 +104,22 @@ class Sender:
             for number in itertools.count():
                 value = b"%06d" % number
                 began_s = loop.time()
-                txn = await client.begin_transaction(timeout_s=self._patience_s)
-                for partition in range(PARTITIONS):
-                    await producer.send(value, partition=partition, txn=txn)
-                self.sent.append(value)
-                await txn.commit()
+                try:
+                    await self._transact(client, producer, value)
+                except MagnetarError as error:
+                    if not (self._starts_over and error.kind is ErrorKind.START_OVER):
+                        raise
+                    # It is aborted, and nobody may see it.
+                    self.sent = [one for one in self.sent if one != value]
+                    continue
                 self.committed.append(value)
                 self.took_s.append(loop.time() - began_s)
                 if self._stopping:
                     return
+
+    async def _transact(self, client: Client, producer: Producer, value: bytes) -> None:
+        txn = await client.begin_transaction(timeout_s=self._patience_s)
+        for partition in range(PARTITIONS):
+            await producer.send(value, partition=partition, txn=txn)
+        self.sent.append(value)
+        await txn.commit()

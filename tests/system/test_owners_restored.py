@@ -40,7 +40,7 @@ def test_servers_notice_that_etcd_was_restored_and_go_on_when_they_are_started_a
         loop = asyncio.get_running_loop()
         watcher = Watcher(members.directory())
         await watcher.until(is_even)
-        sender = await Sender.begin(members, 10, patience_s=120.0)
+        sender = await Sender.begin(members, 10, patience_s=120.0, starts_over=True)
         backup = tmp_path / "backup"
         await asyncio.to_thread(own_etcd.back_up, backup)
         # The backup knows nothing of this.
