@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
 
-HEARTBEAT_MS = 50
+HEARTBEAT_MS = 100
 ELECTION_MS = 500
 
 

@@ -230,25 +230,6 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
     assert _mentions(str(tmp_path)) == []
 
 
-@pytest.mark.chaos
-def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Path) -> None:
-    environ = own_environment(tmp_path) | {"PATH": str(tmp_path / "nothing")}
-    environ.pop("JAVA_HOME", None)
-    done = subprocess.run(
-        [*DEMO, "--flights", str(csv_file), "--limit", "1100"],
-        capture_output=True,
-        text=True,
-        env=environ,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Spark is left out: no " in done.stdout
-    (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
-    assert "left out" in row
-    assert "FAILS" not in done.stdout
-
-
 @pytest.mark.soak
 @pytest.mark.chaos
 def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
@@ -315,7 +296,9 @@ def test_what_a_cluster_needs_is_told(csv_file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path: Path) -> None:
+def test_a_cluster_that_is_there_is_used_and_left_alive_also_without_java(
+    csv_file: Path, tmp_path: Path
+) -> None:
     below = tmp_path / "below"
     below.mkdir()
     servers_directory = tmp_path / "servers"
@@ -328,32 +311,37 @@ def test_a_cluster_that_is_there_is_used_and_left_alive(csv_file: Path, tmp_path
             client.create_producer("theirs").send(b"theirs", txn=theirs)
             pids = {one: servers.ready()[one]["pid"] for one in ("broker", "coordinator")}
 
-            def demo(*more: str) -> subprocess.CompletedProcess[str]:
+            def demo(*more: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
                 return subprocess.run(
                     [
-                        *(*DEMO, "--flights", str(csv_file), "--limit", "1100", "--no-spark"),
+                        *(*DEMO, "--flights", str(csv_file), "--limit", "1100"),
                         *("--attach", "--directory", str(below), *more),
                     ],
                     capture_output=True,
                     text=True,
-                    env=servers.environ,
+                    env=environ,
                     timeout=500,
                     check=False,
                 )
 
-            done = demo()
+            without_java = servers.environ | {"PATH": str(tmp_path / "nothing")}
+            without_java.pop("JAVA_HOME", None)
+            done = demo(environ=without_java)
             assert done.returncode == 0, done.stdout + done.stderr
+            assert "Spark is left out: no " in done.stdout
+            (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
+            assert "left out" in row
             assert done.stdout.count("killed the worker") == 2
             assert "killed the broker" not in done.stdout
             assert "FAILS" not in done.stdout
             assert {one: servers.ready()[one]["pid"] for one in pids} == pids
             theirs.commit()
 
-        refused = demo()
+        refused = demo("--no-spark", environ=servers.environ)
         assert refused.returncode == 1
         assert "--replace deletes the demo's topics" in refused.stderr
         assert "theirs" not in refused.stderr
-        again = demo("--replace")
+        again = demo("--no-spark", "--replace", environ=servers.environ)
         assert again.returncode == 0, again.stdout + again.stderr
         assert "FAILS" not in again.stdout
         assert any(line.startswith("theirs") for line in servers.lines("topics", "list"))

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-# For a JVM that lives for seconds: what the second compiler makes of its code would come too late.
-SOON = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# For a JVM that lives for seconds: what the second compiler makes of its code would come too late,
+# and looking whether Spark's classes are sound takes a sixth of its processor time.
+SOON = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 WITHOUT_PANDAS = Path(__file__).parent / "without_pandas"
 
 

@@ -23,7 +23,7 @@ from magnetar import Client, TxnID
 pytestmark = pytest.mark.xdist_group("backup")
 
 COUNTS = {BROKER: 3, COORDINATOR: 2}
-BACKUPS = 3
+BACKUPS = 2
 DAMAGED = 16
 
 
