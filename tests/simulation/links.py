@@ -138,6 +138,8 @@ class SimulatedLink:
         self.on_left: Callable[[], None] = lambda: None
         self.broken = False
         self.half_open = False
+        # One end has hung up, and the other one cannot hear of it.
+        self._left_in_silence = False
         self._client_told = False
         self._copy_count = 0
         self._server_told = False
@@ -205,6 +207,7 @@ class SimulatedLink:
             arrival = self.network.arrival(*self.machines)
             self._tell_server(max(arrival, self.to_server.last_arrival + TICK))
         else:
+            self._left_in_silence = True
             self._tell_server(now + self.network.random.uniform(5.0, 40.0))
 
     # The server's end.
@@ -240,6 +243,7 @@ class SimulatedLink:
         until = self.to_client.cut(random) if lost else self.to_client.last_arrival
         self.to_client.open = False
         if self.half_open:
+            self._left_in_silence = True
             self._tell_client(self.network.loop.time() + random.uniform(5.0, 40.0))
         else:
             self._tell_client(max(until + TICK, self.network.arrival(*self.machines)))
@@ -283,8 +287,14 @@ class SimulatedLink:
     # Faults.
 
     def break_off(self, *, late: bool = False) -> None:
-        """The link breaks. With late, the client hears at once; what it wrote arrives later."""
+        """The link breaks. With late, the client hears at once; what it wrote arrives later.
+
+        The silence of a half-open link ends with it: who has not heard that the other end has
+        hung up hears of it now.
+        """
         if self.broken:
+            if self._left_in_silence:
+                self._tell_both()
             return
         self.broken = True
         self.network.forget(self)
@@ -342,6 +352,12 @@ class SimulatedLink:
         self.network.arrived_again.append(again)
         self.to_server.write(again.SerializeToString(deterministic=True))
         return True
+
+    def _tell_both(self) -> None:
+        """Both ends hear that the link is over, behind what still arrives."""
+        now = self.network.loop.time()
+        self._tell_client(max(now, self.to_client.last_arrival + TICK))
+        self._tell_server(max(now, self.to_server.last_arrival + TICK))
 
     def _tell_client(self, when: float) -> None:
         self.network.loop.call_at(when, self._client_closed, context=self.client.context)

@@ -373,6 +373,34 @@ def test_a_half_open_link_is_silent() -> None:
     small.run_program(program)
 
 
+@pytest.mark.parametrize("leaver", ["client", "server"])
+def test_who_was_not_heard_hanging_up_is_noticed_when_the_silence_ends(leaver: str) -> None:
+    """Short seed 28391: a client asked on such a link for seconds after nothing was wrong."""
+    small = Small()
+    told: list[str] = []
+
+    async def program(node: ClientNode) -> None:
+        link = await node.transport().connect(
+            "server", BROKER, lambda frame: None, lambda: told.append("client")
+        )
+        link.on_left = lambda: told.append("server")
+        link.go_half_open(both=True)
+        if leaver == "client":
+            link.close()
+        else:
+            link.end()
+        await asyncio.sleep(1.0)
+        assert told == [leaver]
+        link.break_off()
+        await asyncio.sleep(0.1)
+        assert sorted(told) == ["client", "server"]
+        # Each hears of it once.
+        await asyncio.sleep(50.0)
+        assert len(told) == 2
+
+    small.run_program(program)
+
+
 @pytest.mark.parametrize("heals", [True, False])
 def test_what_a_partition_holds_up_arrives_when_the_faults_end(heals: bool) -> None:
     """Short seed 7165: a coordinator heard no answer for seconds after the faults were over."""
