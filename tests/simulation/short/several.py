@@ -13,7 +13,7 @@ from tests.simulation.short.draft import Draft
 from tests.simulation.short.fault_drawing import spread_faults
 from tests.simulation.short.producing import commit
 from tests.simulation.short.script import Step
-from tests.simulation.short.world import Verb
+from tests.simulation.short.world import ShortWorld, Verb
 
 from magnetar_core.errors import MagnetarError
 from magnetar_core.placement import shard_of
@@ -42,19 +42,23 @@ async def beside(
     world = actor.world
     writer = await actor.writer("w", **settings)
     # A plain one for each, so that every link is there.
-    partitions = [
-        number
+    keepers = {
+        number: world.broker_names[shard_of(world.topic_ids[topic], number)]
         for number in range(world.plan.topics[topic])
-        if world.broker_names[shard_of(world.topic_ids[topic], number)] != away
-    ]
+    }
+    partitions = [number for number, keeper in keepers.items() if keeper != away]
     if not partitions:
         return
     client = await actor.client()
     for number in range(count):
-        asked_at = world.loop.time()
         partition = partitions[number % len(partitions)]
+        _note_acquaintances(world)
+        serves, asked_at = keepers[partition] in world.brokers_serving, world.loop.time()
         await writer.plain(partition, wait=True)
-        _check_soon(actor, "a message", away, asked_at)
+        if serves:
+            _check_soon(actor, "a message", away, asked_at)
+        _note_acquaintances(world)
+        are_told = {keepers[one] for one in partitions} <= world.brokers_told
         asked_at = world.loop.time()
         unit = Unit(world, await client.begin_transaction(5.0), actor.name)
         try:
@@ -64,13 +68,31 @@ async def beside(
             await unit.abort()
             continue
         await commit(actor, unit, attempts=3)
-        _check_soon(actor, "a transaction", away, asked_at)
+        if are_told:
+            _check_soon(actor, "a transaction", away, asked_at)
         await asyncio.sleep(gap_s)
 
 
+def _note_acquaintances(world: ShortWorld) -> None:
+    """Remember which brokers serve, and which have heard of every coordinator's transactions.
+
+    A follower with a new store serves nobody before it has met the first broker, and coordinators
+    tell it of transactions within a second after that. Both are kept: once is for good.
+    """
+    tcids = range(len(world.coordinators))
+    for one in world.brokers:
+        if not one.ready.is_set():
+            continue
+        broker = one.server
+        if getattr(broker.directory.guard, "is_accepted", True):
+            world.brokers_serving.add(one.name)
+        if all(broker.environment.watermarks.find(tcid) is not None for tcid in tcids):
+            world.brokers_told.add(one.name)
+
+
 def _check_soon(actor: Actor, what: str, away: str, asked_at: float) -> None:
+    """Check how long something took whose brokers were able to do it when it was asked for."""
     if not away:
-        # A broker that has just met the first one hears of transactions within a second.
         return
     world = actor.world
     nodes = [actor.name, *(one for one in world.server_names if one != away)]

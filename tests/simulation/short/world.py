@@ -132,6 +132,9 @@ class ShortWorld(World):
         self.sequences: dict[str, dict[int, bool]] = {}
         # Of members by hand: whose each transaction is.
         self.hand_transactions: dict[TxnID, str] = {}
+        # Brokers that were seen to serve, and those that were seen to know all coordinators.
+        self.brokers_serving: set[str] = set()
+        self.brokers_told: set[str] = set()
         # What scenarios found out, each by the name of what they count.
         self.active: Counter[str] = Counter()
         # Of topics that the history does not know message by message.
