@@ -39,7 +39,8 @@ class DeadLetterPolicy:
         redeliveries_max: how often a message is delivered again before it moves. The broker counts
             in memory, so the count begins again when the broker restarts.
         topic: the topic's name; by default "TOPIC-SUBSCRIPTION-DLQ". If it does not exist, it is
-            made with a single partition.
+            made with a single partition. Several subscriptions may share it: each moves
+            its own copy of a message, once.
     """
 
     redeliveries_max: int

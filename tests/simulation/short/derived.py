@@ -19,7 +19,7 @@ from tests.simulation.short.script import Step
 from tests.simulation.short.world import Verb
 
 import magnetar
-from magnetar.messaging.dead_letters import REDELIVERY_COUNT
+from magnetar.messaging.dead_letters import ORIGIN_SUBSCRIPTION, REDELIVERY_COUNT
 from magnetar_core.errors import MagnetarError, TopicExists
 
 # Of these, one in so many is poison: whoever is given it fails.
@@ -29,7 +29,7 @@ DRAIN_SECONDS_MAX = 60.0
 
 @dataclass
 class Tally:
-    """What a topic may hold.
+    """What a topic may hold; of dead letters, what it may hold from one subscription.
 
     Attributes:
         may, must, must_not: values; each may be there once at most.
@@ -44,8 +44,13 @@ class Tally:
     redeliveries_max: int = -1
 
 
-def tally(actor: Actor, topic: str) -> Tally:
-    return actor.world.tallies.setdefault(topic, Tally())
+def tally(actor: Actor, topic: str, subscription: str | None = None) -> Tally:
+    """Find the tally of a topic.
+
+    Args:
+        subscription: only of dead letters from this one; others may share the topic.
+    """
+    return actor.world.tallies.setdefault((topic, subscription), Tally())
 
 
 def is_poison(value: bytes) -> bool:
@@ -134,9 +139,12 @@ async def take_large(
 async def reject(
     actor: Actor, step: Step, *, settings: dict[str, Any], dead: str, redeliveries: int, rounds: int
 ) -> None:
-    """Consume; poison is given back until it moves to another topic, exactly once."""
+    """Consume; poison is given back until it moves to another topic, exactly once.
+
+    Each subscription moves its own copy of a message, also where several share the other topic.
+    """
     world = actor.world
-    known = tally(actor, dead)
+    known = tally(actor, dead, settings["subscription"])
     known.redeliveries_max = redeliveries
     acknowledges_by_itself(actor, settings["topic"], settings["subscription"])
     policy = magnetar.DeadLetterPolicy(redeliveries_max=redeliveries, topic=dead)
@@ -161,34 +169,39 @@ async def reject(
         # What comes again for other reasons counts as given back, too.
         known.may.update(dict.fromkeys(world.history.sent))
         world.final_checks.append(
-            lambda trimmed: _check_poison(actor, settings["topic"], dead, complete=not trimmed)
+            lambda trimmed: _check_poison(actor, settings, dead, complete=not trimmed)
         )
-        await read_out(actor, dead)
+        await read_out(actor, dead, settings["subscription"])
 
 
-def _check_poison(actor: Actor, topic: str, dead: str, *, complete: bool) -> None:
-    """All poison of a topic lies among the dead letters.
+def _check_poison(actor: Actor, settings: dict[str, Any], dead: str, *, complete: bool) -> None:
+    """All poison of a topic lies among the dead letters of a subscription.
 
     Args:
         complete: retention has removed nothing: there may be poison that was gone before anybody
             subscribed.
     """
-    world, known = actor.world, tally(actor, dead)
+    world, topic, subscription = actor.world, settings["topic"], settings["subscription"]
+    known = tally(actor, dead, subscription)
     for (name, _), log in world.history.seen.items():
         for value in log.values() if name == topic else ():
             # What the probe at the end has sent came too late.
             late = world.history.sent[value].producer.startswith("probe")
             if complete and is_poison(value) and not late and value not in known.seen:
-                world.history.violation("6", f"{value!r} of {topic} is no dead letter of {dead}")
+                text = f"{value!r} of {topic} is no dead letter of {subscription} in {dead}"
+                world.history.violation("6", text)
     world.active["dead letters"] += len(known.seen)
 
 
-async def read_out(actor: Actor, topic: str) -> None:
+async def read_out(actor: Actor, topic: str, subscription: str | None = None) -> None:
     """Read a topic to its end, and hold it against what it may hold.
 
     Others may have read it to its end before: each message is still where it was.
+
+    Args:
+        subscription: as for tally.
     """
-    known, history = tally(actor, topic), actor.world.history
+    known, history = tally(actor, topic, subscription), actor.world.history
     client = await actor.client()
     description = await client.admin.topics.describe(topic)
     for partition in range(len(description.partitions)):
@@ -198,6 +211,12 @@ async def read_out(actor: Actor, topic: str) -> None:
             history.violation("4", f"{topic}: a read of {partition} has {offsets}")
         for message in messages:
             value, place = message.value, (partition, message.offset)
+            if subscription is not None:
+                origin = message.properties[ORIGIN_SUBSCRIPTION]
+                if (topic, origin) not in actor.world.tallies:
+                    history.violation("1", f"{topic}: {value[:40]!r} comes from nowhere: {origin}")
+                if origin != subscription:
+                    continue
             before = known.seen.get(value, place)
             if before != place:
                 history.violation("4", f"{topic}: {value[:40]!r} is at {before} and at {place}")

@@ -137,8 +137,9 @@ class ShortWorld(World):
         self.brokers_told: set[str] = set()
         # What scenarios found out, each by the name of what they count.
         self.active: Counter[str] = Counter()
-        # Of topics that the history does not know message by message.
-        self.tallies: dict[str, Tally] = {}
+        # Of topics that the history does not know message by message; of dead letters, by the
+        # subscription that they come from, too.
+        self.tallies: dict[tuple[str, str | None], Tally] = {}
         # Asked when everything has been read; each fails the run by itself.
         # Told whether retention has removed something.
         self.final_checks: list[Callable[[bool], None]] = []
