@@ -1,6 +1,7 @@
 """A million small transactions: once retention has caught up, nothing grows any more.
 
-SOAK_TRANSACTIONS names another number. With `-s` the figures are shown for success too.
+SOAK_TRANSACTIONS names another number, and SOAK_AT_ONCE how many run at a time. With `-s` the
+figures are shown for success too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import magnetar
 from magnetar import Client, Consumer, Producer
 
 TRANSACTIONS = int(os.environ.get("SOAK_TRANSACTIONS", "1000000"))
-AT_ONCE = 64
+AT_ONCE = int(os.environ.get("SOAK_AT_ONCE", "64"))
 PARTITIONS = 8
 PARTITIONS_WRITTEN = 2
 MESSAGE_BYTES = 1024
