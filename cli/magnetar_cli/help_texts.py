@@ -35,9 +35,11 @@ def help_in_source(function: object) -> str | None:
     """The docstring that stands in a function's source; None: there is none, or no source."""
     try:
         source = inspect.getsource(function)  # type: ignore[arg-type]
-    except OSError:
+        found = ast.parse(textwrap.dedent(source)).body
+    except (OSError, SyntaxError):
         return None
-    (definition,) = ast.parse(textwrap.dedent(source)).body
-    if not isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef):
-        return None
-    return ast.get_docstring(definition)
+    match found:
+        case [ast.FunctionDef() | ast.AsyncFunctionDef() as definition]:
+            return ast.get_docstring(definition)
+    # From Python 3.13 on, what exec() made is taken for a part of the program of `python -c`.
+    return None
