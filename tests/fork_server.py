@@ -127,9 +127,9 @@ def run(
     module: str = PROGRAM,
     stdin: bytes = b"",
     environ: Mapping[str, str] | None = None,
-    timeout_s: float = 30,
+    timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end.
+    """Run a command to its end, however long it takes by default.
 
     Raises:
         subprocess.TimeoutExpired: it took longer, and was killed.

@@ -59,7 +59,7 @@ class Incarnation:
         # What fell due while the process stood still, in order; None: it runs.
         self.held: list[Any] | None = None
         self.tasks: list[asyncio.Task[Any]] = []
-        # They had failed when it was looked at them before.
+        # Tasks that prune() has found failed once already.
         self._suspects: set[asyncio.Task[Any]] = set()
         self.context: Context = copy_context()
         self.context.run(CURRENT.set, self)

@@ -34,7 +34,7 @@ class Standalone:
     def run(
         self, *arguments: str, stdin: bytes = b"", status: int = 0
     ) -> subprocess.CompletedProcess[bytes]:
-        done = fork_server.run(*arguments, stdin=stdin, environ=self.environ)
+        done = fork_server.run(*arguments, stdin=stdin, environ=self.environ, timeout_s=20)
         assert done.returncode == status, done.stderr.decode()
         assert b"Traceback" not in done.stderr
         return done

@@ -50,7 +50,9 @@ class Up:
     def json(self, *arguments: str) -> Any:
         """Whatever the exit status: it says whether each shard has an owner."""
         done = fork_server.run(
-            *("cluster", *arguments, "--json"), environ=self.environ | self.content["environment"]
+            *("cluster", *arguments, "--json"),
+            environ=self.environ | self.content["environment"],
+            timeout_s=60,
         )
         assert b"Traceback" not in done.stderr
         return json.loads(done.stdout) if done.stdout else []

@@ -232,6 +232,27 @@ def test_nothing_is_lost_and_nothing_counts_twice(csv_file: Path, tmp_path: Path
 
 @pytest.mark.soak
 @pytest.mark.chaos
+def test_without_java_the_demo_says_so_and_succeeds(csv_file: Path, tmp_path: Path) -> None:
+    """With servers of its own; below, without Java on a cluster that is there."""
+    environ = own_environment(tmp_path) | {"PATH": str(tmp_path / "nothing")}
+    environ.pop("JAVA_HOME", None)
+    done = subprocess.run(
+        [*DEMO, "--flights", str(csv_file), "--limit", "1100"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Spark is left out: no " in done.stdout
+    (row,) = [line for line in done.stdout.splitlines() if "from Spark" in line]
+    assert "left out" in row
+    assert "FAILS" not in done.stdout
+
+
+@pytest.mark.soak
+@pytest.mark.chaos
 def test_one_of_several_brokers_dies(csv_file: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [*DEMO, "--flights", str(csv_file), "--limit", "1100", "--brokers", "3", "--no-spark"],

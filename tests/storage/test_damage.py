@@ -207,7 +207,7 @@ def test_a_manifest_that_lost_its_end_is_refused(killed: tuple[Path, Rows], tmp_
     for source in (left, closed):
         manifest = next(source.glob("MANIFEST-*"))
         size = manifest.stat().st_size
-        for at in range(size - 200, size, 10):
+        for at in range(size - 200, size, 5):
             path = damaged(source, tmp_path, partial(flip_in, manifest.name, at, bit=3))
             assert not is_whole(path, rows), f"flipped at {at}"
             path = damaged(source, tmp_path, partial(cut_in, manifest.name, at))

@@ -207,7 +207,7 @@ class CommandLine:
         self._prefix = ("--broker", servers.address)
 
     def run(self, *arguments: str, status: int = 0) -> str:
-        done = fork_server.run(*self._prefix, *arguments)
+        done = fork_server.run(*self._prefix, *arguments, timeout_s=30)
         out, error = done.stdout.decode(), done.stderr.decode()
         assert done.returncode == status, (done.returncode, out, error)
         assert "Traceback" not in error
