@@ -7,7 +7,6 @@ a half of the election timeout). Nothing is synced to disk: members may be kille
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.core.ports import free_ports
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 
 from magnetar_cluster.etcd_wire import rpc_pb2 as pb
@@ -103,10 +103,12 @@ class EtcdMember:
 
     def freeze(self) -> None:
         """Stop the member where it stands: connections stay open, and nothing is answered."""
-        self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        assert self._process is not None
+        thaw(self._process.pid)
 
     def mend(self) -> None:
         """Have it run, whatever was done to it."""
@@ -141,10 +143,6 @@ class EtcdMember:
                 # Who may not read has been answered, too.
                 return "user name is empty" in str(error)
         return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
 
 
 class EtcdServer:

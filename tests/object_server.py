@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import S3Store
 from tests.core.ports import free_ports
+from tests.freezing import freeze, thaw
 from tests.waiting import wait_until
 
 from magnetar_cli.cluster.local.object_server import remove_sockets, sockets
@@ -97,11 +97,11 @@ class ObjectServer:
     def freeze(self) -> None:
         """Stop the server where it stands: connections stay open, and nothing is answered."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
+        thaw(self._process.pid)
 
     def _stores(self) -> bool:
         assert self._process is not None

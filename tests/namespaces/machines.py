@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.freezing import freeze, thaw
 from tests.namespaces.network import OWN_VOLUME, Network, with_own_tmp
 from tests.namespaces.server import VARIABLE, ClockFile
 from tests.namespaces.services import OBJECT_SERVER, ROOT, Service, answers, environment, program_of
@@ -103,10 +104,10 @@ class Machines:
         return process
 
     def pause(self, name: str) -> None:
-        self._processes[name].send_signal(signal.SIGSTOP)
+        freeze(self._processes[name].pid)
 
     def resume(self, name: str) -> None:
-        self._processes[name].send_signal(signal.SIGCONT)
+        thaw(self._processes[name].pid)
 
     def jump(self, name: str, offset_ms: int) -> None:
         """Set by how much a server's wall clock is wrong."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
+from tests.freezing import freeze, thaw
 from tests.system.processes import Servers
 
 from magnetar import TransactionStatus, blocking
@@ -26,7 +24,7 @@ def test_a_list_that_was_cut_is_refused(servers: Servers, monkeypatch: pytest.Mo
             transactions = [client.begin_transaction() for _ in range(2)]
             for txn in transactions:
                 producer.send(b"1", txn=txn)
-            os.kill(servers.pid("broker"), signal.SIGSTOP)
+            freeze(servers.pid("broker"))
             try:
                 for txn in transactions:
                     txn.commit()
@@ -42,4 +40,4 @@ def test_a_list_that_was_cut_is_refused(servers: Servers, monkeypatch: pytest.Mo
                 )
                 assert (len(listed), told) == (1, [0])
             finally:
-                os.kill(servers.pid("broker"), signal.SIGCONT)
+                thaw(servers.pid("broker"))

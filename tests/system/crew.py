@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from tests.fork_server import ForkedProcess
+from tests.freezing import freeze, thaw
 from tests.system.group_worker import GROUP, INPUT, OUTPUT, READY_MADE, SESSION_TIMEOUT_S
 from tests.system.processes import BROKER, Servers
 from tests.waiting import pace, until
@@ -100,7 +101,7 @@ class Crew:
             pause = Pause(worker.log, time.monotonic())
             await pace(PAUSE_S)
             pause.to_s = time.monotonic()
-            worker.process.send_signal(signal.SIGCONT)
+            thaw(worker.process.pid)
             self.pauses.append(pause)
         elif fault == "add" and len(self._workers) < WORKERS_MAX:
             self.hire()
@@ -117,13 +118,13 @@ class Crew:
     async def _catch(self, worker: Worker) -> None:
         """Stop a worker in the middle of a batch, before it has asked for its commit."""
         for _ in range(CATCHES_MAX):
-            worker.process.send_signal(signal.SIGSTOP)
+            freeze(worker.process.pid)
             lines = worker.log.read_text().splitlines() if worker.log.exists() else []
             if lines and json.loads(lines[-1])["what"] == "begin":
                 return
-            worker.process.send_signal(signal.SIGCONT)
+            thaw(worker.process.pid)
             await pace(self._random.uniform(0.001, 0.02))
-        worker.process.send_signal(signal.SIGSTOP)
+        freeze(worker.process.pid)
 
     async def dismiss_all(self) -> None:
         """Every worker stops in order."""

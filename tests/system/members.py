@@ -16,6 +16,7 @@ from tests.cluster import directories
 from tests.environment import without_settings
 from tests.etcd_server import EtcdServer
 from tests.fork_server import ForkedProcess
+from tests.freezing import freeze, thaw
 from tests.object_server import BUCKET, ObjectServer
 from tests.waiting import wait_until
 
@@ -121,10 +122,10 @@ class Members:
 
     def freeze(self, name: str) -> None:
         """Stop a member where it stands."""
-        self._processes[name].send_signal(signal.SIGSTOP)
+        freeze(self._processes[name].pid)
 
     def thaw(self, name: str) -> None:
-        self._processes[name].send_signal(signal.SIGCONT)
+        thaw(self._processes[name].pid)
 
     def stop(self, name: str, *, status: int = 0) -> None:
         """Tell a member to stop, and wait until it has gone with this exit status."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import Standalone, running_standalone
+from tests.freezing import freeze, thaw
 from tests.system.conftest import Figure
 from tests.system.programs import run, values
 from tests.waiting import until
@@ -242,7 +243,7 @@ def test_a_broker_that_is_away_delays_its_own_partitions_only(cluster: Standalon
             for shard in (0, 2):
                 await producer.send(b"others", partition=by_shard[shard], txn=others)
             pid = cluster.ready()["brokers"][1]["pid"]
-            os.kill(pid, signal.SIGSTOP)
+            freeze(pid)
             try:
                 await over_all.commit()
                 await others.commit(wait_finished=True)
@@ -256,7 +257,7 @@ def test_a_broker_that_is_away_delays_its_own_partitions_only(cluster: Standalon
                 (unfinished,) = described.unfinished
                 assert unfinished.partition.partition == by_shard[1]
             finally:
-                os.kill(pid, signal.SIGCONT)
+                thaw(pid)
             assert await was_committed(client, over_all.txn_id)
             assert await values(client, "orders", by_shard[1]) == [b"all"]
 
