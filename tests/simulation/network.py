@@ -206,7 +206,7 @@ class Network:
             return
         self.faults["partition"] += 1
         self.trace.event("fault", f"partition {first} {second} {seconds:.2f} s")
-        self._partitions[ends] = self.loop.time() + seconds
+        self._cut(ends, seconds)
         for link in self.links():
             if frozenset(link.machines) == ends and self.random.random() < 0.5:
                 link.go_half_open(both=True)
@@ -219,7 +219,12 @@ class Network:
             return
         self.faults["hold-up"] += 1
         self.trace.event("fault", f"hold-up between {first} and {second} for {seconds:.2f} s")
-        self._partitions[ends] = self.loop.time() + seconds
+        self._cut(ends, seconds)
+
+    def _cut(self, ends: frozenset[str], seconds: float) -> None:
+        """The longer one of two cuts counts."""
+        now = self.loop.time()
+        self._partitions[ends] = max(self._partitions.get(ends, now), now + seconds)
 
     def delay_spike(self, factor: float, seconds: float) -> None:
         self.faults["delay spike"] += 1

@@ -433,6 +433,28 @@ def test_what_a_partition_holds_up_arrives_when_the_faults_end(heals: bool) -> N
     small.run_program(program)
 
 
+def test_a_short_cut_does_not_end_a_long_one() -> None:
+    small = Small()
+    arrived: list[int] = []
+
+    async def program(node: ClientNode) -> None:
+        link = await node.transport().connect(
+            "server",
+            BROKER,
+            lambda frame: arrived.extend(one.request_id for one in frame.commands),
+            lambda: None,
+        )
+        for seconds in (25.0, 1.0):
+            small.network.hold_up("client", "server", seconds)
+        link.write(pb.Frame(commands=[command(hello("x"), 1)]))
+        await asyncio.sleep(24.0)
+        assert arrived == []
+        await asyncio.sleep(2.0)
+        assert arrived == [1]
+
+    small.run_program(program)
+
+
 def test_a_client_that_hangs_up_has_lost_its_link_also_if_that_is_broken() -> None:
     """Short seed 2757: an abort waited for nothing on such a link, and was said not to wait."""
     small = Small()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING
@@ -25,17 +26,24 @@ COPY_AGE_SECONDS_MAX = 0.8
 
 
 class Striker:
-    """Strikes when the steps of a script begin."""
+    """Strikes when the steps of a script begin.
 
-    def __init__(self, world: ShortWorld, faults: tuple[Fault, ...]) -> None:
+    A fault belongs to its step, or to the first behind it if that one is not there.
+    """
+
+    def __init__(self, world: ShortWorld, faults: tuple[Fault, ...], steps: Iterable[int]) -> None:
         self._world = world
-        self._waiting = sorted(faults, key=lambda one: (one.step, one.number))
         self.struck: list[Fault] = []
+        self._waiting: dict[int, list[Fault]] = {}
+        present = sorted(steps)
+        for fault in faults:
+            at = bisect_left(present, fault.step)
+            if at < len(present):
+                self._waiting.setdefault(present[at], []).append(fault)
 
     def step_begins(self, number: int) -> None:
-        """Faults of this step fall due, and those of steps before it that are not there."""
-        while self._waiting and self._waiting[0].step <= number:
-            fault = self._waiting.pop(0)
+        """Faults of this step fall due. Clients come to their steps in any order."""
+        for fault in self._waiting.pop(number, ()):
             # In nobody's name: it strikes also when who does the step is dead by then.
             self._world.loop.call_later(fault.delay_s, self._strike, fault, context=Context())
 

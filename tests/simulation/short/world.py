@@ -91,7 +91,9 @@ class ShortWorld(World):
         self.script = script
         self.verbs = verbs
         self.calm = Calm(self.loop.time)
-        self.striker = Striker(self, script.faults)
+        self.striker = Striker(
+            self, script.faults, [one.number for one in script.steps if not one.closing]
+        )
         self.network.copied = COPIED
         # Frames do not travel for longer than a broker remembers an idle producer.
         self.network.delay_seconds_max = FRAME_AGE_SECONDS_MAX
