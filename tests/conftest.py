@@ -23,6 +23,8 @@ settings.load_profile("untimed")
 # gaps at the end. Tests of a file here share servers, and those of Spark a session.
 LONG_FOLDERS = ("namespaces", "spark", "cluster", "system", "cli", "simulation")
 SHARING_FOLDERS = ("cluster", "cli", "deploy")
+# One worker has them for all tests: three members of etcd are never idle.
+OUTSIDE_SERVERS = {"etcd_server", "object_server"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -30,8 +32,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests into an order, and say which of them one worker runs."""
     folders = {item: _folder(item) for item in items}
     for item, folder in folders.items():
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if item.get_closest_marker("xdist_group"):
+            continue
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif not OUTSIDE_SERVERS.isdisjoint(fixtures):
+            item.add_marker(pytest.mark.xdist_group("outside"))
         elif folder in SHARING_FOLDERS:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}

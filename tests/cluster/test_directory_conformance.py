@@ -40,7 +40,10 @@ from magnetar_cluster.view import (
 MakeCluster = Callable[[], Cluster]
 
 
-@pytest.fixture(params=["etcd", "memory"])
+OUTSIDE = pytest.mark.xdist_group("outside")
+
+
+@pytest.fixture(params=[pytest.param("etcd", marks=OUTSIDE), "memory"])
 def cluster(request: pytest.FixtureRequest) -> MakeCluster:
     if request.param == "memory":
         return MemoryCluster

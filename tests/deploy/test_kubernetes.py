@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -93,11 +92,15 @@ def environment(manifests: list[Manifest], kind: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_manifests_are_valid(manifests: list[Manifest], release: str) -> None:
+    import kubernetes_validate  # Takes two seconds, in each worker that collects the tests.
+
     for one in manifests:
         kubernetes_validate.validate(one, release, strict=True)
 
 
 def test_the_schemas_notice_a_word_that_is_none(manifests: list[Manifest]) -> None:
+    import kubernetes_validate
+
     wrong = {**named(manifests, "StatefulSet", "broker")}
     wrong["spec"] = {**wrong["spec"], "replica": 3}
     with pytest.raises(kubernetes_validate.ValidationError):

@@ -18,7 +18,7 @@ from tests.system.owned_load import Sender
 from tests.system.processes import BROKER, COORDINATOR, MAGNETAR, Servers
 from tests.system.programs import run
 
-pytestmark = pytest.mark.xdist_group("rolling")
+pytestmark = pytest.mark.xdist_group("outside")
 
 COUNTS = {BROKER: 3, COORDINATOR: 2}
 BETWEEN = 20
