@@ -29,6 +29,26 @@ class _Ack(NamedTuple):
     ends: int
 
 
+class _Claim(NamedTuple):
+    """A partition that a member says it holds, and since when."""
+
+    cursor: Cursor
+    generation: int
+    # The newest generation that was announced when the heartbeat came.
+    announced: int
+
+
+class _Word(NamedTuple):
+    """A member's newest heartbeat, on its way."""
+
+    number: int
+    # How often the member had asked to join.
+    joins: int
+    claims: list[_Claim]
+    # Of earlier heartbeats: what was given away while their answers were on their way.
+    overtaken: list[_Claim]
+
+
 class GroupWiretap:
     """Args:
     violation: ends the run; invariant and text.
@@ -39,9 +59,12 @@ class GroupWiretap:
         self._owners: dict[tuple[Cursor, int], str] = {}
         self._announced: dict[Cursor, int] = {}
         self._members: dict[Request, tuple[str, str]] = {}
-        # Heartbeats on their way: what their members say that they hold, unless it is a late copy.
-        self._held: dict[Request, list[tuple[Cursor, int]]] = {}
+        # Heartbeats on their way, unless they are late copies.
+        self._held: dict[Request, _Word] = {}
         self._heartbeats: dict[tuple[str, str], int] = {}
+        self._join_calls: Counter[tuple[str, str]] = Counter()
+        # What was given away while a heartbeat that names it was not answered, until a join.
+        self._overtaken: dict[tuple[str, str], list[_Claim]] = {}
         self._acks: dict[Request, _Ack] = {}
         self._subscribes: dict[Request, Any] = {}
         # The cursor of each attached consumer, and the generation with which it attached.
@@ -143,6 +166,9 @@ class GroupWiretap:
 
     def _note_join(self, request: Request, wire: Any) -> None:
         member = wire.group, wire.member_id
+        # Perhaps it was a member no more, and others may have got what it held.
+        self._join_calls[member] += 1
+        self._overtaken.pop(member, None)
         is_late = 0 < wire.join_epoch <= self._left.get(member, 0)
         self._joins.setdefault(request, (member, wire.join_epoch, is_late))
 
@@ -169,30 +195,54 @@ class GroupWiretap:
         if wire.heartbeat_number <= self._heartbeats.get(member, 0):
             return
         self._heartbeats[member] = wire.heartbeat_number
-        self._held[request] = [
-            ((wire.group, one.partition.topic_id, one.partition.partition), one.generation)
+        cursors = {
+            (wire.group, one.partition.topic_id, one.partition.partition): one.generation
             for one in wire.held
-        ]
+        }
+        self._held[request] = _Word(
+            wire.heartbeat_number,
+            self._join_calls[member],
+            [
+                _Claim(cursor, generation, self._announced.get(cursor, 0))
+                for cursor, generation in cursors.items()
+                if self._owners.get((cursor, generation)) == member[1]
+            ],
+            self._overtaken.get(member, []),
+        )
 
     def _check_held(self, request: Request, state: Any) -> None:
-        """What a member holds is given to nobody, as long as it is one: this answer says so."""
+        """What a member holds is given to nobody, as long as it is one.
+
+        This answer says that it was one when its heartbeat came. It may have left since, and
+        another one's answer may be the first to leave, even of those that became durable together.
+        """
         member = self._members.get(request)
-        held = self._held.pop(request, ())
-        if member is None:
+        word = self._held.pop(request, None)
+        if member is None or word is None:
             return
         given = {
             (member[0], one.partition.topic_id, one.partition.partition): one.generation
             for one in state.assigned
         }
-        for cursor, generation in held:
-            announced = self._announced.get(cursor, 0)
-            newest = max(announced, given.get(cursor, 0))
-            owner = self._owners.get((cursor, generation))
-            if newest > generation and owner == member[1]:
+        for claim in [*word.claims, *word.overtaken]:
+            newest = max(claim.announced, given.get(claim.cursor, 0))
+            if newest > claim.generation:
                 self._violation(
                     "p",
-                    f"{cursor} was given away in {newest}, and {owner} holds it since {generation}",
+                    f"{claim.cursor} was given away in {newest}, and {member[1]} holds it since"
+                    f" {claim.generation}",
                 )
+        is_newest = word.number == self._heartbeats.get(member, 0)
+        if is_newest and word.joins == self._join_calls[member]:
+            self._note_overtaken(member, word.claims)
+
+    def _note_overtaken(self, member: tuple[str, str], claims: list[_Claim]) -> None:
+        """If the member is one still at its next heartbeat, these were given away too early."""
+        for claim in claims:
+            announced = self._announced.get(claim.cursor, 0)
+            if announced > claim.generation:
+                overtaken = claim._replace(announced=announced)
+                self._overtaken.setdefault(member, []).append(overtaken)
 
     def _announce(self, request: Request, state: Any) -> None:
         self._check_generation(request, state.generation)

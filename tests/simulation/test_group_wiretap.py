@@ -8,7 +8,7 @@ import pytest
 from tests.core.envelope import command
 from tests.simulation.group_wiretap import GroupWiretap
 
-from magnetar_core.wire import group_pb2
+from magnetar_core.wire import common_pb2, group_pb2
 from magnetar_core.wire import service_pb2 as pb
 
 LINK = 1
@@ -45,11 +45,39 @@ class Wire:
         state = group_pb2.CommandGroupHeartbeatResponse(generation=generation)
         self.answers(request_id, group_pb2.CommandJoinGroupResponse(state=state))
 
-    def leaves(self, member_id: str, call_token: int = 0) -> None:
-        request_id = self.asks(
+    def leave(self, member_id: str, call_token: int = 0) -> int:
+        return self.asks(
             group_pb2.CommandLeaveGroup(group="g", member_id=member_id, call_token=call_token)
         )
+
+    def leaves(self, member_id: str, call_token: int = 0) -> None:
+        request_id = self.leave(member_id, call_token)
         self.answers(request_id, group_pb2.CommandLeaveGroupResponse())
+
+    def heartbeat(self, member_id: str, number: int, *since: int) -> int:
+        """It holds the partition since a generation, or does not."""
+        held = [_partition(generation) for generation in since]
+        return self.asks(
+            group_pb2.CommandGroupHeartbeat(
+                group="g", member_id=member_id, held=held, heartbeat_number=number
+            )
+        )
+
+    def assigns(self, request_id: int, generation: int, *since: int) -> None:
+        assigned = [_partition(generation) for generation in since]
+        state = group_pb2.CommandGroupHeartbeatResponse(generation=generation, assigned=assigned)
+        self.answers(request_id, state)
+
+    def a_has_it(self) -> None:
+        """Member a has the partition since generation 2, and b is a member too."""
+        self.joined(self.join("a", 1), 1)
+        self.assigns(self.heartbeat("a", 1), 2, 2)
+        self.joined(self.join("b", 1), 3)
+
+
+def _partition(generation: int) -> group_pb2.AssignedPartition:
+    partition = common_pb2.Partition(topic="t", topic_id=1)
+    return group_pb2.AssignedPartition(partition=partition, generation=generation)
 
 
 def test_generations_only_rise() -> None:
@@ -101,3 +129,67 @@ def test_copies_do_not_survive_a_crash() -> None:
     wire.leaves("a")
     wire.tap.on_crash()
     wire.joined(wire.join("a", 1), 3)
+
+
+def test_what_a_member_holds_is_given_to_nobody() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    wire.assigns(wire.heartbeat("b", 1), 3, 3)
+    asked = wire.heartbeat("a", 2, 2)
+    with pytest.raises(Seen, match="given away in 3, and a holds it since 2"):
+        wire.assigns(asked, 3)
+
+
+def test_what_a_member_holds_is_not_given_to_it_anew() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    asked = wire.heartbeat("a", 2, 2)
+    with pytest.raises(Seen, match="given away in 3, and a holds it since 2"):
+        wire.assigns(asked, 3, 3)
+
+
+def test_what_a_member_releases_is_given_away() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    early = wire.heartbeat("a", 2, 2)
+    released = wire.heartbeat("a", 3)
+    wire.assigns(wire.heartbeat("b", 1), 3, 3)
+    wire.assigns(early, 3)
+    wire.assigns(released, 3)
+    wire.assigns(wire.heartbeat("a", 4), 3)
+
+
+def test_the_next_owner_may_hear_of_it_before_a_departed_member_hears_its_last_answer() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    last = wire.heartbeat("a", 2, 2)
+    left = wire.leave("a")
+    wire.assigns(wire.heartbeat("b", 1), 4, 4)
+    wire.assigns(last, 3, 2)
+    wire.answers(left, group_pb2.CommandLeaveGroupResponse())
+    wire.joined(wire.join("a", 2), 5)
+    wire.assigns(wire.heartbeat("a", 3), 5)
+
+
+def test_a_member_may_be_back_before_it_hears_its_last_answer() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    last = wire.heartbeat("a", 2, 2)
+    left = wire.leave("a")
+    back = wire.join("a", 2)
+    wire.assigns(wire.heartbeat("b", 1), 5, 4)
+    wire.assigns(last, 3, 2)
+    wire.answers(left, group_pb2.CommandLeaveGroupResponse())
+    wire.joined(back, 5)
+    wire.assigns(wire.heartbeat("a", 3), 5)
+
+
+def test_who_is_a_member_still_has_not_departed_meanwhile() -> None:
+    wire = Wire()
+    wire.a_has_it()
+    asked = wire.heartbeat("a", 2, 2)
+    wire.assigns(wire.heartbeat("b", 1), 3, 3)
+    wire.assigns(asked, 3)
+    asked = wire.heartbeat("a", 3)
+    with pytest.raises(Seen, match="given away in 3, and a holds it since 2"):
+        wire.assigns(asked, 3)
