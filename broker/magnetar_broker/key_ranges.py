@@ -68,7 +68,9 @@ class Targets:
         """Remove a consumer: each of its slots goes to the next heaviest."""
         del self._weights[consumer_id]
         rest = list(self._weights.items())
+        if not rest:
+            self._targets = [None] * SLOT_COUNT
+            return
         for slot, target in enumerate(self._targets):
             if target == consumer_id:
-                heaviest = max(((weights[slot], one) for one, weights in rest), default=None)
-                self._targets[slot] = None if heaviest is None else heaviest[1]
+                self._targets[slot] = max((weights[slot], one) for one, weights in rest)[1]
