@@ -7,12 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import venv
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.archives import unpack
 
 from magnetar_core.version import VERSION
 
@@ -83,7 +85,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = "import sys; from setuptools import build_meta; build_meta.build_{}(sys.argv[1])"
     run(builder, "-c", build.format("sdist"), folder, cwd=folder / "source")
     (sdist,) = folder.glob("*.tar.gz")
-    shutil.unpack_archive(sdist, folder / "unpacked", filter="data")
+    with tarfile.open(sdist) as archive:
+        unpack(archive, folder / "unpacked")
     run(
         builder,
         "-c",

@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.archives import unpack
 from tests.cli.running import running_standalone
 from tests.upgrade.conversations import Recorder
 from tests.waiting import until
@@ -114,7 +115,7 @@ def unpacked(version: str, directory: Path) -> None:
     """Put the stores of a version into a directory."""
     content = lzma.decompress((FIXTURES / f"{version}.stores.tar.xz").read_bytes())
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(directory, filter="data")
+        unpack(archive, directory)
 
 
 def make(version: str) -> None:
