@@ -59,9 +59,10 @@ def test_a_stranger_neither_stops_nor_tears_transactions(
                     form,
                 )
                 assert is_refused(stopped)
-            await transaction.commit()
-            async with client.transaction() as later:
-                await first.send(b"3", txn=later)
+            await transaction.commit(wait_finished=True)
+            later = await client.begin_transaction()
+            await first.send(b"3", txn=later)
+            await later.commit(wait_finished=True)
             for name, values in (("topic-a", [b"1", b"3"]), ("topic-b", [b"2"])):
                 read = [one.value async for one in client.read(name)]
                 assert read == values

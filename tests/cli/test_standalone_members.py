@@ -162,8 +162,17 @@ def test_no_connection_gets_a_port_that_was_chosen_for_a_server(host: str) -> No
 
 
 def test_a_port_with_a_listener_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    randrange = SystemRandom.randrange
+
+    def draw(self: SystemRandom, first: int, below: int) -> int:
+        # Later draws are by chance: any fixed port may have a listener of somebody else.
+        drawn.append(port if len(drawn) < 2 else randrange(self, first, below))
+        return drawn[-1]
+
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        chance = iter([port, port, 12_345])
-        monkeypatch.setattr(SystemRandom, "randrange", lambda *_: next(chance))
-        assert list(free_ports("127.0.0.1", 1)) == [12_345]
+        monkeypatch.setattr(SystemRandom, "randrange", draw)
+        assert list(free_ports("127.0.0.1", 1)) == [drawn[-1]]
+    assert drawn[:2] == [port, port]
+    assert drawn[-1] != port

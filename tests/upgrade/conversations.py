@@ -7,6 +7,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.waiting import until
+
+from magnetar_core.errors import MagnetarError, from_wire
 from magnetar_core.frames import Carried
 from magnetar_core.grpc_transport import GrpcTransport
 from magnetar_core.transport import Link, Transport
@@ -82,13 +85,14 @@ async def say_again(
         What was answered otherwise.
 
     A Hello names the cluster that the client knows from its first broker. There it was another one,
-    so this alone is replaced.
+    so this alone is replaced. A command that is refused for a moment is sent again, as every client
+    does: for example, a broker that has just started may not have heard of a new transaction yet.
     """
     transport = GrpcTransport()
     cluster: dict[str, Any] = {}
     links: dict[int, Link] = {}
     found: dict[str, str] = {}
-    errors: dict[str, str] = {}
+    errors: dict[str, MagnetarError] = {}
     arrived = asyncio.Condition()
     notified: set[asyncio.Task[None]] = set()
 
@@ -106,12 +110,29 @@ async def say_again(
                     key = f"{number}/{one.request_id}"
                     found.setdefault(key, one.WhichOneof("body") or "")
                     if one.HasField("error"):
-                        errors[key] = one.error.message
+                        errors[key] = from_wire(one.error)
             task = asyncio.get_running_loop().create_task(notify())
             notified.add(task)
             task.add_done_callback(notified.discard)
 
         return on_frame
+
+    async def all_accepted(number: int, frame: service_pb2.Frame) -> bool:
+        """Send the commands and await the answers; the frame keeps what is to be sent again."""
+        links[number].write(frame)
+        by_key = {f"{number}/{one.request_id}": one for one in frame.commands}
+        async with asyncio.timeout(20), arrived:
+            await arrived.wait_for(lambda: by_key.keys() & expected.keys() <= found.keys())
+        again = [key for key in by_key if key in errors and is_refused_for_a_moment(key)]
+        kept = [by_key[key] for key in again]
+        del frame.commands[:]
+        frame.commands.extend(kept)
+        for key in again:
+            del found[key], errors[key]
+        return not again
+
+    def is_refused_for_a_moment(key: str) -> bool:
+        return errors[key].retriable and expected.get(key) != "error"
 
     try:
         for one in sent:
@@ -125,11 +146,7 @@ async def say_again(
                 if each.HasField("hello") and each.hello.cluster_hash:
                     for name in CLUSTER_FIELDS:
                         setattr(each.hello, name, cluster[name])
-            keys = {f"{number}/{each.request_id}" for each in frame.commands}
-            awaited = {key for key in keys if key in expected}
-            links[number].write(frame)
-            async with asyncio.timeout(20), arrived:
-                await arrived.wait_for(lambda awaited=awaited: awaited <= found.keys())  # type: ignore[misc]
+            await until(lambda number=number, frame=frame: all_accepted(number, frame))  # type: ignore[misc]
     finally:
         await transport.close()
     return [
