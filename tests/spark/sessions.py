@@ -14,6 +14,7 @@ SETTINGS = {
     # Tasks get several record batches.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20",
     "spark.sql.streaming.stopTimeout": "20s",
+    "spark.python.daemon.module": "tests.spark.daemon",
 }
 
 
