@@ -263,4 +263,5 @@ def test_a_transaction_of_several_clients(client: blocking.Client) -> None:
         producer.send(b"a", txn=txn)
         assert txn.failure is None
     assert txn.status is magnetar.TransactionStatus.COMMITTED
+    txn.commit(wait_finished=True)
     assert [one.value for one in client.read("t")] == [b"a"]
