@@ -75,7 +75,12 @@ demo: $(INSTALLED) $(DEMO_FLIGHTS) ## See it work: a year of flights through tra
 	$(BIN)/magnetar demo --flights $(DEMO_FLIGHTS) $(ARGS)
 
 .PHONY: test
-test: lint ## Lint, then every test that is not a soak
+test: $(INSTALLED) ## Lint, and every test that is not a soak, beside each other
+	@$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+# Types are checked in one process, which leaves the other cores to the tests.
+.PHONY: pytest
+pytest: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'not soak and not compose' tests $(ARGS)
 
 # Spark's tests are not among them, so these environments do without it.

@@ -23,9 +23,9 @@ def bill() -> dict[str, Any]:
 def test_it_has_the_form_of_cyclonedx(bill: dict[str, Any]) -> None:
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     assert validator.validate_str(json.dumps(bill)) is None
-    del bill["components"][0]["name"]
-    assert validator.validate_str(json.dumps(bill)) is not None
-    bill["components"][0]["name"] = bill["components"][0]["purl"].split("/")[1].split("@")[0]
+    # One component suffices to see that the validator refuses anything: a whole bill takes seconds.
+    nameless = {**bill, "components": [{"type": "library"}], "dependencies": []}
+    assert validator.validate_str(json.dumps(nameless)) is not None
 
 
 def test_it_has_what_a_server_needs_by_the_pinned_versions(bill: dict[str, Any]) -> None:
