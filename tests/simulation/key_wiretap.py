@@ -30,6 +30,8 @@ class _Keys:
         given: who was given it last, also when that one has it no more.
         pending: the transaction in which it is acknowledged, and who has a claim to its key: who
             acknowledged it, and who was given it last; a link may have broken in between.
+        ended: transactions that the broker was told to end. An ack that it had taken before may be
+            answered afterwards.
         free: since when nobody has it.
         unsure: offsets of which the broker may think otherwise; nothing is said of them.
         settling: the ack that settles an offset, while that has no answer; its key does not move.
@@ -42,6 +44,7 @@ class _Keys:
         self.held: dict[int, int] = {}
         self.given: dict[int, int] = {}
         self.pending: dict[int, tuple[TxnKey, tuple[int, ...]]] = {}
+        self.ended: set[TxnKey] = set()
         self.free: dict[int, float] = {}
         self.unsure: dict[int, None] = {}
         self.settling: dict[int, Request] = {}
@@ -234,6 +237,8 @@ class KeyWiretap:
                 # Dropped where a transaction has it: then its end says what becomes of it.
                 if offset not in state.pending:
                     state.forget(offset)
+            elif txn in state.ended:
+                state.forget(offset)
             elif offset in state.keys:
                 state.held.pop(offset, None)
                 state.free.pop(offset, None)
@@ -244,6 +249,7 @@ class KeyWiretap:
         if state is None:
             return
         txn = (wire.txn_id.most_bits, wire.txn_id.least_bits)
+        state.ended.add(txn)
         for offset, (its_txn, _) in list(state.pending.items()):
             if its_txn == txn:
                 # An abort gives it back once that is durable, and a commit perhaps not all of it.

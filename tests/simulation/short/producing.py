@@ -82,7 +82,13 @@ async def transact(
             wait_finished=wait_finished,
             alone=actor.task_count == 1 and not beside,
         )
-        await asyncio.gather(ending, _send_beside(made, beside or []))
+        # Also when a send is refused, the next transaction begins after this one.
+        both = await asyncio.gather(
+            ending, _send_beside(made, beside or []), return_exceptions=True
+        )
+        for outcome in both:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
 
 async def _send_beside(writers: dict[str, Writer], beside: list[tuple[str, int, float]]) -> None:
