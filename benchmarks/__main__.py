@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from benchmarks.plan import WORKLOADS, Plan
+from benchmarks.plan import WITHOUT_TLS, WORKLOADS, Plan
 from benchmarks.results import from_json, print_table, to_json
 from benchmarks.runner import run
 from benchmarks.workloads import measure
@@ -52,6 +52,7 @@ from benchmarks.workloads import measure
     "--store", metavar="URL",
     help="Keep the servers' rows in an object store, as s3://BUCKET/PREFIX.",
 )  # fmt: skip
+@click.option("--tls", "with_tls", is_flag=True, help="Everybody talks TLS.")
 @click.option(
     "--ceiling", "with_ceiling", is_flag=True,
     help="Measure the bare conversation, stream and store beside it.",
@@ -69,6 +70,9 @@ def main(workloads: tuple[str, ...], as_json: bool, **options: Any) -> None:
     if click.get_current_context().invoked_subcommand is not None:
         return
     plan = Plan(workloads=WORKLOADS if "all" in workloads else workloads, **options)
+    without = [one for one in plan.workloads if one in WITHOUT_TLS]
+    if plan.with_tls and without:
+        raise click.UsageError(f"--tls: not for {', '.join(without)}")
     results = run(measure(plan))
     if as_json:
         print(to_json(results))

@@ -17,6 +17,8 @@ WORKLOADS = (
     "recovery",
     "spark",
 )
+# Their own processes, or those of Spark, would have to be told of the certificates.
+WITHOUT_TLS = ("cold", "rebalance", "recovery", "spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,5 +42,6 @@ class Plan:
     stream_bytes: int
     data_dir: Path | None
     store: str | None
+    with_tls: bool
     with_ceiling: bool
     repeat: int

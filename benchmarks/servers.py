@@ -18,6 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
+from tests.certificates import Authority
+
+import magnetar
+from magnetar import Client, TlsFiles
 
 POLL_S = 0.02
 
@@ -36,6 +40,11 @@ class Servers:
     ready_file: Path
     data_dir: Path
     in_object_store: bool = False
+    tls: TlsFiles | None = None
+
+    async def connect(self) -> Client:
+        """A client of its own, to be closed by the caller."""
+        return await magnetar.connect(self.address, tls=self.tls)
 
     def cpu_s(self) -> tuple[float, ...]:
         """Processor time so far of this process, the broker and the coordinator."""
@@ -87,6 +96,7 @@ def started(
     brokers: int = 1,
     restart: bool = False,
     store: str | None = None,
+    with_tls: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Servers]:
     """Run brokers and a coordinator for the time of the block.
@@ -96,12 +106,21 @@ def started(
         brokers: how many; `Servers` tells of the first.
         restart: start a server again that was killed.
         store: the address of an object store for the rows, below which each run has its own place.
+        with_tls: whether servers talk TLS, with a certificate that is made for the run.
         settings: MAGNETAR_... variables for all servers.
     """
     environ = {name: text for name, text in os.environ.items() if not name.startswith("MAGNETAR_")}
     environ.update(settings or {})
     with TemporaryDirectory(prefix="magnetar-bench-", dir=parent) as directory:
         ready_file = Path(directory) / "ready.json"
+        tls = None
+        if with_tls:
+            authority = Authority(Path(directory) / "certificates")
+            pair = authority.sign("server")
+            tls = TlsFiles(ca_file=authority.ca_file)
+            environ["MAGNETAR_TLS_CERTIFICATE_FILE"] = pair.certificate_file
+            environ["MAGNETAR_TLS_KEY_FILE"] = pair.key_file
+            environ["MAGNETAR_TLS_CA_FILE"] = authority.ca_file
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "magnetar_cli", "standalone", "--port", "0"),
@@ -129,6 +148,7 @@ def started(
                 ready_file,
                 Path(directory) / "data",
                 store is not None,
+                tls,
             )
         finally:
             process.send_signal(signal.SIGTERM)

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import magnetar
 from benchmarks.inputs import Inputs
 from benchmarks.results import Result, latencies_ms, line_name
 from benchmarks.servers import Servers
@@ -172,7 +171,7 @@ async def _visible_s(
     """From each call of commit() to each of its messages at a consumer on another connection."""
     arrived_s: list[tuple[int, float]] = []
     subscription = f"tail-{concurrency}"
-    async with await magnetar.connect(servers.address) as client:
+    async with await servers.connect() as client:
         consumer = await client.subscribe(TOPIC, subscription)
 
         async def follow() -> None:

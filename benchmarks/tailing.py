@@ -7,8 +7,8 @@ import struct
 import time
 from collections.abc import AsyncIterator
 
-import magnetar
 from benchmarks.results import Result, latencies_ms
+from benchmarks.servers import Servers
 from magnetar import Client, Consumer, Producer
 
 # At the front of each value: when it was sent, in seconds.
@@ -20,7 +20,7 @@ PACE_S = 0.002
 
 async def measure(
     client: Client,
-    address: str,
+    servers: Servers,
     *,
     sizes: tuple[int, ...],
     rate_per_s: int,
@@ -30,7 +30,7 @@ async def measure(
     """Yield messages received per second, and the way from send to receive, for each size.
 
     Args:
-        address: of the broker; the consumer has a connection of its own.
+        servers: the consumer has a connection of its own to them.
         sizes: bytes of a message, 8 or more.
         rate_per_s: messages.
     """
@@ -39,7 +39,7 @@ async def measure(
         await client.admin.topics.create(topic, partitions=topic_partitions)
         producer = await client.create_producer(topic)
         padding = bytes(message_bytes - SENT.size)
-        async with await magnetar.connect(address) as reading_client:
+        async with await servers.connect() as reading_client:
             consumer = await reading_client.subscribe(topic, "tail")
             await _transfer(producer, consumer, padding, rate_per_s, WARM_UP_S)
             began_s = time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-import magnetar
 from benchmarks import (
     cold,
     memory,
@@ -57,8 +56,13 @@ async def _measure_ceiling(plan: Plan, name: str) -> list[Result]:
 
 
 async def _measure(plan: Plan, workload: str) -> list[Result]:
-    with started(plan.data_dir, restart=workload in RESTARTED, store=plan.store) as servers:
-        async with await magnetar.connect(servers.address) as client:
+    with started(
+        plan.data_dir,
+        restart=workload in RESTARTED,
+        store=plan.store,
+        with_tls=plan.with_tls,
+    ) as servers:
+        async with await servers.connect() as client:
             return [result async for result in _begin(plan, client, servers, workload)]
 
 
@@ -140,7 +144,7 @@ async def _begin_consume(plan: Plan, client: Client, servers: Servers) -> AsyncI
         yield result
     async for result in tailing.measure(
         client,
-        servers.address,
+        servers,
         sizes=plan.message_bytes,
         rate_per_s=plan.tail_rate,
         seconds=plan.seconds,

@@ -1,7 +1,8 @@
 """A million small transactions: once retention has caught up, nothing grows any more.
 
-SOAK_TRANSACTIONS names another number, and SOAK_AT_ONCE how many run at a time. With `-s` the
-figures are shown for success too.
+SOAK_TRANSACTIONS names another number, SOAK_AT_ONCE how many run at a time, and SOAK_RATE how many
+begin in a second at most: beside other work the rate changes, and disk and memory with it. With
+`-s` the figures are shown for success too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from magnetar import Client, Consumer, Producer
 
 TRANSACTIONS = int(os.environ.get("SOAK_TRANSACTIONS", "1000000"))
 AT_ONCE = int(os.environ.get("SOAK_AT_ONCE", "64"))
+RATE_MAX = float(os.environ.get("SOAK_RATE", "inf"))
 PARTITIONS = 8
 PARTITIONS_WRITTEN = 2
 MESSAGE_BYTES = 1024
@@ -56,6 +58,7 @@ class Pipeline:
 
     def __init__(self) -> None:
         self.begun = 0
+        self._started_s = time.monotonic()
         self._begins = asyncio.Event()
         self.finished = 0
 
@@ -96,6 +99,7 @@ class Pipeline:
             self.begun += 1
             self._begins.set()
             first = self.begun
+            await self._turn(first)
             message = await inputs.receive()
             txn = await client.begin_transaction()
             for step in range(PARTITIONS_WRITTEN):
@@ -103,6 +107,12 @@ class Pipeline:
             inputs.ack_nowait(message, txn=txn)
             await txn.commit()
             self.finished += 1
+
+    async def _turn(self, number: int) -> None:
+        """Returns when that many transactions may have begun."""
+        early_s = self._started_s + number / RATE_MAX - time.monotonic()
+        if early_s > 0:
+            await pace(early_s)
 
 
 async def _follow(outputs: Consumer) -> None:
