@@ -76,6 +76,7 @@ class Judgement:
             ),
             "clients to stop",
         )
+        await self._wait_for_arrivals()
         await self._world.run_program("janitor", self._wait_for_ends)
 
     async def _until(self, condition: Callable[[], bool], what: str) -> None:
@@ -86,6 +87,11 @@ class Judgement:
                     f"waited {QUIET_SECONDS_MAX} s for {what}\n" + self._loop.describe_tasks()
                 )
             await asyncio.sleep(0.1)
+
+    async def _wait_for_arrivals(self) -> None:
+        """Until nothing is under way any more that clients wrote before they died."""
+        network = self._world.network
+        await self._until(lambda: self._loop.time() > network.arriving_until, "late frames")
 
     async def _recover(self, node: ClientNode) -> None:
         """What is prepared is decided, as it would be sooner or later."""

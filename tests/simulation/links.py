@@ -302,6 +302,7 @@ class SimulatedLink:
         now = self.network.loop.time()
         server_delay = random.uniform(0.05, 2.0) if late else 0.0
         to_server_until = self.to_server.cut(random, delay=server_delay)
+        self.network.arriving_until = max(self.network.arriving_until, to_server_until)
         to_client_until = self.to_client.cut(random)
         client_delay = 0.0 if late else random.choice((0.0, 0.01, 0.5))
         self._tell_client(max(to_client_until + TICK, now + client_delay))

@@ -94,6 +94,8 @@ class Network:
         self.delay_seconds_max = inf
         # From now on nothing goes wrong any more.
         self.quiet = False
+        # When the last frame that was written to a server on a broken link arrives.
+        self.arriving_until = 0.0
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
         self.wiretap: Wiretaps | None = None

@@ -49,6 +49,7 @@ class ShortJudgement(Judgement):
         for server in world.servers:
             # What nobody gave up is looked at as well.
             server.damage.repair_all()
+        await self._wait_for_arrivals()
         await world.run_program("janitor", self._wait_for_ends)
 
     def _nothing_more_to_do(self) -> bool:
