@@ -1,0 +1,154 @@
+"""`python -m benchmarks.peers`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.peers import kafka, magnetar, pulsar
+from benchmarks.peers.drive import ClientFailed, measure
+from benchmarks.peers.fetch import NotFetched, fetch
+from benchmarks.peers.figures import Figure, from_json, to_json
+from benchmarks.peers.plan import Plan, quick
+from benchmarks.peers.processes import NotStarted, ended_by_signals
+from benchmarks.peers.report import print_table
+from benchmarks.peers.rows import ROWS
+
+SYSTEMS = {one.choice: one for one in (*magnetar.SYSTEMS, *kafka.SYSTEMS, *pulsar.SYSTEMS)}
+
+
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.option(
+    "--only", "rows", type=click.Choice(list(ROWS)), multiple=True, default=list(ROWS),
+    help="Measure this row; may be given again.", show_default=False,
+)  # fmt: skip
+@click.option(
+    "--systems", type=click.Choice(list(SYSTEMS)), multiple=True, default=list(SYSTEMS),
+    help="Measure this system with this durability; may be given again.", show_default=False,
+)  # fmt: skip
+@click.option(
+    "--repeat", type=click.IntRange(min=1), default=3,
+    help="Measure all systems this often, one after the other each time.",
+)  # fmt: skip
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=3,
+    help="Rounds of each client program, which is started once a repetition.",
+)  # fmt: skip
+@click.option("--seconds", type=float, default=5.0, help="Length of a round.")
+@click.option(
+    "--warm-up-seconds", type=float, default=10.0,
+    help="How long each client works before its first round.",
+)  # fmt: skip
+@click.option(
+    "--at-once", type=int, multiple=True, default=[1, 16, 64, 256],
+    help="Transactions at once; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--growth-partitions", type=int, multiple=True, default=[1, 16, 100, 1000],
+    help="Partitions of the topics of the row growth; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--stream-bytes", type=int, default=200_000_000, help="Payload of each stream that is read."
+)
+@click.option(
+    "--stored-messages", type=int, default=1_000_000,
+    help="Messages that are stored before the server is killed.",
+)  # fmt: skip
+@click.option(
+    "--tail-rate", type=int, default=10_000, help="Messages per second of the row tailing."
+)
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Directory below which each system gets its own directory: its disk is measured.",
+)  # fmt: skip
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write every round to this file.",
+)  # fmt: skip
+@click.option(
+    "--quick", "is_quick", is_flag=True,
+    help="Do so little of each row that the figures mean nothing, to see that all of it works.",
+)  # fmt: skip
+def main(
+    rows: tuple[str, ...],
+    systems: tuple[str, ...],
+    json_file: Path | None,
+    is_quick: bool,
+    **amounts: Any,
+) -> None:
+    r"""Measure Magnetar beside Kafka and Pulsar: the same rows, one system at a time, in turn.
+
+    The first run fetches the peers into .peers/, about 700 MB; it takes Java 17 and Maven. Servers,
+    their data and their configuration are removed at the end, also after Ctrl-C.
+
+    The rows:
+
+    \b
+      transactions  small transactions: 1 KiB to 2 of 8 partitions and an acknowledged input
+      produce       messages of 100 B and 1 KiB, a call for many or a call for each
+      consume       the same messages, read and acknowledged
+      commits       produce in transactions that are committed every 100 ms
+      hanging       what others wait for while a transaction stays open
+      transform     read, write and acknowledge in one transaction
+      tailing       from send to receive at a fixed rate
+      growth        what a message costs with 1 to 1,000 partitions
+      restart       from SIGKILL to the next confirmed message
+    """
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    plan = Plan(**amounts)
+    plan = quick(plan) if is_quick else plan
+    figures: list[Figure] = []
+    failures: list[ClientFailed] = []
+    try:
+        with ended_by_signals():
+            chosen = [SYSTEMS[name] for name in systems]
+            fetch(sorted({one.name for one in chosen} - {"magnetar"}))
+            for one in measure(plan, chosen, rows):
+                if isinstance(one, Figure):
+                    figures.append(one)
+                    if json_file is not None:
+                        json_file.write_text(to_json(figures))
+                else:
+                    print(one, file=sys.stderr)
+                    failures.append(one)
+    except (NotFetched, NotStarted) as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        if figures:
+            print_table(figures)
+    if failures:
+        raise click.ClickException(f"{len(failures)} measurements failed")
+
+
+@main.command()
+@click.argument("results", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+def table(results: Path) -> None:
+    """Show RESULTS, what --json wrote, as a table."""
+    print_table(from_json(results.read_text()))
+
+
+@main.command()
+@click.argument("results", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.option(
+    "--out", "directory", type=click.Path(file_okay=False, path_type=Path),
+    default=Path("benchmarks/plots/peers"),
+)  # fmt: skip
+def plot(results: Path, directory: Path) -> None:
+    """Draw RESULTS, what --json wrote, as SVG files."""
+    # Here, so that measuring needs no matplotlib.
+    from benchmarks.peers.pictures import draw_all
+
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in draw_all(from_json(results.read_text()), directory):
+        print(path)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.peers")

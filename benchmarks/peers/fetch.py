@@ -1,0 +1,143 @@
+"""Gets the peers: their servers and Java clients by Maven, their Python clients by pip.
+
+Everything is in one directory, which git ignores and `make distclean` removes. Maven refuses files
+whose checksums differ from those of their repository (`--strict-checksums`); the main archives are
+also held against the checksums below.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).resolve().parent
+PEERS = ROOT / ".peers"
+VENV_PYTHON = PEERS / "venv/bin/python"
+
+COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+PYTHON_CLIENTS = ("confluent-kafka==2.16.1", "pulsar-client==3.13.0")
+JAVA_CLIENTS = {
+    "kafka": ("Shared.java", "KafkaAccess.java", "KafkaPeer.java"),
+    "pulsar": ("Shared.java", "PulsarAccess.java", "PulsarPeer.java"),
+}
+SHA256: Mapping[str, Mapping[str, str]] = {
+    "kafka": {
+        "kafka_2.13-4.3.1.jar": (
+            "b098abef5ff878e76f60cd6c559b9baa5663ccb1b55f2837558b22c329d32423"
+        ),
+        "kafka-clients-4.3.1.jar": (
+            "52501b7b47510c66f898871adaf6d2968ab7246561d44ced43643a8a587f0b36"
+        ),
+        "kafka-server-4.3.1.jar": (
+            "01d736599ec3b0cdbb0480c15219170b28cdae189785e7f0c6f1f26e528eaebc"
+        ),
+        "kafka-tools-4.3.1.jar": (
+            "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c"
+        ),
+    },
+    "pulsar": {
+        "pulsar-broker-4.2.4.jar": (
+            "77ce17d0546641ade3f75a2498115c640645f0d138392007ad9c2e97a62a8c0b"
+        ),
+        "pulsar-client-original-4.2.4.jar": (
+            "e95871869690d7fad7fd774e7a7f36099f9fe2e3ea459588327a7869bed788ee"
+        ),
+        "bookkeeper-server-4.17.3.jar": (
+            "50001824895cf35c5e47148890a0c3fc00132db5fe1ce0f17ae43da3654f91f7"
+        ),
+    },
+}
+
+
+class NotFetched(Exception):
+    """A peer could not be fetched, or is not what it should be."""
+
+
+def fetch(peers: Sequence[str]) -> None:
+    """Make sure that these peers are there, with their clients.
+
+    Raises:
+        NotFetched: a program failed, or an archive has another checksum.
+    """
+    for peer in peers:
+        _fetch_archives(peer)
+        _compile(peer)
+    if peers:
+        _make_environment()
+
+
+def class_path(peer: str) -> str:
+    """What a Java program of a peer needs: our classes, and the peer's archives."""
+    return os.pathsep.join((str(PEERS / "classes" / peer), str(PEERS / peer / "lib/*")))
+
+
+def _fetch_archives(peer: str) -> None:
+    description = SOURCES / "maven" / f"{peer}.xml"
+    directory = PEERS / peer / "lib"
+    if not _is_newer(PEERS / peer / ".fetched", [description]):
+        print(f"fetching {peer}", file=sys.stderr)
+        _run(
+            "mvn", "--batch-mode", "--quiet", "--strict-checksums",
+            "--file", str(description), f"-Dmaven.repo.local={PEERS / 'maven'}",
+            COPY_DEPENDENCIES, "-DincludeScope=runtime", f"-DoutputDirectory={directory}",
+        )  # fmt: skip
+        (PEERS / peer / ".fetched").touch()
+    for name, expected in SHA256[peer].items():
+        found = sha256(directory / name)
+        if found != expected:
+            raise NotFetched(f"{directory / name} has SHA-256 {found}, and not {expected}")
+
+
+def _compile(peer: str) -> None:
+    """Compile our client of a peer; javac refuses what does not fit the peer's version."""
+    sources = [SOURCES / "java" / name for name in JAVA_CLIENTS[peer]]
+    directory = PEERS / "classes" / peer
+    if not _is_newer(directory / ".compiled", sources):
+        directory.mkdir(parents=True, exist_ok=True)
+        _run(
+            "javac", "-d", str(directory), "-cp", class_path(peer), *map(str, sources)
+        )  # fmt: skip
+        (directory / ".compiled").touch()
+
+
+def _make_environment() -> None:
+    wanted = PEERS / "venv/.installed"
+    if wanted.exists() and wanted.read_text() == "\n".join(PYTHON_CLIENTS):
+        return
+    print("fetching the Python clients of the peers", file=sys.stderr)
+    _run(sys.executable, "-m", "venv", str(PEERS / "venv"))
+    _run(str(VENV_PYTHON), "-m", "pip", "install", "--quiet", *PYTHON_CLIENTS)
+    wanted.write_text("\n".join(PYTHON_CLIENTS))
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits.
+
+    Raises:
+        NotFetched: there is no such file.
+    """
+    try:
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except FileNotFoundError as error:
+        raise NotFetched(f"{path} is missing: remove {PEERS} and fetch again") from error
+
+
+def _is_newer(made: Path, sources: Sequence[Path]) -> bool:
+    if not made.exists():
+        return False
+    return all(made.stat().st_mtime >= source.stat().st_mtime for source in sources)
+
+
+def _run(*command: str) -> None:
+    try:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    except FileNotFoundError as error:
+        raise NotFetched(f"{command[0]} is not installed") from error
+    except subprocess.CalledProcessError as error:
+        raise NotFetched(f"{command[0]} failed with status {error.returncode}") from error

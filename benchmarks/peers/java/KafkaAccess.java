@@ -1,0 +1,136 @@
+import java.nio.ByteBuffer;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.IntStream;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** What the rows need of Kafka: tuned clients, topics and their offsets. */
+abstract class KafkaAccess {
+    final Shared.Task task;
+    final String topic;
+    final int partitions;
+    final Admin admin;
+
+    KafkaAccess(Shared.Task task) throws Exception {
+        this.task = task;
+        this.topic = task.text("topic");
+        this.partitions = task.number("partitions");
+        this.admin = Admin.create(Map.of("bootstrap.servers", task.text("address")));
+        create(topic, partitions);
+    }
+
+    long send(KafkaProducer<byte[], byte[]> producer, long durationNs) {
+        long deadlineNs = System.nanoTime() + durationNs;
+        long sent = 0;
+        for (; System.nanoTime() < deadlineNs; sent += Shared.CHUNK_MESSAGES) {
+            sendChunk(producer, sent, Shared.CHUNK_MESSAGES);
+        }
+        producer.flush();
+        return sent;
+    }
+
+    void send(KafkaProducer<byte[], byte[]> producer, int count) {
+        for (int sent = 0; sent < count; sent += Shared.CHUNK_MESSAGES) {
+            sendChunk(producer, sent, Math.min(Shared.CHUNK_MESSAGES, count - sent));
+        }
+        producer.flush();
+    }
+
+    void sendChunk(KafkaProducer<byte[], byte[]> producer, long sent, int count) {
+        byte[] value = task.value();
+        boolean inTurn = task.number("in_turn", 0) == 1;
+        for (int step = 0; step < count; step++) {
+            Integer partition = inTurn ? (int) ((sent + step) % partitions) : null;
+            producer.send(new ProducerRecord<>(topic, partition, null, value), KafkaAccess::confirm);
+        }
+    }
+
+    static void confirm(Object metadata, Exception error) {
+        if (error != null) {
+            Shared.fail(error);
+        }
+    }
+
+    KafkaProducer<byte[], byte[]> producer(Map<String, Object> others) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", task.text("address"));
+        settings.put("acks", "all");
+        settings.put("batch.size", 262_144);
+        settings.put("linger.ms", 5);
+        settings.put("buffer.memory", 134_217_728L);
+        settings.put("retry.backoff.ms", 5);
+        settings.put("reconnect.backoff.ms", 20);
+        settings.put("reconnect.backoff.max.ms", 20);
+        settings.putAll(others);
+        return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    KafkaConsumer<byte[], byte[]> consumer(Map<String, Object> others) {
+        Map<String, Object> settings = new HashMap<>();
+        settings.put("bootstrap.servers", task.text("address"));
+        settings.put("isolation.level", "read_committed");
+        settings.put("enable.auto.commit", false);
+        settings.put("auto.offset.reset", "earliest");
+        settings.put("max.poll.records", 10_000);
+        settings.put("retry.backoff.ms", 5);
+        settings.putAll(others);
+        return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    }
+
+    static byte[] stamped() {
+        return ByteBuffer.allocate(Long.BYTES).putLong(System.nanoTime()).array();
+    }
+
+    List<TopicPartition> all() {
+        return all(topic);
+    }
+
+    List<TopicPartition> all(String name) {
+        return IntStream.range(0, partitions).mapToObj(one -> new TopicPartition(name, one)).toList();
+    }
+
+    /** The sum of the end offsets, which counts markers and what is not committed, too. */
+    long stored(String name) throws Exception {
+        Map<TopicPartition, OffsetSpec> asked = new HashMap<>();
+        all(name).forEach(one -> asked.put(one, OffsetSpec.latest()));
+        return admin.listOffsets(asked).all().get().values().stream()
+                .mapToLong(one -> one.offset()).sum();
+    }
+
+    /** Wait until no offset grows any more: markers of the last round may be on their way. */
+    void settled() throws Exception {
+        long last = -1;
+        for (long found = stored(topic); found != last; found = stored(topic)) {
+            last = found;
+            Thread.sleep(100);
+        }
+    }
+
+    void create(String name, int count) throws Exception {
+        try {
+            admin.createTopics(List.of(new NewTopic(name, count, (short) 1))).all().get();
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof TopicExistsException)) {
+                throw error;
+            }
+        }
+    }
+
+    /** A group without members: nothing is checked but that nobody else commits for it. */
+    @SuppressWarnings("removal")
+    static ConsumerGroupMetadata memberless(String name) {
+        return new ConsumerGroupMetadata(name);
+    }
+}

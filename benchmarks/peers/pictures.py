@@ -1,0 +1,131 @@
+"""Drawings of the comparison: a bar for each line, in the colour of its system.
+
+Bars are medians, and whiskers go from the least to the greatest round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+
+from benchmarks.peers.figures import Figure, Line, gathered
+from benchmarks.peers.system import DURABILITIES, SYNCED
+from benchmarks.plots import STYLE
+
+WIDTH_INCHES = 8.0
+BAR_INCHES = 0.24
+MARGINS_INCHES = 1.2
+COLOURS = {"magnetar": "#0b6e99", "kafka": "#c8553d", "pulsar": "#5a8f3c"}
+LEFT_TO_THE_OS_ALPHA = 0.5
+# Of these rows it is the latency that is compared, on a logarithmic axis.
+LATENCY_OF = {
+    "hanging": "send to receive",
+    "tailing": "send to receive",
+    "restart": "kill to first produce",
+}
+CURVES = {"transactions": "transactions at once", "growth": "partitions"}
+
+
+def draw_all(figures: Sequence[Figure], directory: Path) -> Iterator[Path]:
+    """Draw each row that there are figures for; yield the files."""
+    lines = gathered(figures)
+    with matplotlib.rc_context(STYLE):
+        for row in dict.fromkeys(line.first.row for line in lines):
+            chosen = [line for line in lines if line.first.row == row]
+            path = directory / f"{row}.svg"
+            drawing = _curves(chosen) if row in CURVES else _bars(chosen)
+            drawing.savefig(path, metadata={"Date": None})
+            yield path
+
+
+def _bars(lines: Sequence[Line]) -> Drawing:
+    """Rates, or median latencies."""
+    row = lines[0].first.row
+    drawing = Drawing(
+        figsize=(WIDTH_INCHES, MARGINS_INCHES + BAR_INCHES * len(lines)), layout="constrained"
+    )
+    axes: Axes = drawing.subplots()
+    for place, line in enumerate(lines):
+        values = _values(line)
+        middle = _middle(line)
+        axes.barh(place, middle, color=COLOURS[line.first.system], alpha=_alpha(line))
+        whiskers = [[middle - min(values)], [max(values) - middle]]
+        axes.errorbar([middle], [place], xerr=whiskers, fmt="none", ecolor="black", capsize=2)
+    axes.set_yticks(range(len(lines)), [_name(line) for line in lines])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    if row in LATENCY_OF:
+        axes.set_xscale("log")
+        axes.set_xlabel(f"{LATENCY_OF[row]}, ms, median (less is better)")
+    else:
+        axes.set_xlabel("messages/s (more is better)")
+    axes.xaxis.set_major_formatter("{x:,.0f}" if row not in LATENCY_OF else "{x:g}")
+    axes.set_title(row)
+    return drawing
+
+
+def _curves(lines: Sequence[Line]) -> Drawing:
+    """Rates over what the row varies; dashed where durability is left to the OS."""
+    row = lines[0].first.row
+    drawing = Drawing(figsize=(WIDTH_INCHES, 4.5), layout="constrained")
+    axes: Axes = drawing.subplots()
+    series = dict.fromkeys((one.first.system, one.first.durability, one.first.way) for one in lines)
+    for system, durability, way in series:
+        points = [
+            (line.first.scale or 0, line)
+            for line in lines
+            if (line.first.system, line.first.durability, line.first.way)
+            == (system, durability, way)
+        ]
+        points.sort(key=lambda point: point[0])
+        middles = [_middle(line) for _, line in points]
+        axes.errorbar(
+            [scale for scale, _ in points],
+            middles,
+            yerr=[
+                [_middle(line) - min(_values(line)) for _, line in points],
+                [max(_values(line)) - _middle(line) for _, line in points],
+            ],
+            label=f"{system.capitalize()}, {DURABILITIES[durability]}, {way}",
+            color=COLOURS[system],
+            linestyle="-" if durability == SYNCED else "--",
+            marker="o",
+            markersize=4,
+            capsize=3,
+        )
+    scales = sorted({line.first.scale or 0 for line in lines})
+    axes.set_xscale("log")
+    axes.set_xticks(scales, [f"{one:,}" for one in scales], minor=False)
+    axes.set_xlabel(CURVES[row])
+    axes.set_ylabel("transactions/s" if row == "transactions" else "messages/s")
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.legend(frameon=False)
+    return drawing
+
+
+def _values(line: Line) -> list[float]:
+    """One for each round."""
+    name = LATENCY_OF.get(line.first.row)
+    if name is None:
+        return line.values("per_s")
+    return [one.latencies_ms[name]["p50"] for one in line.rounds]
+
+
+def _middle(line: Line) -> float:
+    name = LATENCY_OF.get(line.first.row)
+    return line.median("per_s") if name is None else line.latency_ms(name, "p50")
+
+
+def _alpha(line: Line) -> float:
+    return 1.0 if line.first.durability == SYNCED else LEFT_TO_THE_OS_ALPHA
+
+
+def _name(line: Line) -> str:
+    first = line.first
+    system = f"{first.system.capitalize()}, {DURABILITIES[first.durability]}, {first.way}"
+    return f"{first.variant}: {system}"

@@ -1,0 +1,42 @@
+"""How much to measure: the command line's options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The amounts of work; `python -m benchmarks.peers --help` says what each means."""
+
+    seconds: float
+    warm_up_seconds: float
+    rounds: int
+    repeat: int
+    at_once: tuple[int, ...]
+    growth_partitions: tuple[int, ...]
+    stream_bytes: int
+    stored_messages: int
+    tail_rate: int
+    data_dir: Path | None
+
+    def messages(self, message_bytes: int) -> int:
+        """How many messages of a size a stream has that is read."""
+        return max(self.stream_bytes // message_bytes, 10_000)
+
+
+def quick(plan: Plan) -> Plan:
+    """The same rows with so little work that they show only that everything works."""
+    return Plan(
+        seconds=1.0,
+        warm_up_seconds=0.5,
+        rounds=1,
+        repeat=1,
+        at_once=(1, 16),
+        growth_partitions=(1, 16, 100),
+        stream_bytes=2_000_000,
+        stored_messages=10_000,
+        tail_rate=1_000,
+        data_dir=plan.data_dir,
+    )
