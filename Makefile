@@ -160,12 +160,16 @@ sbom: $(INSTALLED) ## What the server's environment consists of, as CycloneDX: s
 bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: bench-peers
+bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched; ARGS="--quick"
+	$(BIN)/python -m benchmarks.peers $(ARGS)
+
 .PHONY: clean
 clean: ## Remove caches and builds
 	rm -rf build dist .docs .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	find . -name '.venv*' -prune -o -name .compose -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
-	find . -name '.venv*' -prune -o -name .compose -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '.venv*' -prune -o -name .compose -prune -o -name .peers -prune -o -name '*.egg-info' -type d -prune -exec rm -rf {} +
 
 .PHONY: distclean
-distclean: clean ## Remove .venv, those of other Pythons, the demo's data, built images too
-	rm -rf $(VENV) .venv-* .demo .compose
+distclean: clean ## Remove .venv, those of other Pythons, the demo's data, built images, peers too
+	rm -rf $(VENV) .venv-* .demo .compose .peers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,8 @@ def _fetch_archives(peer: str) -> None:
     directory = PEERS / peer / "lib"
     if not _is_newer(PEERS / peer / ".fetched", [description]):
         print(f"fetching {peer}", file=sys.stderr)
+        # Archives of another version would stay beside the new ones.
+        shutil.rmtree(directory, ignore_errors=True)
         _run(
             "mvn", "--batch-mode", "--quiet", "--strict-checksums",
             "--file", str(description), f"-Dmaven.repo.local={PEERS / 'maven'}",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.peers.fetch import VENV_PYTHON, class_path
+from benchmarks.peers.fetch import SOURCES, VENV_PYTHON, class_path
 from benchmarks.peers.processes import Process, free_ports
 from benchmarks.peers.properties import rendered
 from benchmarks.peers.system import LEFT_TO_THE_OS, SYNCED, Running, System
@@ -33,6 +33,16 @@ OPENED = (
     "jdk.management/com.sun.management.internal",
 )
 START_WITHIN_S = 180.0
+LOGGING_FILE = "log4j2.properties"
+LOGGING = {
+    "rootLogger.level": "warn",
+    "rootLogger.appenderRef.console.ref": "console",
+    "appender.console.type": "Console",
+    "appender.console.name": "console",
+    "appender.console.target": "SYSTEM_ERR",
+    "appender.console.layout.type": "PatternLayout",
+    "appender.console.layout.pattern": "%d{ISO8601} %-5p %c{1} - %m%n",
+}
 
 
 def configuration(durability: str, *, port: int, web_port: int) -> dict[str, str]:
@@ -96,7 +106,7 @@ class _Standalone(Running):
 
     def launch(self) -> None:
         command = [
-            *("java", *MEMORY, *OPTIONS, "-Dlog4j2.level=WARN"),
+            *("java", *MEMORY, *OPTIONS, _logging(self._directory)),
             *(f"--add-opens={one}=ALL-UNNAMED" for one in OPENED),
             *("-cp", class_path("pulsar"), "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(self._directory / "standalone.conf")),
@@ -130,6 +140,7 @@ def _started(durability: str, directory: Path) -> Iterator[Running]:
     port, web_port, bookie_port = free_ports(3)
     settings = configuration(durability, port=port, web_port=web_port)
     (directory / "standalone.conf").write_text(rendered(settings))
+    (directory / LOGGING_FILE).write_text(rendered(LOGGING))
     standalone = _Standalone(directory, port, web_port, bookie_port)
     try:
         standalone.launch()
@@ -146,11 +157,15 @@ def _client(language: str) -> list[str]:
         "java",
         "-Xmx1g",
         "-XX:+UseG1GC",
-        "-Dlog4j2.level=ERROR",
+        _logging(SOURCES / "java"),
         "-cp",
         class_path("pulsar"),
         "PulsarPeer",
     ]
+
+
+def _logging(directory: Path) -> str:
+    return f"-Dlog4j2.configurationFile={directory / LOGGING_FILE}"
 
 
 SYSTEMS = tuple(

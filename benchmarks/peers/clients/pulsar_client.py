@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+import urllib.error
 import urllib.request
+from http import HTTPStatus
 
 import pulsar
 
@@ -97,16 +99,17 @@ class Rows:
             return int(json.load(page)["msgInCounter"])
 
     def _create(self) -> None:
-        with urllib.request.urlopen(f"{self._page()}/partitions") as page:
-            if json.load(page)["partitions"]:
-                return
         asked = urllib.request.Request(
             f"{self._page()}/partitions",
             data=str(self._task.partitions).encode(),
             headers={"Content-Type": "application/json"},
             method="PUT",
         )
-        urllib.request.urlopen(asked).close()
+        try:
+            urllib.request.urlopen(asked).close()
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.CONFLICT:
+                raise
 
     def _page(self) -> str:
         return f"{self._task.text('admin')}/admin/v2/persistent/public/default/{self._task.topic}"

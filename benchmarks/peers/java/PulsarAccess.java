@@ -1,3 +1,4 @@
+import io.opentelemetry.api.OpenTelemetry;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
@@ -31,6 +32,7 @@ abstract class PulsarAccess {
         this.client = PulsarClient.builder()
                 .serviceUrl(task.text("address"))
                 .enableTransaction(true)
+                .openTelemetry(OpenTelemetry.noop())
                 .memoryLimit(256, SizeUnit.MEGA_BYTES)
                 .startingBackoffInterval(20, TimeUnit.MILLISECONDS)
                 .maxBackoffInterval(100, TimeUnit.MILLISECONDS)

@@ -1,0 +1,106 @@
+"""How the comparison configures peers, and what it measures of their servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.peers import kafka, pulsar
+from benchmarks.peers.clients.measuring import Task, quantiles_ms
+from benchmarks.peers.fetch import NotFetched, sha256
+from benchmarks.peers.plan import Plan, quick
+from benchmarks.peers.properties import rendered
+from benchmarks.peers.rows import ROWS, Row
+from benchmarks.peers.sampler import Moment, ServerTimes, between
+
+PLAN = Plan(
+    seconds=5.0,
+    warm_up_seconds=10.0,
+    rounds=3,
+    repeat=3,
+    at_once=(1, 256),
+    growth_partitions=(1, 1_000),
+    stream_bytes=200_000_000,
+    stored_messages=1_000_000,
+    tail_rate=10_000,
+    data_dir=None,
+)
+SYSTEMS = {"magnetar", "kafka", "pulsar"}
+
+
+def test_only_a_synced_kafka_flushes_each_append() -> None:
+    synced, left = (
+        kafka.configuration(Path("/run"), one, port=1, controller_port=2)
+        for one in ("synced", "os")
+    )
+    assert synced.pop("log.flush.interval.messages") == "1"
+    assert synced == left
+    assert left["log.dirs"] == "/run/data"
+    assert left["add.partitions.to.txn.retry.backoff.ms"] == "1"
+
+
+def test_only_a_synced_pulsar_syncs_its_journal() -> None:
+    synced, left = (pulsar.configuration(one, port=1, web_port=2) for one in ("synced", "os"))
+    assert synced.pop("journalSyncData") == "true"
+    assert left.pop("journalSyncData") == "false"
+    assert synced == left
+    assert left["transactionLogBatchedWriteEnabled"] == "true"
+    assert left["transactionPendingAckBatchedWriteEnabled"] == "true"
+
+
+def test_settings_are_lines_of_properties() -> None:
+    assert rendered({"a.b": "1", "c": "x,y"}) == "a.b=1\nc=x,y\n"
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
+@pytest.mark.parametrize("plan", [PLAN, quick(PLAN)], ids=["full", "quick"])
+def test_every_row_gives_every_system_work(row: Row, plan: Plan) -> None:
+    tasks = list(row.tasks(plan))
+    assert tasks
+    assert len({one.variant for one in tasks}) == len(tasks)
+    for task in tasks:
+        assert task.ways.keys() == SYSTEMS
+        assert all(task.ways.values())
+
+
+def test_what_the_machine_did_is_divided_among_servers_ourselves_and_others() -> None:
+    before = Moment(at_s=100.0, busy_s=50.0, servers_s=10.0, own_s=5.0)
+    after = Moment(at_s=110.0, busy_s=65.0, servers_s=16.0, own_s=7.0)
+    found = between(before, after, 4_096)
+    assert found.server_cpu_s == 6.0
+    assert found.others_cpus == pytest.approx(0.7)
+    assert found.memory_bytes == 4_096
+
+
+def test_others_use_no_less_than_nothing() -> None:
+    before = Moment(at_s=0.0, busy_s=0.0, servers_s=0.0, own_s=0.0)
+    assert between(before, Moment(1.0, 0.5, 0.51, 0.0), 0).others_cpus == 0.0
+
+
+def test_a_server_that_was_killed_counts_with_the_next_one() -> None:
+    times = ServerTimes()
+    times.look({1: 10.0})
+    times.look({1: 12.0})
+    times.look({2: 3.0})
+    assert times.used_s == 5.0
+
+
+def test_quantiles_are_those_of_the_sorted_values() -> None:
+    found = quantiles_ms([one / 1_000 for one in range(1_000, 0, -1)])
+    assert found == {"count": 1_000, "p50": 501.0, "p99": 991.0, "p99.9": 1_000.0}
+    assert quantiles_ms([])["p99"] == 0.0
+
+
+def test_the_first_round_of_a_task_warms_up() -> None:
+    task = Task(
+        ["topic=t", "partitions=8", "call=", "rounds=2", "seconds=5.0", "warm_up_seconds=1.5"]
+    )
+    assert list(task.rounds()) == [(False, 1.5), (True, 5.0), (True, 5.0)]
+    assert task.number("in_turn", 0) == 0
+
+
+def test_an_archive_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"abc")
+    assert sha256(tmp_path / "there").startswith("ba7816bf")
+    with pytest.raises(NotFetched, match="missing"):
+        sha256(tmp_path / "absent")
