@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.peers.clients.measuring import (
@@ -117,7 +124,8 @@ class Rows:
                         seen += 1
                         if seen % POLL_MESSAGES_MAX == 0:
                             consumer.commit(asynchronous=True)
-            consumer.commit(asynchronous=False)
+            # By name, since no position may have changed after the last commit.
+            consumer.commit(offsets=consumer.position(self._all(OFFSET_END)), asynchronous=False)
             one_round.end()
             one_round.result(seen, self._stored(), seen)
         consumer.close()
@@ -126,7 +134,8 @@ class Rows:
         producer = self._producer({"linger.ms": 1})
         padding = bytes(self._task.number("message_bytes") - SENT.size)
         rate = self._task.number("rate")
-        tail = Tail(self._consumer("tail"), self._all(OFFSET_END))
+        places = [TopicPartition(self._task.topic, one, self._end(one)) for one in self._partitions]
+        tail = Tail(self._consumer("tail"), places)
         for measured, seconds in self._task.rounds():
             before = self._stored()
             tail.latencies_s = []
@@ -189,10 +198,19 @@ class Rows:
 
     def _stored(self) -> int:
         """The sum of the end offsets, which counts markers, too."""
-        return sum(
-            self._offsets.get_watermark_offsets(TopicPartition(self._task.topic, one), TIMEOUT_S)[1]
-            for one in self._partitions
-        )
+        return sum(self._end(one) for one in self._partitions)
+
+    def _end(self, partition: int) -> int:
+        """The end offset of a partition, which has no leader for a moment after it was made."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                place = TopicPartition(self._task.topic, partition)
+                return int(self._offsets.get_watermark_offsets(place, TIMEOUT_S)[1])
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(POLL_S)
 
     def _settled(self) -> int:
         """The same, once it does not grow: markers of the last round may be on their way."""
@@ -215,9 +233,7 @@ class Tail:
     def __init__(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         self.latencies_s: list[float] = []
         self._consumer = consumer
-        # Where the ends are now, so that nothing is missed that is sent before the first fetch.
-        for place in places:
-            place.offset = consumer.get_watermark_offsets(place, TIMEOUT_S)[1]
+        # They have the offsets of now: nothing is missed that is sent before the first fetch.
         consumer.assign(places)
         self._open = True
         self._thread = threading.Thread(target=self._follow, daemon=True)
