@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from benchmarks.peers import kafka, magnetar, pulsar
-from benchmarks.peers.drive import ClientFailed, measure
+from benchmarks.peers.conversation import ClientFailed
+from benchmarks.peers.drive import measure
 from benchmarks.peers.fetch import NotFetched, fetch
 from benchmarks.peers.figures import Figure, from_json, to_json
-from benchmarks.peers.plan import Plan, quick
-from benchmarks.peers.processes import NotStarted, ended_by_signals
+from benchmarks.peers.plan import QUICK, Plan
+from benchmarks.peers.processes import NotRunning, ended_by_signals
 from benchmarks.peers.report import print_table
 from benchmarks.peers.rows import ROWS
 
@@ -51,7 +54,15 @@ SYSTEMS = {one.choice: one for one in (*magnetar.SYSTEMS, *kafka.SYSTEMS, *pulsa
 )  # fmt: skip
 @click.option(
     "--growth-partitions", type=int, multiple=True, default=[1, 16, 100, 1000],
-    help="Partitions of the topics of the row growth; may be given again.",
+    help="Partitions of a topic, for the row growth-partitions; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--growth-producers", type=int, multiple=True, default=[1, 4, 16],
+    help="Producers at once, for the row growth-producers; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--growth-open", type=click.IntRange(0, 10_000), multiple=True, default=[1, 100, 10_000],
+    help="Transactions that stay open, for the row growth-open; may be given again.",
 )  # fmt: skip
 @click.option(
     "--stream-bytes", type=int, default=200_000_000, help="Payload of each stream that is read."
@@ -73,9 +84,13 @@ SYSTEMS = {one.choice: one for one in (*magnetar.SYSTEMS, *kafka.SYSTEMS, *pulsa
 )  # fmt: skip
 @click.option(
     "--quick", "is_quick", is_flag=True,
-    help="Do so little of each row that the figures mean nothing, to see that all of it works.",
+    help="Do so little of each row that the figures mean nothing, to see that all of it works; "
+    "other options count where they are given.",
 )  # fmt: skip
+@click.pass_context
 def main(
+    context: click.Context,
+    /,
     rows: tuple[str, ...],
     systems: tuple[str, ...],
     json_file: Path | None,
@@ -90,35 +105,45 @@ def main(
     The rows:
 
     \b
-      transactions  small transactions: 1 KiB to 2 of 8 partitions and an acknowledged input
-      produce       messages of 100 B and 1 KiB, a call for many or a call for each
-      consume       the same messages, read and acknowledged
-      commits       produce in transactions that are committed every 100 ms
-      hanging       what others wait for while a transaction stays open
-      transform     read, write and acknowledge in one transaction
-      tailing       from send to receive at a fixed rate
-      growth        what a message costs with 1 to 1,000 partitions
-      restart       from SIGKILL to the next confirmed message
+      transactions       small ones: 1 KiB to 2 of 8 partitions and an acknowledged input
+      produce            messages of 100 B and 1 KiB, a call for many or a call for each
+      consume            the same messages, read and acknowledged
+      commits            produce in transactions that are committed every 100 ms
+      hanging            what others wait for while a transaction stays open
+      transform          read, write and acknowledge in one transaction
+      tailing            from send to receive at a fixed rate
+      growth-partitions  what a message costs with 1 to 1,000 partitions
+      growth-producers   what a message costs with 1 to 16 producers
+      growth-open        small transactions beside 1 to 10,000 that stay open
+      restart            from SIGKILL to the next confirmed message
     """
-    if click.get_current_context().invoked_subcommand is not None:
+    if context.invoked_subcommand is not None:
         return
+    if is_quick:
+        defaults = {
+            name
+            for name in amounts
+            if context.get_parameter_source(name) is ParameterSource.DEFAULT
+        }
+        amounts |= {name: amount for name, amount in QUICK.items() if name in defaults}
     plan = Plan(**amounts)
-    plan = quick(plan) if is_quick else plan
     figures: list[Figure] = []
     failures: list[ClientFailed] = []
     try:
         with ended_by_signals():
             chosen = [SYSTEMS[name] for name in systems]
             fetch(sorted({one.name for one in chosen} - {"magnetar"}))
-            for one in measure(plan, chosen, rows):
-                if isinstance(one, Figure):
-                    figures.append(one)
-                    if json_file is not None:
-                        json_file.write_text(to_json(figures))
-                else:
-                    print(one, file=sys.stderr)
-                    failures.append(one)
-    except (NotFetched, NotStarted) as error:
+            # Closed at once, whatever ends the loop: it holds servers and clients.
+            with closing(measure(plan, chosen, rows)) as found:
+                for one in found:
+                    if isinstance(one, Figure):
+                        figures.append(one)
+                        if json_file is not None:
+                            json_file.write_text(to_json(figures))
+                    else:
+                        print(one, file=sys.stderr)
+                        failures.append(one)
+    except (NotFetched, NotRunning) as error:
         raise click.ClickException(str(error)) from error
     finally:
         if figures:

@@ -22,10 +22,6 @@ VENV_PYTHON = PEERS / "venv/bin/python"
 
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 PYTHON_CLIENTS = ("confluent-kafka==2.16.1", "pulsar-client==3.13.0")
-JAVA_CLIENTS = {
-    "kafka": ("Shared.java", "KafkaAccess.java", "KafkaPeer.java"),
-    "pulsar": ("Shared.java", "PulsarAccess.java", "PulsarPeer.java"),
-}
 SHA256: Mapping[str, Mapping[str, str]] = {
     "kafka": {
         "kafka_2.13-4.3.1.jar": (
@@ -98,14 +94,15 @@ def _fetch_archives(peer: str) -> None:
 
 def _compile(peer: str) -> None:
     """Compile our client of a peer; javac refuses what does not fit the peer's version."""
-    sources = [SOURCES / "java" / name for name in JAVA_CLIENTS[peer]]
-    directory = PEERS / "classes" / peer
-    if not _is_newer(directory / ".compiled", sources):
-        directory.mkdir(parents=True, exist_ok=True)
-        _run(
-            "javac", "-d", str(directory), "-cp", class_path(peer), *map(str, sources)
-        )  # fmt: skip
-        (directory / ".compiled").touch()
+    directory = SOURCES / "java"
+    sources = [directory / "Shared.java", *sorted(directory.glob(f"{peer.capitalize()}*.java"))]
+    classes = PEERS / "classes" / peer
+    if not _is_newer(classes / ".compiled", sources):
+        # Classes of another version would stay beside the new ones.
+        shutil.rmtree(classes, ignore_errors=True)
+        classes.mkdir(parents=True)
+        _run("javac", "-d", str(classes), "-cp", class_path(peer), *map(str, sources))
+        (classes / ".compiled").touch()
 
 
 def _make_environment() -> None:

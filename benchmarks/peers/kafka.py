@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.peers.fetch import VENV_PYTHON, class_path
-from benchmarks.peers.processes import NotStarted, Process, free_ports, listens, running
+from benchmarks.peers.processes import NotRunning, Process, free_ports, listens, running
 from benchmarks.peers.properties import rendered
 from benchmarks.peers.system import LEFT_TO_THE_OS, SYNCED, Running, System
 
@@ -76,6 +76,10 @@ class _Node(Running):
         self._process.kill()
         self.launch()
 
+    def check(self) -> None:
+        assert self._process is not None
+        self._process.check()
+
     def launch(self) -> None:
         properties = str(self._directory / "server.properties")
         command = [*_java(*HEAP, *COLLECTOR), "kafka.Kafka", properties]
@@ -102,7 +106,7 @@ def _started(durability: str, directory: Path) -> Iterator[Running]:
     ]  # fmt: skip
     with running(format_command, directory / "format.log") as formatting:
         if formatting.status() != 0:
-            raise NotStarted((directory / "format.log").read_text()[-3_000:])
+            raise NotRunning((directory / "format.log").read_text()[-3_000:])
     node = _Node(directory, port)
     try:
         node.launch()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.peers.processes import NotRunning
 from benchmarks.peers.system import SYNCED, Running, System
 from benchmarks.servers import Servers, started
 
@@ -31,6 +32,11 @@ class _Standalone(Running):
     def kill(self) -> None:
         """Kill the broker; its supervisor starts it again."""
         os.kill(self._servers.ready()["broker"]["pid"], signal.SIGKILL)
+
+    def check(self) -> None:
+        # It starts its servers again, so only its own end is one.
+        if not psutil.pid_exists(self._supervisor_pid):
+            raise NotRunning("the supervisor has ended")
 
 
 @contextmanager

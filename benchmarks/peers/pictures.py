@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from benchmarks.peers.figures import Figure, Line, gathered
+from benchmarks.peers.rows import ROWS
 from benchmarks.peers.system import DURABILITIES, SYNCED
 from benchmarks.plots import STYLE
 
@@ -27,7 +28,13 @@ LATENCY_OF = {
     "tailing": "send to receive",
     "restart": "kill to first produce",
 }
-CURVES = {"transactions": "transactions at once", "growth": "partitions"}
+# Of these rows there is a point for each of what the variants vary.
+CURVES = {
+    "transactions": "transactions at once",
+    "growth-partitions": "partitions",
+    "growth-producers": "producers",
+    "growth-open": "open transactions beside 16 at once",
+}
 
 
 def draw_all(figures: Sequence[Figure], directory: Path) -> Iterator[Path]:
@@ -62,7 +69,7 @@ def _bars(lines: Sequence[Line]) -> Drawing:
         axes.set_xscale("log")
         axes.set_xlabel(f"{LATENCY_OF[row]}, ms, median (less is better)")
     else:
-        axes.set_xlabel("messages/s (more is better)")
+        axes.set_xlabel(f"{ROWS[row].unit}/s (more is better)")
     axes.xaxis.set_major_formatter("{x:,.0f}" if row not in LATENCY_OF else "{x:g}")
     axes.set_title(row)
     return drawing
@@ -101,7 +108,7 @@ def _curves(lines: Sequence[Line]) -> Drawing:
     axes.set_xscale("log")
     axes.set_xticks(scales, [f"{one:,}" for one in scales], minor=False)
     axes.set_xlabel(CURVES[row])
-    axes.set_ylabel("transactions/s" if row == "transactions" else "messages/s")
+    axes.set_ylabel(f"{ROWS[row].unit}/s")
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(frameon=False)

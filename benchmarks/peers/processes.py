@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,8 @@ POLL_S = 0.05
 TERMINATE_WITHIN_S = 20.0
 
 
-class NotStarted(Exception):
-    """A server ended, or did not answer in time; the end of its log is in the message."""
+class NotRunning(Exception):
+    """A server ended, or was not ready in time; the end of its log is in the message."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -34,9 +34,7 @@ def free_ports(count: int) -> list[int]:
 class Process:
     """A server in a session of its own, so that Ctrl-C reaches it in the order that we choose."""
 
-    def __init__(
-        self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
         with log.open("ab") as output:
             self._popen = subprocess.Popen(
@@ -45,7 +43,6 @@ class Process:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=log.parent,
-                env={**os.environ, **(environ or {})},
                 start_new_session=True,
             )
 
@@ -57,13 +54,24 @@ class Process:
         """Wait for a condition.
 
         Raises:
-            NotStarted: the process ended before, or the time is over.
+            NotRunning: the process ended before, or the time is over.
         """
         deadline_s = time.monotonic() + timeout_s
         while not ready():
-            if self._popen.poll() is not None or time.monotonic() > deadline_s:
-                raise NotStarted(f"{self._popen.args!r:.200}\n{self._log_end()}")
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise NotRunning(f"not ready after {timeout_s:.0f} s:\n{self._log_end()}")
             time.sleep(POLL_S)
+
+    def check(self) -> None:
+        """Raise unless it runs.
+
+        Raises:
+            NotRunning: the process has ended.
+        """
+        status = self._popen.poll()
+        if status is not None:
+            raise NotRunning(f"ended with status {status}:\n{self._log_end()}")
 
     def status(self) -> int:
         """Wait for its end, and return its status."""
@@ -90,11 +98,9 @@ class Process:
 
 
 @contextmanager
-def running(
-    command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
-) -> Iterator[Process]:
+def running(command: Sequence[str], log: Path) -> Iterator[Process]:
     """Run a process for the time of the block."""
-    process = Process(command, log, environ)
+    process = Process(command, log)
     try:
         yield process
     finally:

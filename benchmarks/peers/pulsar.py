@@ -104,6 +104,10 @@ class _Standalone(Running):
         self._process.kill()
         self.launch()
 
+    def check(self) -> None:
+        assert self._process is not None
+        self._process.check()
+
     def launch(self) -> None:
         command = [
             *("java", *MEMORY, *OPTIONS, _logging(self._directory)),

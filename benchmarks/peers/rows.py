@@ -1,31 +1,6 @@
-"""The rows of the comparison: what each of them means, for all systems.
+"""The rows of the comparison: for each, what the clients are told to do.
 
-Servers and clients share one machine and talk over loopback. Topics have 8 partitions where nothing
-else is said, and values are zeros, uncompressed. Time runs until everything is acknowledged
-(produced), or has been received and its position is stored (consumed).
-
-- **transactions**: each writes 1 KiB to each of 2 of the 8 partitions, acknowledges one input
-  (Kafka: sendOffsetsToTransaction), and commits; a worker begins its next one when the last one is
-  committed. The input was received before. Kafka's workers have a producer and a group each.
-  commit() does not include Kafka's waiting in sendOffsetsToTransaction: compare rates.
-- **produce**: messages of 100 B and 1 KiB by a call that takes many, and by a call for each.
-- **consume**: the same messages, read from the beginning by calls that give many or one, and
-  acknowledged: together, or each (Kafka stores positions, which is together).
-- **commits**: produce in transactions that are committed every 100 ms.
-- **hanging**: single messages, 20 ms apart, each confirmed, and their way to a reader of what is
-  committed; without and with a transaction that has written to all partitions and stays open for
-  the whole round. The longer it hangs, the longer those wait who have to.
-- **transform**: 100 B read, written to another topic and acknowledged, in a transaction for each
-  up to 1,000 messages.
-- **tailing**: 100 B at a fixed rate, from send to receive, with 1 ms of linger.
-- **growth**: messages of 100 B, to 1 to 1,000 partitions in turn; what a message costs there.
-- **restart**: the server is killed with SIGKILL after so many messages and started again; from the
-  kill to the confirmation of the first message that was sent after it.
-
-Each row also tells the processor time (user and system) of all servers and of the client for a
-million messages or transactions, and the most memory that the servers had resident meanwhile. Each
-counts what arrived by the partitions' offsets, less the markers of transactions (Pulsar: by the
-counters of messages, since its entries are batches).
+README.md says what each of them means.
 """
 
 from __future__ import annotations
@@ -37,6 +12,7 @@ from benchmarks.peers.plan import Plan
 
 PARTITIONS = 8
 SIZES = (100, 1024)
+BESIDE_OPEN_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +46,7 @@ class Row:
         name: on the command line.
         unit: what is counted.
         tasks: its pieces of work, for a plan.
-        alone: it kills servers, and gets a system of its own.
+        alone: each of its tasks gets a system of its own, since they leave something behind.
     """
 
     name: str
@@ -161,7 +137,7 @@ def _commits(_: Plan) -> Iterator[Task]:
         yield Task(
             row="commits",
             variant=f"{size} B",
-            work="transactional",
+            work="commits",
             ways=COMMITS_WAYS,
             settings={"message_bytes": size},
         )
@@ -204,16 +180,48 @@ def _restart(plan: Plan) -> Iterator[Task]:
     )
 
 
-def _growth(plan: Plan) -> Iterator[Task]:
+def _growth_partitions(plan: Plan) -> Iterator[Task]:
     for partitions in plan.growth_partitions:
         yield Task(
-            row="growth",
-            variant=f"{partitions:,} partitions" if partitions > 1 else "1 partition",
+            row="growth-partitions",
+            variant=_counted(partitions, "partition"),
             work="produce",
             ways=GROWTH_WAYS,
             settings={"message_bytes": 100, "partitions": partitions, "in_turn": 1},
             scale=partitions,
         )
+
+
+def _growth_producers(plan: Plan) -> Iterator[Task]:
+    for producers in plan.growth_producers:
+        yield Task(
+            row="growth-producers",
+            variant=_counted(producers, "producer"),
+            work="produce",
+            ways=GROWTH_WAYS,
+            settings={"message_bytes": 100, "producers": producers},
+            scale=producers,
+        )
+
+
+def _growth_open(plan: Plan) -> Iterator[Task]:
+    for count in plan.growth_open:
+        yield Task(
+            row="growth-open",
+            variant=_counted(count, "open transaction"),
+            work="transactions",
+            ways=BEST,
+            settings={
+                "at_once": BESIDE_OPEN_AT_ONCE,
+                "message_bytes": 1024,
+                "open_transactions": count,
+            },
+            scale=count,
+        )
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 ROWS = {
@@ -226,7 +234,9 @@ ROWS = {
         Row(name="hanging", unit="messages", tasks=_hanging),
         Row(name="transform", unit="messages", tasks=_transform),
         Row(name="tailing", unit="messages", tasks=_tailing),
-        Row(name="growth", unit="messages", tasks=_growth),
+        Row(name="growth-partitions", unit="messages", tasks=_growth_partitions),
+        Row(name="growth-producers", unit="messages", tasks=_growth_producers),
+        Row(name="growth-open", unit="transactions", tasks=_growth_open, alone=True),
         Row(name="restart", unit="restarts", tasks=_restart, alone=True),
     )
 }

@@ -28,6 +28,10 @@ class Running(Protocol):
         """Kill the server that takes messages with SIGKILL, and start it again."""
         ...
 
+    def check(self) -> None:
+        """Raise NotRunning unless the servers run."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:

@@ -16,6 +16,7 @@ def figure(
     count: int = 1_000,
     seconds: float = 2.0,
     arrived: int | None = None,
+    latency_of: str = "commit()",
     p50_ms: float | None = None,
 ) -> Figure:
     """A round in which everything arrived unless something else is said."""
@@ -31,7 +32,7 @@ def figure(
         seconds=seconds,
         expected=count,
         arrived=count if arrived is None else arrived,
-        latencies_ms={} if p50_ms is None else {"commit()": latency},
+        latencies_ms={} if p50_ms is None else {latency_of: latency},
         server_cpu_s=0.5,
         client_cpu_s=0.25,
         memory_bytes=3 << 20,

@@ -7,24 +7,12 @@ from pathlib import Path
 import pytest
 from benchmarks.peers import kafka, pulsar
 from benchmarks.peers.clients.measuring import Task, quantiles_ms
-from benchmarks.peers.fetch import NotFetched, sha256
-from benchmarks.peers.plan import Plan, quick
+from benchmarks.peers.fetch import SHA256, NotFetched, fetch, sha256
 from benchmarks.peers.properties import rendered
 from benchmarks.peers.rows import ROWS, Row
 from benchmarks.peers.sampler import Moment, ServerTimes, between
+from tests.peers.servers import plan
 
-PLAN = Plan(
-    seconds=5.0,
-    warm_up_seconds=10.0,
-    rounds=3,
-    repeat=3,
-    at_once=(1, 256),
-    growth_partitions=(1, 1_000),
-    stream_bytes=200_000_000,
-    stored_messages=1_000_000,
-    tail_rate=10_000,
-    data_dir=None,
-)
 SYSTEMS = {"magnetar", "kafka", "pulsar"}
 
 
@@ -53,9 +41,8 @@ def test_settings_are_lines_of_properties() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
-@pytest.mark.parametrize("plan", [PLAN, quick(PLAN)], ids=["full", "quick"])
-def test_every_row_gives_every_system_work(row: Row, plan: Plan) -> None:
-    tasks = list(row.tasks(plan))
+def test_every_row_gives_every_system_work(row: Row) -> None:
+    tasks = list(row.tasks(plan()))
     assert tasks
     assert len({one.variant for one in tasks}) == len(tasks)
     for task in tasks:
@@ -99,8 +86,30 @@ def test_the_first_round_of_a_task_warms_up() -> None:
     assert task.number("in_turn", 0) == 0
 
 
+def test_a_stream_is_read_until_a_client_is_warm_and_then_measured() -> None:
+    told = ["topic=t", "partitions=8", "call=", "rounds=2"]
+    cold = Task([*told, "warm_up_seconds=0"])
+    assert list(cold.readings()) == [False, True, True]
+    readings = Task([*told, "warm_up_seconds=1000"]).readings()
+    assert [next(readings) for _ in range(4)] == [False] * 4
+
+
 def test_an_archive_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"abc")
     assert sha256(tmp_path / "there").startswith("ba7816bf")
     with pytest.raises(NotFetched, match="missing"):
         sha256(tmp_path / "absent")
+
+
+def test_an_archive_with_another_content_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.peers.fetch.PEERS", tmp_path)
+    library = tmp_path / "kafka/lib"
+    library.mkdir(parents=True)
+    name = next(iter(SHA256["kafka"]))
+    (library / name).write_bytes(b"something else")
+    # As after Maven.
+    (tmp_path / "kafka/.fetched").touch()
+    with pytest.raises(NotFetched, match=f"{name} has SHA-256"):
+        fetch(["kafka"])

@@ -14,6 +14,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
+    KafkaError,
     KafkaException,
     Producer,
     TopicPartition,
@@ -34,6 +35,14 @@ from benchmarks.peers.clients.measuring import (
 SENT = struct.Struct("<d")
 POLL_MESSAGES_MAX = 10_000
 TIMEOUT_S = 30.0
+# What is said of partitions that have no leader yet, or whose leader has moved.
+LEADERLESS = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+}
 PRODUCER = {
     "acks": "all",
     "enable.idempotence": True,
@@ -79,7 +88,7 @@ class Rows:
             one_round.end()
             one_round.result(sent, sent, awaited(before + sent, self._stored) - before)
 
-    def transactional(self) -> None:
+    def commits(self) -> None:
         """Partitions in turn, so that it is known how many got a marker."""
         producer = self._producer({"transactional.id": self._task.topic})
         producer.init_transactions(TIMEOUT_S)
@@ -108,7 +117,7 @@ class Rows:
     def consume(self) -> None:
         expected = self._task.number("count")
         consumer = self._consumer(f"{self._task.topic}-{self._task.call}")
-        for measured, _ in self._task.rounds():
+        for measured in self._task.readings():
             consumer.assign(self._all(OFFSET_BEGINNING))
             one_round = Round(measured=measured)
             seen = 0
@@ -208,7 +217,7 @@ class Rows:
                 place = TopicPartition(self._task.topic, partition)
                 return int(self._offsets.get_watermark_offsets(place, TIMEOUT_S)[1])
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline_s:
+                if error.args[0].code() not in LEADERLESS or time.monotonic() > deadline_s:
                     raise
                 time.sleep(POLL_S)
 

@@ -16,6 +16,8 @@ PROBE_PERIOD_S = 0.02
 PACE_S = 0.001
 ARRIVAL_PATIENCE_S = 60.0
 POLL_S = 0.02
+# Transactions that are left open are begun so many at a time.
+OPENED_AT_ONCE = 16
 
 
 class Task:
@@ -45,6 +47,15 @@ class Task:
         yield False, float(self._settings["warm_up_seconds"])
         for _ in range(self.number("rounds")):
             yield True, float(self._settings["seconds"])
+
+    def readings(self) -> Iterator[bool]:
+        """Whether a reading of a whole stream is measured; to warm up, at least one is not."""
+        warm_at_s = time.perf_counter() + float(self._settings["warm_up_seconds"])
+        yield False
+        while time.perf_counter() < warm_at_s:
+            yield False
+        for _ in range(self.number("rounds")):
+            yield True
 
 
 class Round:

@@ -60,7 +60,7 @@ class Rows:
     def consume(self) -> None:
         """A subscription of its own in each round."""
         expected = self._task.number("count")
-        for number, (measured, _) in enumerate(self._task.rounds()):
+        for number, measured in enumerate(self._task.readings()):
             consumer = self._client.subscribe(
                 self._task.topic,
                 f"python-{self._task.call}-{number}",

@@ -1,4 +1,3 @@
-import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -7,10 +6,8 @@ import java.util.stream.IntStream;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -18,6 +15,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** What the rows need of Kafka: tuned clients, topics and their offsets. */
 abstract class KafkaAccess {
+    private static final int BATCH_BYTES = 262_144;
+    private static final int BUFFER_BYTES = 134_217_728;
+
     final Shared.Task task;
     final String topic;
     final int partitions;
@@ -31,32 +31,6 @@ abstract class KafkaAccess {
         create(topic, partitions);
     }
 
-    long send(KafkaProducer<byte[], byte[]> producer, long durationNs) {
-        long deadlineNs = System.nanoTime() + durationNs;
-        long sent = 0;
-        for (; System.nanoTime() < deadlineNs; sent += Shared.CHUNK_MESSAGES) {
-            sendChunk(producer, sent, Shared.CHUNK_MESSAGES);
-        }
-        producer.flush();
-        return sent;
-    }
-
-    void send(KafkaProducer<byte[], byte[]> producer, int count) {
-        for (int sent = 0; sent < count; sent += Shared.CHUNK_MESSAGES) {
-            sendChunk(producer, sent, Math.min(Shared.CHUNK_MESSAGES, count - sent));
-        }
-        producer.flush();
-    }
-
-    void sendChunk(KafkaProducer<byte[], byte[]> producer, long sent, int count) {
-        byte[] value = task.value();
-        boolean inTurn = task.number("in_turn", 0) == 1;
-        for (int step = 0; step < count; step++) {
-            Integer partition = inTurn ? (int) ((sent + step) % partitions) : null;
-            producer.send(new ProducerRecord<>(topic, partition, null, value), KafkaAccess::confirm);
-        }
-    }
-
     static void confirm(Object metadata, Exception error) {
         if (error != null) {
             Shared.fail(error);
@@ -67,9 +41,11 @@ abstract class KafkaAccess {
         Map<String, Object> settings = new HashMap<>();
         settings.put("bootstrap.servers", task.text("address"));
         settings.put("acks", "all");
-        settings.put("batch.size", 262_144);
+        // Two batches of each partition fit into the buffer.
+        int bufferBytes = BUFFER_BYTES / task.number("producers", 1);
+        settings.put("batch.size", Math.min(BATCH_BYTES, bufferBytes / 2 / partitions));
         settings.put("linger.ms", 5);
-        settings.put("buffer.memory", 134_217_728L);
+        settings.put("buffer.memory", (long) bufferBytes);
         settings.put("retry.backoff.ms", 5);
         settings.put("reconnect.backoff.ms", 20);
         settings.put("reconnect.backoff.max.ms", 20);
@@ -89,8 +65,8 @@ abstract class KafkaAccess {
         return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
 
-    static byte[] stamped() {
-        return ByteBuffer.allocate(Long.BYTES).putLong(System.nanoTime()).array();
+    KafkaTail tail() {
+        return new KafkaTail(consumer(Map.of("group.id", topic + "-tail")), all());
     }
 
     List<TopicPartition> all() {
@@ -109,10 +85,14 @@ abstract class KafkaAccess {
                 .mapToLong(one -> one.offset()).sum();
     }
 
-    /** Wait until no offset grows any more: markers of the last round may be on their way. */
     void settled() throws Exception {
+        settled(topic);
+    }
+
+    /** Wait until no offset grows any more: markers of the last round may be on their way. */
+    void settled(String name) throws Exception {
         long last = -1;
-        for (long found = stored(topic); found != last; found = stored(topic)) {
+        for (long found = stored(name); found != last; found = stored(name)) {
             last = found;
             Thread.sleep(100);
         }
@@ -126,11 +106,5 @@ abstract class KafkaAccess {
                 throw error;
             }
         }
-    }
-
-    /** A group without members: nothing is checked but that nobody else commits for it. */
-    @SuppressWarnings("removal")
-    static ConsumerGroupMetadata memberless(String name) {
-        return new ConsumerGroupMetadata(name);
     }
 }

@@ -1,5 +1,4 @@
 import io.opentelemetry.api.OpenTelemetry;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -15,10 +14,11 @@ import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.SizeUnit;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
-import org.apache.pulsar.client.api.transaction.Transaction;
 
 /** What the rows need of Pulsar: tuned clients, topics and their counters. */
 abstract class PulsarAccess {
+    private static final int MEMORY_MIB = 256;
+
     final Shared.Task task;
     final String topic;
     final int partitions;
@@ -29,25 +29,30 @@ abstract class PulsarAccess {
         this.task = task;
         this.topic = task.text("topic");
         this.partitions = task.number("partitions");
-        this.client = PulsarClient.builder()
-                .serviceUrl(task.text("address"))
-                .enableTransaction(true)
-                .openTelemetry(OpenTelemetry.noop())
-                .memoryLimit(256, SizeUnit.MEGA_BYTES)
-                .startingBackoffInterval(20, TimeUnit.MILLISECONDS)
-                .maxBackoffInterval(100, TimeUnit.MILLISECONDS)
-                .build();
+        this.client = connected();
         this.admin = PulsarAdmin.builder().serviceHttpUrl(task.text("admin")).build();
         create(topic);
     }
 
-    Transaction transaction() throws Exception {
-        return client.newTransaction().withTransactionTimeout(15, TimeUnit.MINUTES).build().get();
+    /** A client with connections of its own. */
+    PulsarClient connected() throws PulsarClientException {
+        return PulsarClient.builder()
+                .serviceUrl(task.text("address"))
+                .enableTransaction(true)
+                .openTelemetry(OpenTelemetry.noop())
+                .memoryLimit(MEMORY_MIB / task.number("producers", 1), SizeUnit.MEGA_BYTES)
+                .startingBackoffInterval(20, TimeUnit.MILLISECONDS)
+                .maxBackoffInterval(100, TimeUnit.MILLISECONDS)
+                .build();
+    }
+
+    Producer<byte[]> producer() throws PulsarClientException {
+        return producer(client);
     }
 
     /** Large batches, to one partition after the other. */
-    Producer<byte[]> producer() throws PulsarClientException {
-        return batched(topic, 1).create();
+    Producer<byte[]> producer(PulsarClient of) throws PulsarClientException {
+        return batched(of, topic).create();
     }
 
     /** A producer of each partition, whose messages are not kept back. */
@@ -68,7 +73,7 @@ abstract class PulsarAccess {
     List<Producer<byte[]>> eachPartitionBatched(String name) throws Exception {
         List<CompletableFuture<Producer<byte[]>>> made = new ArrayList<>();
         for (int partition = 0; partition < partitions; partition++) {
-            made.add(batched(partitionOf(name, partition), 1).createAsync());
+            made.add(batched(client, partitionOf(name, partition)).createAsync());
         }
         List<Producer<byte[]>> found = new ArrayList<>();
         for (CompletableFuture<Producer<byte[]>> one : made) {
@@ -77,10 +82,10 @@ abstract class PulsarAccess {
         return found;
     }
 
-    private ProducerBuilder<byte[]> batched(String name, int lingerMs) {
-        return client.newProducer()
+    private static ProducerBuilder<byte[]> batched(PulsarClient of, String name) {
+        return of.newProducer()
                 .topic(name)
-                .batchingMaxPublishDelay(lingerMs, TimeUnit.MILLISECONDS)
+                .batchingMaxPublishDelay(1, TimeUnit.MILLISECONDS)
                 .batchingMaxMessages(10_000)
                 .batchingMaxBytes(262_144)
                 .maxPendingMessages(100_000)
@@ -113,8 +118,9 @@ abstract class PulsarAccess {
                 .subscribe();
     }
 
-    static byte[] stamped() {
-        return ByteBuffer.allocate(Long.BYTES).putLong(System.nanoTime()).array();
+    PulsarTail tail() throws PulsarClientException {
+        Consumer<byte[]> consumer = consumer(topic, "tail", false);
+        return new PulsarTail(consumer, message -> confirmed(consumer.acknowledgeAsync(message)));
     }
 
     String partitionOf(String name, int partition) {
@@ -132,5 +138,14 @@ abstract class PulsarAccess {
         } catch (PulsarAdminException.ConflictException error) {
             // It is there already.
         }
+    }
+
+    /** Let an error of a call that nobody waits for end the program. */
+    static void confirmed(CompletableFuture<?> future) {
+        future.whenComplete((done, error) -> {
+            if (error != null) {
+                Shared.fail(error);
+            }
+        });
     }
 }

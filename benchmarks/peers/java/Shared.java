@@ -1,7 +1,10 @@
 import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
+import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.function.LongSupplier;
@@ -12,6 +15,10 @@ final class Shared {
     static final long COMMIT_PERIOD_NS = 100_000_000L;
     static final long PROBE_PERIOD_MS = 20;
     static final long ARRIVAL_PATIENCE_NS = 60_000_000_000L;
+    /** Transactions that are left open are begun so many at a time. */
+    static final int OPENED_AT_ONCE = 16;
+    /** More than any measurement lasts, and no more than Kafka's broker permits by default. */
+    static final int OPEN_TIMEOUT_MS = 900_000;
 
     private Shared() {}
 
@@ -49,6 +56,73 @@ final class Shared {
         byte[] value() {
             return new byte[number("message_bytes")];
         }
+
+        /** The stretches of time to work for; the first one is to warm up. */
+        List<Stretch> rounds() {
+            List<Stretch> found = new ArrayList<>();
+            found.add(new Stretch(false, nanoseconds("warm_up_seconds")));
+            for (int number = 0; number < number("rounds"); number++) {
+                found.add(new Stretch(true, nanoseconds("seconds")));
+            }
+            return found;
+        }
+
+        /** Whether a reading of a whole stream is measured; to warm up, at least one is not. */
+        Iterable<Boolean> readings() {
+            long warmAtNs = System.nanoTime() + nanoseconds("warm_up_seconds");
+            return () -> new Iterator<>() {
+                private boolean warm = false;
+                private int left = number("rounds");
+
+                @Override
+                public boolean hasNext() {
+                    return left > 0;
+                }
+
+                @Override
+                public Boolean next() {
+                    boolean measured = warm && System.nanoTime() >= warmAtNs;
+                    warm = true;
+                    left -= measured ? 1 : 0;
+                    return measured;
+                }
+            };
+        }
+    }
+
+    /** A stretch of time to work for. */
+    record Stretch(boolean measured, long ns) {}
+
+    /** What a reader receives: how long each message was on its way. */
+    abstract static class Arrivals {
+        private volatile Latencies latencies = new Latencies();
+
+        final Latencies latencies() {
+            return latencies;
+        }
+
+        /** Forget what was received until now. */
+        final void reset() {
+            latencies = new Latencies();
+        }
+
+        final void received(byte[] value) {
+            if (value.length >= Long.BYTES) {
+                latencies.add(System.nanoTime() - ByteBuffer.wrap(value).getLong());
+            }
+        }
+
+        final void await(long count) throws InterruptedException {
+            long deadlineNs = System.nanoTime() + ARRIVAL_PATIENCE_NS;
+            while (latencies.count() < count && System.nanoTime() < deadlineNs) {
+                Thread.sleep(1);
+            }
+        }
+    }
+
+    /** A value that says when it was made. */
+    static byte[] stamped(int size) {
+        return ByteBuffer.allocate(size).putLong(0, System.nanoTime()).array();
     }
 
     /** Nanoseconds that were measured, sorted when the first quantile is asked for. */
@@ -86,24 +160,32 @@ final class Shared {
 
     /** A measured stretch of time; whoever started this program measures the servers meanwhile. */
     static final class Round {
-        private final long cpuBeganNs = cpuNs();
+        private final boolean measured;
+        private final long cpuBeganNs;
         private final long beganNs;
         private long elapsedNs;
         private long cpuUsedNs;
 
-        private Round() {
-            say("{\"event\": \"begin\"}");
+        private Round(boolean measured) {
+            this.measured = measured;
+            if (measured) {
+                say("{\"event\": \"begin\"}");
+            }
+            cpuBeganNs = cpuNs();
             beganNs = System.nanoTime();
         }
 
-        static Round begin() {
-            return new Round();
+        /** Begin a round; one that is not measured says nothing. */
+        static Round begin(boolean measured) {
+            return new Round(measured);
         }
 
         void end() {
             elapsedNs = System.nanoTime() - beganNs;
             cpuUsedNs = cpuNs() - cpuBeganNs;
-            say("{\"event\": \"end\"}");
+            if (measured) {
+                say("{\"event\": \"end\"}");
+            }
         }
 
         /** Tell what was measured, once all that was sent has arrived, or too long after it. */
@@ -115,6 +197,9 @@ final class Shared {
             while (found != expected && System.nanoTime() < deadlineNs) {
                 Thread.sleep(20);
                 found = arrived.getAsLong();
+            }
+            if (!measured) {
+                return;
             }
             StringBuilder shown = new StringBuilder();
             for (Map.Entry<String, Latencies> one : latencies.entrySet()) {
@@ -130,7 +215,13 @@ final class Shared {
         }
 
         void result(long count, long expected, LongSupplier arrived) throws InterruptedException {
-            result("", count, expected, arrived, Map.of());
+            result(count, expected, arrived, Map.of());
+        }
+
+        void result(
+                long count, long expected, LongSupplier arrived, Map<String, Latencies> latencies)
+                throws InterruptedException {
+            result("", count, expected, arrived, latencies);
         }
     }
 
@@ -145,10 +236,12 @@ final class Shared {
         };
     }
 
-    static Map<String, Latencies> named(String name, Latencies latencies) {
-        Map<String, Latencies> found = new LinkedHashMap<>();
-        found.put(name, latencies);
-        return found;
+    /** Fail unless as many transactions are open as were left so. */
+    static void checkOpen(long expected, long found) {
+        if (found != expected) {
+            throw new IllegalStateException(
+                    found + " transactions are open, and not " + expected);
+        }
     }
 
     /** Send at a fixed rate: call the action as often as the time that has passed asks for. */
