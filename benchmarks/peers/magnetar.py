@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.peers.processes import NotRunning
+from benchmarks.peers.processes import NotRunning, has_ended
 from benchmarks.peers.system import SYNCED, Running, System
 from benchmarks.servers import Servers, started
 
@@ -35,7 +35,7 @@ class _Standalone(Running):
 
     def check(self) -> None:
         # It starts its servers again, so only its own end is one.
-        if not psutil.pid_exists(self._supervisor_pid):
+        if has_ended(self._supervisor_pid):
             raise NotRunning("the supervisor has ended")
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 POLL_S = 0.05
 TERMINATE_WITHIN_S = 20.0
 
@@ -120,6 +122,14 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, also if its parent has not asked yet how."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def listens(port: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -14,6 +16,7 @@ from benchmarks.peers.processes import (
     Process,
     ended_by_signals,
     free_ports,
+    has_ended,
     listens,
     running,
 )
@@ -70,6 +73,16 @@ def test_a_killed_server_has_ended_when_the_call_returns(tmp_path: Path) -> None
     process.kill()
     with pytest.raises(NotRunning, match="status -9"):
         process.check()
+
+
+def test_a_process_has_ended_before_its_parent_knows() -> None:
+    process = subprocess.Popen(shell("read line"), stdin=subprocess.PIPE)
+    assert not has_ended(process.pid)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert has_ended(process.pid)
+    process.communicate()
+    assert has_ended(process.pid)
 
 
 def test_ports_differ_and_nobody_listens_there() -> None:
