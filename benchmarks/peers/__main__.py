@@ -149,7 +149,7 @@ def main(
         if figures:
             print_table(figures)
     if failures:
-        raise click.ClickException(f"{len(failures)} measurements failed")
+        raise click.ClickException(f"measurements failed: {len(failures)}")
 
 
 @main.command()

@@ -76,7 +76,8 @@ def class_path(peer: str) -> str:
 def _fetch_archives(peer: str) -> None:
     description = SOURCES / "maven" / f"{peer}.xml"
     directory = PEERS / peer / "lib"
-    if not _is_newer(PEERS / peer / ".fetched", [description]):
+    fetched = PEERS / peer / ".fetched"
+    if not is_made_of(fetched, [description]):
         print(f"fetching {peer}", file=sys.stderr)
         # Archives of another version would stay beside the new ones.
         shutil.rmtree(directory, ignore_errors=True)
@@ -85,7 +86,7 @@ def _fetch_archives(peer: str) -> None:
             "--file", str(description), f"-Dmaven.repo.local={PEERS / 'maven'}",
             COPY_DEPENDENCIES, "-DincludeScope=runtime", f"-DoutputDirectory={directory}",
         )  # fmt: skip
-        (PEERS / peer / ".fetched").touch()
+        fetched.write_text(digest([description]))
     for name, expected in SHA256[peer].items():
         found = sha256(directory / name)
         if found != expected:
@@ -97,12 +98,13 @@ def _compile(peer: str) -> None:
     directory = SOURCES / "java"
     sources = [directory / "Shared.java", *sorted(directory.glob(f"{peer.capitalize()}*.java"))]
     classes = PEERS / "classes" / peer
-    if not _is_newer(classes / ".compiled", sources):
+    compiled = classes / ".compiled"
+    if not is_made_of(compiled, sources):
         # Classes of another version would stay beside the new ones.
         shutil.rmtree(classes, ignore_errors=True)
         classes.mkdir(parents=True)
         _run("javac", "-d", str(classes), "-cp", class_path(peer), *map(str, sources))
-        (classes / ".compiled").touch()
+        compiled.write_text(digest(sources))
 
 
 def _make_environment() -> None:
@@ -128,10 +130,14 @@ def sha256(path: Path) -> str:
         raise NotFetched(f"{path} is missing: remove {PEERS} and fetch again") from error
 
 
-def _is_newer(made: Path, sources: Sequence[Path]) -> bool:
-    if not made.exists():
-        return False
-    return all(made.stat().st_mtime >= source.stat().st_mtime for source in sources)
+def is_made_of(marker: Path, sources: Sequence[Path]) -> bool:
+    """Whether something was made of these sources as they are, whatever their times say."""
+    return marker.exists() and marker.read_text() == digest(sources)
+
+
+def digest(sources: Sequence[Path]) -> str:
+    content = b"".join(source.name.encode() + source.read_bytes() for source in sources)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _run(*command: str) -> None:

@@ -96,7 +96,7 @@ def test_a_failed_measurement_is_told_and_fails_the_whole(monkeypatch: pytest.Mo
     result = ran(monkeypatch, Measuring(ClientFailed("it hung"), figure()))
     assert result.exit_code == 1
     assert "it hung" in result.output
-    assert "1 measurements failed" in result.output
+    assert "measurements failed: 1" in result.output
 
 
 def test_kept_figures_are_shown_again(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from benchmarks.peers import kafka, pulsar
 from benchmarks.peers.clients.measuring import Task, quantiles_ms
-from benchmarks.peers.fetch import SHA256, NotFetched, fetch, sha256
 from benchmarks.peers.properties import rendered
 from benchmarks.peers.rows import ROWS, Row
 from benchmarks.peers.sampler import Moment, ServerTimes, between
@@ -92,24 +91,3 @@ def test_a_stream_is_read_until_a_client_is_warm_and_then_measured() -> None:
     assert list(cold.readings()) == [False, True, True]
     readings = Task([*told, "warm_up_seconds=1000"]).readings()
     assert [next(readings) for _ in range(4)] == [False] * 4
-
-
-def test_an_archive_that_is_missing_is_named(tmp_path: Path) -> None:
-    (tmp_path / "there").write_bytes(b"abc")
-    assert sha256(tmp_path / "there").startswith("ba7816bf")
-    with pytest.raises(NotFetched, match="missing"):
-        sha256(tmp_path / "absent")
-
-
-def test_an_archive_with_another_content_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("benchmarks.peers.fetch.PEERS", tmp_path)
-    library = tmp_path / "kafka/lib"
-    library.mkdir(parents=True)
-    name = next(iter(SHA256["kafka"]))
-    (library / name).write_bytes(b"something else")
-    # As after Maven.
-    (tmp_path / "kafka/.fetched").touch()
-    with pytest.raises(NotFetched, match=f"{name} has SHA-256"):
-        fetch(["kafka"])

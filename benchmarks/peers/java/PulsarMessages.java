@@ -97,6 +97,8 @@ final class PulsarMessages extends PulsarAccess {
         Producer<byte[]> single = eachPartition(topic).get(0);
         int count = task.number("count");
         send(producer, count);
+        // It would tell of each look at the topic that fails until the server is back.
+        producer.close();
         Shared.Round round = Shared.Round.begin(true);
         Shared.say("{\"event\": \"kill\"}");
         System.in.read();
