@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ SETTINGS = ROOT / "deploy" / "compose" / ".env"
 DIRECTORY = Path(os.environ.get("MAGNETAR_COMPOSE_DIRECTORY", ROOT / ".compose"))
 STARTED_S = time.time()
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+STATS_ATTEMPTS = 10
 UP_S_MAX = 900.0
 BUILD_S_MAX = 1_800.0
 
@@ -135,16 +136,24 @@ class Cluster:
 
     def memory_bytes(self) -> dict[str, int]:
         """What each container has in use, by its service."""
-        told = self.engine.docker("stats", "--no-stream", "--format", "{{json .}}", *self.names())
-        found = {}
+        names = self.names()
+        found: dict[str, int] = {}
+        for _ in range(STATS_ATTEMPTS):
+            found.update(self._told_memory_bytes(names))
+            # A container that has told nothing for two seconds is left out, as on a busy machine.
+            if len(found) == len(names):
+                break
+        return found
+
+    def _told_memory_bytes(self, names: Sequence[str]) -> Iterator[tuple[str, int]]:
+        told = self.engine.docker("stats", "--no-stream", "--format", "{{json .}}", *names)
         for line in told.splitlines():
             one = json.loads(line)
             number, unit = re.fullmatch(
                 r"([0-9.]+)([KMG]?i?B)", one["MemUsage"].split(" / ")[0]
             ).groups()  # type: ignore[union-attr]
             name = re.sub(r"(-run)?-[0-9a-f]+$", "", one["Name"].removeprefix("magnetar-test-"))
-            found[name] = int(float(number) * UNITS[unit])
-        return found
+            yield name, int(float(number) * UNITS[unit])
 
     @contextmanager
     def watching_memory(self) -> Iterator[dict[str, int]]:
