@@ -43,10 +43,14 @@ class Replies:
         """Send a refusal when everything is durable that it may depend on."""
 
         def leave() -> None:
-            self._environment.metrics.refusals.labels(type(error).__name__).inc()
+            self.count_refusal(error)
             reply.fail(error)
 
         self._environment.when_durable(leave)
+
+    def count_refusal(self, error: MagnetarError) -> None:
+        """Count an error that leaves."""
+        self._environment.metrics.refusals.labels(type(error).__name__).inc()
 
     def handle(self, handler: Handler, command: Any, reply: Reply) -> None:
         """Call the handler of a command that was parked."""
@@ -57,7 +61,12 @@ class Replies:
 
     def fail(self, error: Exception, reply: Reply) -> None:
         """Fail a command that had waited, for a reason of the client's or by a bug."""
-        if not isinstance(error, MagnetarError):
-            log.error("a command that had waited failed", exc_info=error)
-            error = internal_failure()
-        self.refuse(error, reply)
+        self.refuse(refusal_of(error), reply)
+
+
+def refusal_of(error: Exception) -> MagnetarError:
+    """Return what a client is told of an error: of a bug, only that there is one."""
+    if isinstance(error, MagnetarError):
+        return error
+    log.error("a command that had waited failed", exc_info=error)
+    return internal_failure()

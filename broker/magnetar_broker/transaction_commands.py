@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from magnetar_broker import keys
 from magnetar_broker.coordinator_sessions import CoordinatorSessions
+from magnetar_broker.ends_together import EndsTogether
 from magnetar_broker.environment import Environment
 from magnetar_broker.orphan_resolver import OrphanResolver
 from magnetar_broker.replies import Replies
@@ -15,8 +16,14 @@ from magnetar_broker.transaction_index import End, EndedTransaction, Outcome
 from magnetar_broker.waiting_ends import AskedEnd
 from magnetar_broker.watermark import Watermark
 from magnetar_core.commands import Handler, Reply
-from magnetar_core.errors import InvalidArgument, InvalidTxnState
-from magnetar_core.ids import INCARNATION_MAX, TCID_MAX, TxnID
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError
+from magnetar_core.ids import (
+    INCARNATION_MAX,
+    TCID_MAX,
+    PartitionName,
+    SubscriptionName,
+    TxnID,
+)
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import record_pb2 as records
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -27,6 +34,14 @@ ENDS_ASKED_MAX = 10_000
 # in which no other client is served.
 ENDS_IN_A_TURN = 500
 LOOKED_UP_IN_A_TURN = 5_000
+# How many participants a command ends, in a turn; a coordinator names 64.
+ENDED_TOGETHER_MAX = 1_000
+
+_EndCommand = (
+    txn_wire.CommandEndTxnOnPartition
+    | txn_wire.CommandEndTxnOnSubscription
+    | txn_wire.CommandEndTxnOnParticipants
+)
 
 
 class TransactionCommands:
@@ -52,6 +67,7 @@ class TransactionCommands:
         self.handlers: Mapping[str, Handler] = {
             "end_txn_on_partition": self._end_txn_on_partition,
             "end_txn_on_subscription": self._end_txn_on_subscription,
+            "end_txn_on_participants": self._end_txn_on_participants,
             "low_watermark": self._low_watermark,
             "txns_issued": self._txns_issued,
             "describe_ends": self._describe_ends,
@@ -91,6 +107,37 @@ class TransactionCommands:
         response = txn_wire.CommandEndTxnOnSubscriptionResponse()
         response.txn_id.most_bits, response.txn_id.least_bits = end.txn_id
         self._replies.answer(reply, response)
+
+    def _end_txn_on_participants(
+        self, command: txn_wire.CommandEndTxnOnParticipants, reply: Reply
+    ) -> None:
+        """Handle CommandEndTxnOnParticipants."""
+        count = len(command.partitions) + len(command.subscriptions)
+        if count > ENDED_TOGETHER_MAX:
+            raise InvalidArgument(f"a command ends {ENDED_TOGETHER_MAX} participants, not {count}")
+        partitions, subscriptions = _ends_of(command)
+        txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
+        self._environment.issued.check(txn_id)
+
+        def answer(ends: EndsTogether) -> None:
+            response = txn_wire.CommandEndTxnOnParticipantsResponse()
+            response.txn_id.most_bits, response.txn_id.least_bits = txn_id
+            for name, error in ends.unfinished.items():
+                _put_unfinished(response.unfinished.add(), name, error)
+
+            def leave() -> None:
+                if ends.ended_partitions:
+                    self._ends[outcome].inc(ends.ended_partitions)
+                for error in ends.unfinished.values():
+                    if error is not None:
+                        self._replies.count_refusal(error)
+                reply.send(response)
+
+            self._environment.when_durable(leave)
+
+        EndsTogether(self._topics, partitions, subscriptions, answer).begin(
+            reply.session, reply.request_id
+        )
 
     def _end_of(
         self, command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription
@@ -214,16 +261,21 @@ class TransactionCommands:
         return response
 
 
+def _outcome_of(command: _EndCommand) -> Outcome:
+    return Outcome.COMMITTED if command.txn_action == common.COMMIT else Outcome.ABORTED
+
+
+def _counts_of(counts: Iterable[txn_wire.WriterCount]) -> dict[int, int]:
+    return {one.writer_id: one.count for one in counts}
+
+
 def _end_of(
     command: txn_wire.CommandEndTxnOnPartition | txn_wire.CommandEndTxnOnSubscription,
 ) -> End:
-    committed = command.txn_action == common.COMMIT
     return End(
         txn_id=TxnID.from_wire(command.txn_id),
-        outcome=Outcome.COMMITTED if committed else Outcome.ABORTED,
-        counts=(
-            {one.writer_id: one.count for one in command.counts} if command.counts_given else None
-        ),
+        outcome=_outcome_of(command),
+        counts=_counts_of(command.counts) if command.counts_given else None,
         selection=(frozenset(command.selected_writer_ids) if command.selection_given else None),
         loss_accepted=command.loss_accepted,
         hanging=(
@@ -232,6 +284,43 @@ def _end_of(
             else None
         ),
     )
+
+
+def _ends_of(
+    command: txn_wire.CommandEndTxnOnParticipants,
+) -> tuple[list[tuple[PartitionName, End]], list[tuple[SubscriptionName, End]]]:
+    """Parse the ends of several participants."""
+    txn_id, outcome = TxnID.from_wire(command.txn_id), _outcome_of(command)
+    selection = frozenset(command.selected_writer_ids) if command.selection_given else None
+    counted, loss_accepted = command.counts_given, command.loss_accepted
+
+    def end(counts: Iterable[txn_wire.WriterCount]) -> End:
+        return End(
+            txn_id, outcome, _counts_of(counts) if counted else None, selection, loss_accepted
+        )
+
+    return (
+        [
+            (PartitionName.from_wire(one.partition), end(one.producers))
+            for one in command.partitions
+        ],
+        [
+            (SubscriptionName.from_wire(one.subscription), end(one.consumers))
+            for one in command.subscriptions
+        ],
+    )
+
+
+def _put_unfinished(
+    wire: txn_wire.UnfinishedParticipant,
+    name: PartitionName | SubscriptionName,
+    error: MagnetarError | None,
+) -> None:
+    wire.partition.topic, wire.partition.partition, wire.partition.topic_id = name[:3]
+    if isinstance(name, SubscriptionName):
+        wire.subscription = name.subscription
+    if error is not None:
+        wire.error.CopyFrom(error.to_wire())
 
 
 def _passing_of(topics: Topics, tcid: int, watermark: Watermark) -> set[int]:

@@ -177,6 +177,7 @@ TABLE: list[tuple[str, Any, Set[str]]] = [
         txn.CommandEndTxnOnSubscription(txn_id=STRANGE, subscription=SUBSCRIPTION),
         {"coordinator"},
     ),
+    (BROKER, txn.CommandEndTxnOnParticipants(txn_id=STRANGE), {"coordinator"}),
     (BROKER, txn.CommandDescribeEnds(), {"coordinator"}),
     (BROKER, txn.CommandLowWatermark(tcid=7, incarnation=1), {"coordinator"}),
     (BROKER, txn.CommandTxnsIssued(tcid=7, incarnation=1), {"coordinator"}),

@@ -36,7 +36,12 @@ from magnetar_core.wire import transaction_pb2 as txn
 
 T1, T2 = TxnID.of(0, 1, 1), TxnID.of(0, 1, 2)
 KINDS: tuple[Any, ...] = (wire.CommandSend, wire.CommandPublish, wire.CommandAck)
-ENDING = (txn.CommandEndTxnOnPartition, txn.CommandEndTxnOnSubscription, txn.CommandEndTxn)
+ENDING = (
+    txn.CommandEndTxnOnPartition,
+    txn.CommandEndTxnOnSubscription,
+    txn.CommandEndTxnOnParticipants,
+    txn.CommandEndTxn,
+)
 
 
 class Scene:
@@ -187,7 +192,7 @@ def test_a_refusal_says_who_and_what_to_do(tmp_path: Path) -> None:
 def test_every_command_that_writes_in_a_transaction_is_checked() -> None:
     """Whoever adds a command with a TxnID decides here whether it writes."""
     reading_or_ending = {
-        *("peek", "end_txn_on_partition", "end_txn_on_subscription"),
+        *("peek", "end_txn_on_partition", "end_txn_on_subscription", "end_txn_on_participants"),
         # The coordinator's; it knows whose the transaction is.
         *("add_partition_to_txn", "add_subscription_to_txn", "end_txn", "describe_txn"),
         *("accept_txn_loss", "abort_hanging_txn"),

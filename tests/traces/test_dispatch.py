@@ -197,6 +197,7 @@ def test_every_described_command_is_described() -> None:
         "add_partition_to_txn",
         "add_subscription_to_txn",
         "end_txn",
+        "end_txn_on_participants",
         "end_txn_on_partition",
         "end_txn_on_subscription",
         "init_producer",

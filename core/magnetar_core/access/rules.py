@@ -212,6 +212,7 @@ RULES: dict[str, Rule] = {
     ),
     "end_txn_on_partition": _ENDING,
     "end_txn_on_subscription": _ENDING,
+    "end_txn_on_participants": _ENDING,
     "low_watermark": _ENDING,
     "txns_issued": _ENDING,
     "describe_ends": _ENDING,

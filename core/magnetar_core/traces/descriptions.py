@@ -20,6 +20,7 @@ Attributes: TypeAlias = dict[str, str | int | bool]
 SYSTEM: Final[Attributes] = {"messaging.system": "magnetar"}
 TXN_ID = "magnetar.txn.id"
 TXN_ACTION = "magnetar.txn.action"
+PARTICIPANT_COUNT = "magnetar.txn.participant_count"
 ERROR_TYPE = "error.type"
 
 
@@ -120,6 +121,13 @@ def _plain(operation: str) -> Callable[[Any], Description]:
     return lambda command: Description(operation, _attributes(command, operation))
 
 
+def _end_on_participants(command: Any) -> Description:
+    description = _plain("EndTxnOnParticipants")(command)
+    count = len(command.partitions) + len(command.subscriptions)
+    description.attributes[PARTICIPANT_COUNT] = count
+    return description
+
+
 def _with_action(describer: Callable[[Any], Description]) -> Callable[[Any], Description]:
     def with_action(command: Any) -> Description:
         description = describer(command)
@@ -135,6 +143,7 @@ _DESCRIBERS: Final[Mapping[str, Callable[[Any], Description]]] = {
     "add_partition_to_txn": _plain("AddPartitionToTxn"),
     "add_subscription_to_txn": _plain("AddSubscriptionToTxn"),
     "end_txn": _with_action(_plain("EndTxn")),
+    "end_txn_on_participants": _with_action(_end_on_participants),
     "end_txn_on_partition": _with_action(_to_partition("EndTxnOnPartition")),
     "end_txn_on_subscription": _with_action(_to_subscription("EndTxnOnSubscription")),
     "init_producer": _plain("InitProducer"),

@@ -442,6 +442,34 @@ class CommandEndTxnOnSubscriptionResponse(_message.Message):
     txn_id: _common_pb2.TxnId
     def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ...) -> None: ...
 
+class CommandEndTxnOnParticipants(_requests.Request[CommandEndTxnOnParticipantsResponse]):
+    __slots__ = ("txn_id", "txn_action", "counts_given", "partitions", "subscriptions", "selection_given", "selected_writer_ids", "loss_accepted")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    TXN_ACTION_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SELECTION_GIVEN_FIELD_NUMBER: _ClassVar[int]
+    SELECTED_WRITER_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOSS_ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    txn_action: _common_pb2.TxnAction
+    counts_given: bool
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionCounts]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[SubscriptionCounts]
+    selection_given: bool
+    selected_writer_ids: _containers.RepeatedScalarFieldContainer[int]
+    loss_accepted: bool
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., txn_action: _Optional[_Union[_common_pb2.TxnAction, str]] = ..., counts_given: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionCounts, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[_Union[SubscriptionCounts, _Mapping]]] = ..., selection_given: _Optional[bool] = ..., selected_writer_ids: _Optional[_Iterable[int]] = ..., loss_accepted: _Optional[bool] = ...) -> None: ...
+
+class CommandEndTxnOnParticipantsResponse(_message.Message):
+    __slots__ = ("txn_id", "unfinished")
+    TXN_ID_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_FIELD_NUMBER: _ClassVar[int]
+    txn_id: _common_pb2.TxnId
+    unfinished: _containers.RepeatedCompositeFieldContainer[UnfinishedParticipant]
+    def __init__(self, txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., unfinished: _Optional[_Iterable[_Union[UnfinishedParticipant, _Mapping]]] = ...) -> None: ...
+
 class TxnRange(_message.Message):
     __slots__ = ("first", "last")
     FIRST_FIELD_NUMBER: _ClassVar[int]

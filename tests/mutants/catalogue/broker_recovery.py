@@ -93,9 +93,16 @@ MUTANTS = (
     Mutant(
         name="end-answered-before-durable",
         file=_COMMANDS,
-        old="            self._environment.when_durable(leave)",
-        new="            leave()",
+        old="            self._environment.when_durable(leave)\n\n        def failed(",
+        new="            leave()\n\n        def failed(",
         mistake="A coordinator hears that a transaction has ended before that is durable.",
+    ),
+    Mutant(
+        name="ends-together-answered-before-durable",
+        file=_COMMANDS,
+        old="            self._environment.when_durable(leave)\n\n        EndsTogether(",
+        new="            leave()\n\n        EndsTogether(",
+        mistake="The same, of a command that ends several participants.",
     ),
     Mutant(
         name="tail-shows-what-is-not-durable",

@@ -10,10 +10,32 @@ _INDEX = "broker/magnetar_broker/transaction_index.py"
 _ROWS = "broker/magnetar_broker/index_rows.py"
 _SENDS = "broker/magnetar_broker/send_commands.py"
 _PRODUCERS = "broker/magnetar_broker/producers.py"
+_TOGETHER = "broker/magnetar_broker/ends_together.py"
 _COMMANDS = "broker/magnetar_broker/transaction_commands.py"
 
 MUTANTS = (
     # Sends
+    Mutant(
+        name="ends-together-do-not-wait",
+        file=_TOGETHER,
+        old="        self._unanswered = len(partitions) + 1",
+        new="        self._unanswered = 1",
+        mistake="Subscriptions end a commit when the first partition has, and not the last one.",
+    ),
+    Mutant(
+        name="ends-together-out-of-order",
+        file=_TOGETHER,
+        old="            if waits and end.outcome is Outcome.COMMITTED:",
+        new="            if waits and end.outcome is Outcome.ABORTED:",
+        mistake="What was consumed for messages that are lost counts as consumed.",
+    ),
+    Mutant(
+        name="ends-together-hide-errors-of-subscriptions",
+        file=_TOGETHER,
+        old="            self.unfinished[name] = refusal_of(error)",
+        new="            refusal_of(error)",
+        mistake="A subscription that refuses an end counts as ended.",
+    ),
     Mutant(
         name="gap-accepted",
         file=_PRODUCERS,
