@@ -1,7 +1,8 @@
 """Sender of end commands to a broker, with the time at which each is sent again.
 
-An end command is sent until it is answered: again when no answer comes within a deadline, or some
-time after an error, and at once when a broken link comes back. Its states are in end_state.py.
+An end command is sent until all of its participants have answered: again when no answer comes
+within a deadline, or some time after an error, and at once when a broken link comes back. Its
+states are in end_state.py.
 Source: PIP-31, TC Startup, committing and aborting; docs/design/0001-protocol.md, Ends at a
 participant.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from random import Random
 from typing import Any, Protocol
 
 from magnetar_coordinator.config import CoordinatorConfig
-from magnetar_coordinator.end_commands import end_command
+from magnetar_coordinator.end_commands import end_command, participant_of
 from magnetar_coordinator.end_state import EndEvent, EndState, PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.transaction import Participant, Transaction
@@ -25,16 +27,26 @@ from magnetar_core.backoff import delay_ms
 from magnetar_core.broker_link import BrokerLink
 from magnetar_core.clock import Clock
 from magnetar_core.errors import END_REFUSALS, code_name
+from magnetar_core.frames import detached
 from magnetar_core.traces.descriptions import ERROR_TYPE
 from magnetar_core.traces.spans import Span
 from magnetar_core.wire import common_pb2 as common
+from magnetar_core.wire import transaction_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 0.1
-_ENDED_NAMES = frozenset({"end_txn_on_partition_response", "end_txn_on_subscription_response"})
+_ENDED_NAMES = frozenset(
+    {
+        "end_txn_on_partition_response",
+        "end_txn_on_subscription_response",
+        "end_txn_on_participants_response",
+    }
+)
 # The participant does not exist any more, and its part of the transaction went with it.
 GONE_CODES = frozenset({common.GONE, common.TOPIC_NOT_FOUND, common.SUBSCRIPTION_NOT_FOUND})
+# The broker does not know ends of several participants, or one of them is gone.
+_DIVIDING_CODES = GONE_CODES | {common.INVALID_ARGUMENT}
 # Only an administrator can help.
 _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 
@@ -42,10 +54,16 @@ _REFUSAL_CODES = frozenset(error.code for error in END_REFUSALS)
 class EndListener(Protocol):
     """Listener that hears the outcome of each end command."""
 
-    def answered(self, end: PendingEnd) -> None:
-        """Note that a participant has ended its part of a transaction, or no longer exists."""
+    def ended(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
+        """Note that participants have ended their parts of a transaction, or no longer exist.
 
-    def refused(self, end: PendingEnd, error: common.ServerError) -> None:
+        Those that are left are in `end.participants`.
+        """
+
+    def divided(self, end: PendingEnd) -> None:
+        """Note that an end is given up, and each of its participants wants an end of its own."""
+
+    def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
         """Note that a participant refuses: the transaction waits for an administrator."""
 
 
@@ -78,6 +96,8 @@ class EndCommandSender:
         # Commands in state DUE. Entries whose command has another due_ms by now are skipped.
         self._later: list[tuple[float, int, PendingEnd]] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
+        # Whether the broker takes ends of several participants, as far as is known.
+        self.takes_several = True
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -86,13 +106,13 @@ class EndCommandSender:
             self._sweep_timer = None
 
     def begin(
-        self, transaction: Transaction, participant: Participant, now_ms: float
+        self, transaction: Transaction, participants: Sequence[Participant], now_ms: float
     ) -> PendingEnd:
-        """Send an end command to a participant, now or when the link comes back."""
-        end = PendingEnd(transaction, participant, self._link.next_request_id())
+        """Send an end command to participants, now or when the link comes back."""
+        end = PendingEnd(transaction, participants, self._link.next_request_id())
         self._ends[end.request_id] = end
         if self._traces is not None:
-            span = self._traces.ending(transaction, participant)
+            span = self._traces.ending(transaction, participants)
             if span is not None:
                 self._spans[end.request_id] = span
         if self._link.is_up:
@@ -122,6 +142,8 @@ class EndCommandSender:
 
     def link_is_down(self) -> None:
         """Note that no answer will come on the old link."""
+        # Another version of the broker may answer on the next one.
+        self.takes_several = True
         self._first.clear()
         self._later.clear()
         for end in self._ends.values():
@@ -132,22 +154,107 @@ class EndCommandSender:
         end = self._ends.get(request_id)
         if end is None:
             return False
-        if name in _ENDED_NAMES or (name == "error" and body.code in GONE_CODES):
-            del self._ends[request_id]
-            self._first.pop(request_id, None)
-            end.move(EndEvent.ANSWER)
-            if self._spans and (span := self._spans.pop(request_id, None)) is not None:
-                span.end()
-            self._listener.answered(end)
+        if name in _ENDED_NAMES:
+            is_of_several = isinstance(body, pb.CommandEndTxnOnParticipantsResponse)
+            unfinished = (
+                {participant_of(one): one for one in body.unfinished} if is_of_several else {}
+            )
+            self._answered(end, unfinished)
         elif name == "error":
-            self._on_error(end, body)
+            is_of_several = len(end.participants) > 1
+            if is_of_several and body.code in _DIVIDING_CODES:
+                self._divide(end, body)
+            elif body.code in GONE_CODES:
+                self._answered(end, {})
+            else:
+                self._on_errors(end, dict.fromkeys(end.participants, body))
         return True
 
-    def _on_error(self, end: PendingEnd, error: common.ServerError) -> None:
+    def _answered(
+        self, end: PendingEnd, unfinished: Mapping[Participant, pb.UnfinishedParticipant]
+    ) -> None:
+        """Take the answer that all participants have ended a transaction, but for some."""
+        ended: list[Participant] = []
+        errors: dict[Participant, common.ServerError | None] = {}
+        for participant in end.participants:
+            one = unfinished.get(participant)
+            if one is None:
+                ended.append(participant)
+            elif not one.HasField("error"):
+                errors[participant] = None
+            elif one.error.code in GONE_CODES:
+                ended.append(participant)
+            else:
+                # The answer itself would keep its whole frame alive.
+                errors[participant] = detached(one.error)
+        if not errors:
+            self._forget(end)
+            end.move(EndEvent.ANSWER)
+            if self._spans and (span := self._spans.pop(end.request_id, None)) is not None:
+                span.end()
+        elif ended:
+            self._leave(end, list(errors))
+        end.participants = tuple(errors)
+        if ended:
+            self._listener.ended(end, ended)
+        if errors:
+            self._on_errors(end, errors)
+
+    def _leave(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
+        """Continue an end for fewer participants, under another number.
+
+        What an earlier copy of the command is answered says nothing of these alone.
+        """
+        before = end.request_id
+        self._forget(end)
+        end.request_id = self._link.next_request_id()
+        end.participants = participants
+        self._ends[end.request_id] = end
+        if self._spans and (span := self._spans.pop(before, None)) is not None:
+            self._spans[end.request_id] = span
+
+    def _divide(self, end: PendingEnd, error: common.ServerError) -> None:
+        """Give up an end of several participants: the broker says nothing of each of them."""
+        if error.code == common.INVALID_ARGUMENT:
+            self.takes_several = False
+        self._forget(end)
+        end.move(EndEvent.REFUSED_WHOLE)
+        if self._spans and (span := self._spans.pop(end.request_id, None)) is not None:
+            span.event("refused", {ERROR_TYPE: code_name(error.code)})
+            span.end()
+        self._listener.divided(end)
+
+    def _forget(self, end: PendingEnd) -> None:
+        del self._ends[end.request_id]
+        self._first.pop(end.request_id, None)
+
+    def _on_errors(
+        self, end: PendingEnd, errors: Mapping[Participant, common.ServerError | None]
+    ) -> None:
+        """Take the errors of all participants that are left; None: it waits for the others."""
+        is_refused = False
+        passes = False
+        for participant, error in errors.items():
+            if error is None:
+                continue
+            self._note(end, participant, error)
+            if error.code in _REFUSAL_CODES:
+                is_refused = True
+                self._listener.refused(end, participant, error)
+            else:
+                passes = True
+        now_ms = self._clock.monotonic_ms()
+        if is_refused and not passes:
+            due_ms = now_ms + self._config.refused_retry_delay_ms
+        else:
+            due_ms = now_ms + self._delay_ms(end)
+        self._due_later(end, EndEvent.ERROR, due_ms)
+
+    def _note(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
         if self._spans and (span := self._spans.get(end.request_id)) is not None:
             span.event("refused", {ERROR_TYPE: code_name(error.code)})
-        before = end.transaction.unfinished[end.participant]
-        end.transaction.unfinished[end.participant] = error
+        before = end.transaction.unfinished[participant]
+        end.transaction.unfinished[participant] = error
         if error.code == common.PARTITION_MOVED and (before is None or before.code != error.code):
             # Never "ended": the broker speaks for its own partitions only, and asking again is
             # safe.
@@ -155,25 +262,18 @@ class EndCommandSender:
                 "transaction %s waits for %s, which the broker at %s does not keep: %s; if this"
                 " lasts, start all servers with the same list of members",
                 end.transaction.txn_id,
-                end.participant,
+                participant,
                 self._link.address,
                 error.message,
-                extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
+                extra={"txn_id": end.transaction.txn_id, "participant": participant},
             )
-        now_ms = self._clock.monotonic_ms()
-        if error.code in _REFUSAL_CODES:
-            self._listener.refused(end, error)
-            due_ms = now_ms + self._config.refused_retry_delay_ms
-        else:
-            due_ms = now_ms + self._delay_ms(end)
-        self._due_later(end, EndEvent.ERROR, due_ms)
 
     def _send(self, end: PendingEnd) -> None:
         traceparent = b""
         if self._spans and (span := self._spans.get(end.request_id)) is not None:
             span.event("sent")
             traceparent = span.traceparent
-        command = end_command(end.transaction, end.participant)
+        command = end_command(end.transaction, end.participants)
         self._link.send(command, end.request_id, traceparent)
 
     def _due_later(self, end: PendingEnd, event: EndEvent, due_ms: float) -> None:

@@ -7,7 +7,7 @@ Source: docs/design/0001-protocol.md, Ends at a participant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, unique
 from typing import Final
 
@@ -22,7 +22,8 @@ class EndState(Enum):
     AWAY = "its broker's link is down: it is sent when the link comes back"
     SENT = "sent once; nearly all are answered from here"
     DUE = "it waits for its answer, or after an error, until it is sent again"
-    ANSWERED = "its participant has ended the transaction, or is no more"
+    ANSWERED = "its participants have ended the transaction, or are no more"
+    DIVIDED = "ends of single participants have taken its place"
 
 
 @unique
@@ -31,9 +32,10 @@ class EndEvent(Enum):
 
     FIRST_SENT = "the link is up when the end begins"
     SENT_AGAIN = "its time came, its link came back, or something has changed at the participant"
-    ERROR = "the participant refuses for now"
+    ERROR = "a participant refuses for now"
     LINK_DOWN = "the link broke"
-    ANSWER = "the participant answers that it has ended it, or that it is no more"
+    ANSWER = "all participants have answered that they have ended it, or that they are no more"
+    REFUSED_WHOLE = "the broker cannot say of each participant how it stands there"
 
 
 TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
@@ -44,10 +46,12 @@ TRANSITIONS: Final[Mapping[tuple[EndState, EndEvent], EndState]] = {
     (EndState.SENT, EndEvent.ERROR): EndState.DUE,
     (EndState.SENT, EndEvent.LINK_DOWN): EndState.AWAY,
     (EndState.SENT, EndEvent.ANSWER): EndState.ANSWERED,
+    (EndState.SENT, EndEvent.REFUSED_WHOLE): EndState.DIVIDED,
     (EndState.DUE, EndEvent.SENT_AGAIN): EndState.DUE,
     (EndState.DUE, EndEvent.ERROR): EndState.DUE,
     (EndState.DUE, EndEvent.LINK_DOWN): EndState.AWAY,
     (EndState.DUE, EndEvent.ANSWER): EndState.ANSWERED,
+    (EndState.DUE, EndEvent.REFUSED_WHOLE): EndState.DIVIDED,
 }
 
 
@@ -61,17 +65,20 @@ def next_state(state: EndState, event: EndEvent) -> EndState:
 
 
 class PendingEnd:
-    """End command that its participant has not answered yet.
+    """End command that some of its participants, all at a broker, have not answered yet.
 
     Attributes:
-        due_ms: when the command is sent again; meaningless in AWAY and ANSWERED.
+        participants: those that have not; the command is sent again for these only.
+        due_ms: when the command is sent again; meaningless in AWAY, ANSWERED and DIVIDED.
     """
 
-    __slots__ = ("attempts", "due_ms", "participant", "request_id", "state", "transaction")
+    __slots__ = ("attempts", "due_ms", "participants", "request_id", "state", "transaction")
 
-    def __init__(self, transaction: Transaction, participant: Participant, request_id: int) -> None:
+    def __init__(
+        self, transaction: Transaction, participants: Sequence[Participant], request_id: int
+    ) -> None:
         self.transaction = transaction
-        self.participant = participant
+        self.participants = participants
         # All attempts have the same id, so that any answer serves.
         self.request_id = request_id
         self.attempts = 0

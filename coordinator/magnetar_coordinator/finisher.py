@@ -10,13 +10,14 @@ participant.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 from typing import Any
 
 from magnetar_coordinator.broker_peer import BrokerPeer
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.directory import BrokerDirectory
+from magnetar_coordinator.end_commands import portions
 from magnetar_coordinator.end_state import PendingEnd
 from magnetar_coordinator.metrics import CoordinatorMetrics
 from magnetar_coordinator.orphans import OrphanVerdict
@@ -37,7 +38,7 @@ class _Finishing:
     """A transaction that is being ended.
 
     Attributes:
-        ends: end commands without an answer.
+        ends: end commands without an answer, and the brokers that get them.
         later: participants that are told when these have answered.
     """
 
@@ -45,7 +46,7 @@ class _Finishing:
 
     def __init__(self, started_ms: float, later: list[Participant]) -> None:
         self.started_ms = started_ms
-        self.ends: dict[Participant, tuple[BrokerPeer, PendingEnd]] = {}
+        self.ends: dict[PendingEnd, BrokerPeer] = {}
         self.later = later
         self.refused = False
 
@@ -114,36 +115,52 @@ class Finisher:
         """Tell the participants of a transaction whose decision is durable.
 
         Subscriptions hear of a commit after partitions: the next owner of a group's partition then
-        writes behind the committed messages.
+        writes behind the committed messages. A broker that has all of them keeps this order itself.
         Source: PIP-31, TC Startup, the steps of committing; docs/design/0003-groups.md.
         """
         if self._stopped:
             return
-        first = list(transaction.unfinished)
         later: list[Participant] = []
-        if transaction.status is TxnStatus.COMMITTING:
-            later = [one for one in first if isinstance(one, SubscriptionName)]
-            if later and len(later) < len(first):
-                first = [one for one in first if not isinstance(one, SubscriptionName)]
-            else:
-                later = []
+        commands = self._portions(transaction, transaction.unfinished)
+        if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:
+            first, later = _in_order(transaction.unfinished)
+            commands = self._portions(transaction, first)
         finishing = _Finishing(self._clock.monotonic_ms(), later)
         self._transactions[transaction.txn_id] = finishing
         if self._traces is not None:
             self._traces.finishing(transaction)
-        if not first:
+        if not commands:
             self._finished(transaction, finishing)
             return
-        self._begin(transaction, finishing, first)
+        self._begin(transaction, finishing, commands)
+
+    def _portions(
+        self, transaction: Transaction, participants: Iterable[Participant]
+    ) -> list[tuple[BrokerPeer, Sequence[Participant]]]:
+        """Divide participants into those that share an end command."""
+        by_address: dict[str, list[Participant]] = {}
+        for participant in participants:
+            address = self.directory.address_of(participant)
+            by_address.setdefault(address, []).append(participant)
+        found: list[tuple[BrokerPeer, Sequence[Participant]]] = []
+        for address, some in by_address.items():
+            broker = self._broker(address)
+            if broker.ends.takes_several:
+                found += [(broker, one) for one in portions(transaction, some)]
+            else:
+                found += [(broker, (one,)) for one in some]
+        return found
 
     def _begin(
-        self, transaction: Transaction, finishing: _Finishing, participants: list[Participant]
+        self,
+        transaction: Transaction,
+        finishing: _Finishing,
+        commands: Iterable[tuple[BrokerPeer, Sequence[Participant]]],
     ) -> None:
         now_ms = self._clock.monotonic_ms()
-        for participant in participants:
-            broker = self._broker(self.directory.address_of(participant))
-            end = broker.ends.begin(transaction, participant, now_ms)
-            finishing.ends[participant] = broker, end
+        for broker, participants in commands:
+            end = broker.ends.begin(transaction, participants, now_ms)
+            finishing.ends[end] = broker
 
     def retry(self, txn_id: TxnID) -> None:
         """Send the end commands of a transaction again at once: a refusal has become unlikely."""
@@ -151,7 +168,7 @@ class Finisher:
         if finishing is None or self._stopped:
             return
         now_ms = self._clock.monotonic_ms()
-        for broker, end in finishing.ends.values():
+        for end, broker in finishing.ends.items():
             broker.ends.send_again(end, now_ms)
 
     def abort_hanging(self, participant: Participant, body: Any, on_answer: OnAnswer) -> None:
@@ -187,21 +204,35 @@ class Finisher:
 
     # PeerOwner.
 
-    def answered(self, end: PendingEnd) -> None:
-        """Note that a participant has ended its part of a transaction, or no longer exists."""
+    def ended(self, end: PendingEnd, participants: Sequence[Participant]) -> None:
+        """Note that participants have ended their parts of a transaction, or no longer exist."""
         transaction = end.transaction
+        for participant in participants:
+            del transaction.unfinished[participant]
+        if end.participants:
+            return
         finishing = self._transactions[transaction.txn_id]
-        del transaction.unfinished[end.participant]
-        del finishing.ends[end.participant]
+        del finishing.ends[end]
         if finishing.ends:
             return
         if finishing.later:
             later, finishing.later = finishing.later, []
-            self._begin(transaction, finishing, later)
+            self._begin(transaction, finishing, self._portions(transaction, later))
         else:
             self._finished(transaction, finishing)
 
-    def refused(self, end: PendingEnd, error: common.ServerError) -> None:
+    def divided(self, end: PendingEnd) -> None:
+        """Note that an end is given up, and each of its participants wants an end of its own."""
+        transaction = end.transaction
+        finishing = self._transactions[transaction.txn_id]
+        broker = finishing.ends.pop(end)
+        first: Collection[Participant] = end.participants
+        if transaction.status is TxnStatus.COMMITTING:
+            first, later = _in_order(first)
+            finishing.later += later
+        self._begin(transaction, finishing, [(broker, (one,)) for one in first])
+
+    def refused(self, end: PendingEnd, participant: Participant, error: common.ServerError) -> None:
         """Note that a participant refuses: the transaction waits for an administrator."""
         finishing = self._transactions[end.transaction.txn_id]
         if finishing.refused:
@@ -213,10 +244,10 @@ class Finisher:
             "transaction %s stays %s: %s answers %s: %s",
             end.transaction.txn_id,
             end.transaction.status.name,
-            end.participant,
+            participant,
             code_name(error.code),
             error.message,
-            extra={"txn_id": end.transaction.txn_id, "participant": end.participant},
+            extra={"txn_id": end.transaction.txn_id, "participant": participant},
         )
 
     def oldest_ms(self) -> float:
@@ -267,3 +298,13 @@ class Finisher:
             self._brokers[address] = broker
             broker.link.start()
         return broker
+
+
+def _in_order(
+    participants: Collection[Participant],
+) -> tuple[Collection[Participant], list[Participant]]:
+    """Return the participants that hear of a commit first, and those that wait for them."""
+    later: list[Participant] = [one for one in participants if isinstance(one, SubscriptionName)]
+    if not later or len(later) == len(participants):
+        return participants, []
+    return [one for one in participants if not isinstance(one, SubscriptionName)], later

@@ -6,14 +6,20 @@ Source: docs/design/0013-traces.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from magnetar_coordinator.end_commands import end_command
 from magnetar_coordinator.records import Record, StatusChanged
 from magnetar_coordinator.transaction import Participant, Transaction, TxnAction
 from magnetar_core.frames import FIELD_OF_BODY
 from magnetar_core.ids import TxnID
-from magnetar_core.traces.descriptions import TXN_ACTION, Description, describe, txn_attributes
+from magnetar_core.traces.descriptions import (
+    PARTICIPANT_COUNT,
+    TXN_ACTION,
+    Description,
+    describe,
+    txn_attributes,
+)
 from magnetar_core.traces.spans import ServerTraces, Span
 
 
@@ -53,17 +59,19 @@ class TransactionTraces:
         attributes = txn_attributes(transaction.txn_id)
         is_commit = transaction.action is TxnAction.COMMIT
         attributes[TXN_ACTION] = "commit" if is_commit else "abort"
-        attributes["magnetar.txn.participant_count"] = len(transaction.unfinished)
+        attributes[PARTICIPANT_COUNT] = len(transaction.unfinished)
         span = self._traces.work(Description("finish transaction", attributes), cause)
         if span is not None:
             self._finishing[transaction.txn_id] = span
 
-    def ending(self, transaction: Transaction, participant: Participant) -> Span | None:
+    def ending(
+        self, transaction: Transaction, participants: Collection[Participant]
+    ) -> Span | None:
         """Begin the span of an end command; None: its transaction is not traced."""
         finishing = self._finishing.get(transaction.txn_id)
         if finishing is None:
             return None
-        command = end_command(transaction, participant)
+        command = end_command(transaction, participants)
         description = describe(FIELD_OF_BODY[type(command)], command)
         assert description is not None
         return self._traces.work(description, finishing.traceparent, is_request=True)

@@ -15,8 +15,9 @@ from tests.virtual_time import time_passes
 
 from magnetar_coordinator.config import CoordinatorConfig
 from magnetar_coordinator.coordinator import Coordinator
+from magnetar_coordinator.end_command_sender import GONE_CODES
 from magnetar_coordinator.records import FAMILIES
-from magnetar_core.errors import InvalidTxnState, MagnetarError, from_wire
+from magnetar_core.errors import InvalidArgument, InvalidTxnState, MagnetarError, from_wire
 from magnetar_core.ids import PartitionName, SubscriptionName, TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import service_pb2, topic_pb2
@@ -50,6 +51,9 @@ class FakeBroker:
         self.incarnations: dict[str, int] = {}
         # Of every commit that it describes.
         self.digest = b""
+        # Whether it knows ends of several participants; `received` has each of these alone.
+        self.takes_several = True
+        self.ended_together: list[pb.CommandEndTxnOnParticipants] = []
 
     def names(self) -> list[str]:
         return [name for name, _ in self.received]
@@ -69,11 +73,18 @@ class FakeBroker:
             link.push(*answers)
 
     def handle(self, name: str, body: Any) -> Any:
+        if isinstance(body, pb.CommandEndTxnOnParticipants) and self.takes_several:
+            self.ended_together.append(body)
+            return self._end_together(body)
         self.received.append((name, body))
         answer = self.answer(name, body)
-        if answer is None and name.startswith("end_txn") and body.HasField("hanging"):
+        if answer is not None:
+            return answer
+        if isinstance(body, pb.CommandEndTxnOnParticipants):
+            return InvalidArgument("the command cannot be read").to_wire()
+        if name.startswith("end_txn") and body.HasField("hanging"):
             return InvalidTxnState("nothing is open here").to_wire()
-        return answer if answer is not None else getattr(self, f"_{name}")(body)
+        return getattr(self, f"_{name}")(body)
 
     def _hello(self, body: common.CommandHello) -> Any:
         return common.CommandHelloResponse(protocol_version=1, server_name="fake")
@@ -89,6 +100,44 @@ class FakeBroker:
     def _end_txn_on_subscription(self, body: pb.CommandEndTxnOnSubscription) -> Any:
         self._end(body, SubscriptionName.from_wire(body.subscription))
         return pb.CommandEndTxnOnSubscriptionResponse(txn_id=body.txn_id)
+
+    def _end_together(self, body: pb.CommandEndTxnOnParticipants) -> Any:
+        """Ends each participant as if it were told alone, partitions first."""
+        given: dict[str, Any] = {
+            name: getattr(body, name)
+            for name in ("txn_id", "txn_action", "counts_given", "selection_given", "loss_accepted")
+        }
+        given["selected_writer_ids"] = body.selected_writer_ids
+        answer = pb.CommandEndTxnOnParticipantsResponse(txn_id=body.txn_id)
+        results = [
+            self.handle(
+                "end_txn_on_partition",
+                pb.CommandEndTxnOnPartition(partition=one.partition, counts=one.producers, **given),
+            )
+            for one in body.partitions
+        ]
+        for one, result in zip(body.partitions, results, strict=True):
+            if isinstance(result, common.ServerError):
+                answer.unfinished.add(partition=one.partition, error=result)
+        waits = SILENCE in results or any(
+            one.error.code not in GONE_CODES for one in answer.unfinished
+        )
+        for other in body.subscriptions:
+            result = None
+            if body.txn_action == common.ABORT or not waits:
+                alone = pb.CommandEndTxnOnSubscription(
+                    subscription=other.subscription, counts=other.consumers, **given
+                )
+                result = self.handle("end_txn_on_subscription", alone)
+                results.append(result)
+            if result is None or isinstance(result, common.ServerError):
+                place = SubscriptionName.from_wire(other.subscription)
+                answer.unfinished.add(
+                    partition=place.partition_name.to_wire(),
+                    subscription=place.subscription,
+                    error=result,
+                )
+        return SILENCE if SILENCE in results else answer
 
     def _end(self, body: Any, participant: Any) -> None:
         key = (TxnID.from_wire(body.txn_id), participant)

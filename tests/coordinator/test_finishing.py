@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 from tests.coordinator.fakes import P0, P1, S0, SILENCE, World, end_command
+from tests.core.envelope import command
 from tests.virtual_time import run
 
 from magnetar_coordinator.finisher import Finisher
-from magnetar_core.errors import (
-    LogUnavailable,
-    TxnIncomplete,
-)
+from magnetar_core.errors import Gone, LogUnavailable, TxnIncomplete
 from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import transaction_pb2 as pb
@@ -228,6 +226,183 @@ def test_what_was_consumed_ends_after_what_was_produced() -> None:
                 assert (txn_id, S0) in world.broker.ended
             else:
                 assert told == ["end_txn_on_partition", "end_txn_on_subscription"]
+        await world.close()
+
+    run(scenario())
+
+
+def test_participants_at_one_broker_are_told_together() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        txn_id = await world.client.new(P0, P1)
+        await world.client.add(txn_id, S0)
+        writers = [pb.WriterCount(writer_id=5, count=3)]
+        await world.client.end(
+            txn_id,
+            wait_finished=True,
+            counts_given=True,
+            partition_counts=[pb.PartitionCounts(partition=P1.to_wire(), producers=writers)],
+            selection_given=True,
+            selected_writer_ids=[5],
+        )
+        assert world.broker.ended_together == [
+            pb.CommandEndTxnOnParticipants(
+                txn_id=txn_id.to_wire(),
+                txn_action=common.COMMIT,
+                counts_given=True,
+                partitions=[
+                    pb.PartitionCounts(partition=P0.to_wire()),
+                    pb.PartitionCounts(partition=P1.to_wire(), producers=writers),
+                ],
+                subscriptions=[pb.SubscriptionCounts(subscription=S0.to_wire())],
+                selection_given=True,
+                selected_writer_ids=[5],
+            )
+        ]
+        # A single one is told as ever.
+        await world.client.end(await world.client.new(P0), wait_finished=True)
+        assert len(world.broker.ended_together) == 1
+        await world.close()
+
+    run(scenario())
+
+
+def test_only_those_that_have_not_ended_are_told_again() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        busy = [LogUnavailable("busy").to_wire()] * 2
+
+        def answer(name: str, body: Any) -> Any:
+            is_second = name == "end_txn_on_partition" and body.partition == P1.to_wire()
+            return busy.pop() if is_second and busy else None
+
+        world.broker.answer = answer
+        txn_id = await world.client.new(P0, P1)
+        await world.client.add(txn_id, S0)
+        waiting = world.client.ask(end_command(txn_id, wait_finished=True))
+        assert (await waiting).status == common.COMMITTED
+        told = [
+            (len(one.partitions), len(one.subscriptions)) for one in world.broker.ended_together
+        ]
+        assert told == [(2, 1), (1, 1), (1, 1)]
+        assert world.broker.names()[-1] == "end_txn_on_subscription"
+        assert world.broker.names().count("end_txn_on_subscription") == 1
+        await world.close()
+
+    run(scenario())
+
+
+def test_an_answer_to_an_earlier_copy_says_nothing_of_those_that_are_left() -> None:
+    """The first copy's answer comes after the second one's, and denies everything."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        sent: list[int] = []
+        on_frame = world.broker.on_frame
+
+        def remember(link: Any, frame: Any) -> None:
+            sent.extend(
+                one.request_id
+                for one in frame.commands
+                if one.WhichOneof("body") == "end_txn_on_participants"
+            )
+            on_frame(link, frame)
+
+        world.broker.on_frame = remember  # type: ignore[method-assign]
+        world.broker.answer = lambda name, body: (
+            LogUnavailable("busy").to_wire()
+            if name == "end_txn_on_partition" and body.partition == P1.to_wire()
+            else None
+        )
+        txn_id = await world.client.new(P0, P1)
+        await world.client.end(txn_id)
+        await world.settle()
+        gone = pb.CommandEndTxnOnParticipantsResponse(txn_id=txn_id.to_wire())
+        world.transport.links[-1].push(command(gone, sent[0]))
+        world.transport.links[-1].push(command(Gone("gone").to_wire(), sent[0]))
+        await world.settle()
+        assert await world.client.status(txn_id) == common.COMMITTING
+        assert (txn_id, P1) not in world.broker.ended
+        world.broker.answer = lambda name, body: None
+        await world.settle(10)
+        assert await world.client.status(txn_id) == common.COMMITTED
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_broker_of_an_earlier_version_is_told_of_each_participant() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.takes_several = False
+
+        def told() -> list[str]:
+            return [one for one in world.broker.names() if one.startswith("end_txn")]
+
+        alone = ["end_txn_on_partition", "end_txn_on_partition", "end_txn_on_subscription"]
+        for expected in (["end_txn_on_participants", *alone], alone):
+            world.broker.received.clear()
+            txn_id = await world.client.new(P0, P1)
+            await world.client.add(txn_id, S0)
+            status = await world.client.end(txn_id, wait_finished=True)
+            assert status == common.COMMITTED
+            assert told() == expected
+        # Upgraded, and restarted.
+        world.broker.takes_several = True
+        world.transport.break_links()
+        await world.settle(20)
+        await world.client.end(await world.client.new(P0, P1), wait_finished=True)
+        assert len(world.broker.ended_together) == 1
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_topic_that_is_gone_does_not_speak_for_the_others() -> None:
+    """A broker that had to ask whether a topic exists refuses the command as a whole."""
+
+    async def scenario() -> None:
+        world = await World().start()
+        world.broker.takes_several = False
+        world.broker.answer = lambda name, body: (
+            Gone("no such topic").to_wire()
+            if name == "end_txn_on_participants"
+            or (name == "end_txn_on_partition" and body.partition == P0.to_wire())
+            else None
+        )
+        txn_id = await world.client.new(P0, P1)
+        await world.client.end(txn_id, wait_finished=True)
+        assert world.broker.ended == {(txn_id, P1): common.COMMIT}
+        world.broker.received.clear()
+        await world.client.end(await world.client.new(P0, P1), wait_finished=True)
+        assert "end_txn_on_participants" in world.broker.names(), "the broker knows the command"
+        await world.close()
+
+    run(scenario())
+
+
+def test_many_participants_are_told_in_portions_and_in_order() -> None:
+    async def scenario() -> None:
+        world = await World().start()
+        partitions = [P0._replace(partition=number) for number in range(130)]
+        txn_id = await world.client.new(*partitions)
+        await world.client.add(txn_id, S0, S0._replace(subscription="audit"))
+        await world.client.end(txn_id, wait_finished=True)
+        assert [
+            (len(one.partitions), len(one.subscriptions)) for one in world.broker.ended_together
+        ] == [(64, 0), (64, 0), (2, 0), (0, 2)]
+        many = [pb.WriterCount(writer_id=one, count=1) for one in range(600)]
+        crowded = await world.client.new(P0, P1)
+        await world.client.end(
+            crowded,
+            wait_finished=True,
+            counts_given=True,
+            partition_counts=[
+                pb.PartitionCounts(partition=one.to_wire(), producers=many) for one in (P0, P1)
+            ],
+        )
+        assert len(world.broker.ended_together) == 4, "each has so many writers: alone"
+        assert (crowded, P1) in world.broker.ended
         await world.close()
 
     run(scenario())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from tests.simulation.asked import Unanswered
+from tests.simulation.ends_alone import command_of
 
 from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
@@ -150,7 +151,11 @@ class EndingWiretap:
         self._asked.forget(link)
 
     def _end_answered(self, asked: _Asked, answer: Any) -> None:
-        participant = _txn(asked.body.txn_id), asked.places[0]
+        txn, place = participant = _txn(asked.body.txn_id), asked.places[0]
+        if place[2] and asked.body.txn_action == common_pb2.COMMIT:
+            for other in self._participants[txn]:
+                if not other[2] and (txn, other) not in self._ended:
+                    self._violation("p", f"{place} ends {txn} before {other} has its messages")
         self._ended.add(participant)
         for life in self._lives.values():
             life.ends.pop(participant, None)
@@ -239,6 +244,8 @@ class EndingWiretap:
     def on_said(self, link: int, speaker: object, frame: pb.Frame) -> None:
         """A coordinator of this life writes a frame."""
         life = self._lives[speaker, self._servers.get(link, "")]
+        # What the same command tells beside others: its broker keeps them in order.
+        beside: defaultdict[int | None, list[Place]] = defaultdict(list)
         for one in frame.commands:
             name = one.WhichOneof("body")
             if name == "hello":
@@ -250,11 +257,17 @@ class EndingWiretap:
                 life.has_watermark, known.awaits_watermark = True, False
                 self._check_watermark(one.low_watermark)
             elif name in ENDS_HERE:
-                self._end_said(name, getattr(one, name), life, known)
+                body = getattr(one, name)
+                told = beside[command_of(one.request_id)]
+                self._end_said(name, body, life, known, told)
+                if command_of(one.request_id) is not None:
+                    told.append(_place(body))
             if self._time() > known.up_at + SAID_AGAIN_SECONDS:
                 self._check_said_again(known)
 
-    def _end_said(self, name: str, body: Any, life: _Life, link: _Link) -> None:
+    def _end_said(
+        self, name: str, body: Any, life: _Life, link: _Link, beside: list[Place]
+    ) -> None:
         if body.HasField("hanging"):
             return
         txn, place = _txn(body.txn_id), _place(body)
@@ -268,7 +281,7 @@ class EndingWiretap:
             life.ends[participant] = None
         if name == "end_txn_on_subscription" and body.txn_action == common_pb2.COMMIT:
             for other in self._participants[txn]:
-                if not other[2] and (txn, other) not in self._ended:
+                if not other[2] and (txn, other) not in self._ended and other not in beside:
                     self._violation("p", f"{place} hears of {txn} before {other} has its messages")
 
     def _check_said_again(self, link: _Link) -> None:

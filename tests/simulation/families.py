@@ -14,6 +14,7 @@ from tests.simulation import ack_tricks, end_tricks, other_tricks, settling_tric
 from tests.simulation.plan import Plan
 from tests.simulation.world import World
 
+from magnetar_core.wire import common_pb2
 from magnetar_core.wire import service_pb2 as pb
 
 
@@ -67,24 +68,33 @@ def _provoked(*names: str) -> Callable[[World], bool]:
 CRASHES = {"broker crash": 1.0, "coordinator crash": 0.7, "link": 0.5}
 
 
+# TxnID, topic and partition.
+_EndAt = tuple[int, int, str, int]
+ENDED = ("end_txn_on_partition_response", "end_txn_on_participants_response")
+
+
+def _end_at(txn_id: common_pb2.TxnId, partition: common_pb2.Partition) -> _EndAt:
+    return (txn_id.most_bits, txn_id.least_bits, partition.topic, partition.partition)
+
+
 def watch_order(world: World) -> None:
     """Rule k: count plain sends that arrive before the transaction that they follow has ended."""
-    ended: set[tuple[int, int, str, int]] = set()
-    asked: dict[int, tuple[int, int, str, int]] = {}
+    ended: set[_EndAt] = set()
+    asked: dict[int, list[_EndAt]] = {}
 
     def watch(frame: pb.Frame) -> None:
         for one in frame.commands:
             name = one.WhichOneof("body")
             if name == "end_txn_on_partition":
                 end = one.end_txn_on_partition
-                asked[one.request_id] = (
-                    end.txn_id.most_bits,
-                    end.txn_id.least_bits,
-                    end.partition.topic,
-                    end.partition.partition,
-                )
-            elif name == "end_txn_on_partition_response" and one.request_id in asked:
-                ended.add(asked[one.request_id])
+                asked[one.request_id] = [_end_at(end.txn_id, end.partition)]
+            elif name == "end_txn_on_participants":
+                together = one.end_txn_on_participants
+                asked[one.request_id] = [
+                    _end_at(together.txn_id, part.partition) for part in together.partitions
+                ]
+            elif name in ENDED and one.request_id in asked:
+                ended.update(asked[one.request_id])
             elif name == "send" and one.send.HasField("follows_txn_id"):
                 follows = one.send.follows_txn_id
                 place = (one.send.partition.topic, one.send.partition.partition)

@@ -13,9 +13,9 @@ from random import Random
 from typing import Protocol
 
 from tests.simulation.client_wiretap import ClientWiretaps
+from tests.simulation.ends_alone import EndsAlone
 from tests.simulation.links import Part, SimulatedLink
 from tests.simulation.trace import Trace
-from tests.simulation.wiretaps import Wiretaps
 from tests.virtual_loop import Incarnation, VirtualLoop
 
 from magnetar_core.transport import Acceptor, LinkClosed
@@ -36,6 +36,7 @@ REPEATABLE = frozenset(
         "delete_group",
         "delete_topic",
         "end_txn",
+        "end_txn_on_participants",
         "end_txn_on_partition",
         "end_txn_on_subscription",
         "follow_directory",
@@ -98,7 +99,7 @@ class Network:
         self.arriving_until = 0.0
         # Sees every frame that arrives: for those who must know whether a situation occurred.
         self.watch: Callable[[pb.Frame], None] | None = None
-        self.wiretap: Wiretaps | None = None
+        self.wiretap: EndsAlone | None = None
         # Listens where frames leave and enter clients.
         self.client_wiretap: ClientWiretaps | None = None
         # Told of links that are silent for so many seconds.

@@ -134,7 +134,7 @@ def mark_delete_past_pending() -> AbstractContextManager[None]:
 def committing_expires() -> AbstractContextManager[None]:
     """A commit that takes longer than the timeout is aborted (docs/architecture.md)."""
     original_change, original_ended = Shard._apply_change, Shard._apply_ended
-    original_answered = Finisher.answered
+    original_told = Finisher.ended
 
     def change(self: Shard, record: Any, found: Any) -> None:
         original_change(self, record, found)
@@ -147,11 +147,10 @@ def committing_expires() -> AbstractContextManager[None]:
             self.expiry.remove(record.txn_id)
         original_ended(self, record)
 
-    def answered(self: Finisher, end: Any) -> None:
+    def told(self: Finisher, end: Any, participants: Any) -> None:
         finishing = self._transactions.get(end.transaction.txn_id)
-        asked = finishing.ends.get(end.participant) if finishing is not None else None
-        if asked is not None and asked[1] is end:
-            original_answered(self, end)
+        if finishing is not None and end in finishing.ends:
+            original_told(self, end, participants)
 
     transitions = {
         **transaction.TRANSITIONS,
@@ -160,7 +159,7 @@ def committing_expires() -> AbstractContextManager[None]:
     return _both(
         replaced(Shard, "_apply_change", change),
         replaced(Shard, "_apply_ended", ended),
-        replaced(Finisher, "answered", answered),
+        replaced(Finisher, "ended", told),
         replaced(transaction, "TRANSITIONS", transitions),
     )
 

@@ -19,6 +19,7 @@ from tests.simulation.client_wiretap import ClientWiretaps
 from tests.simulation.cluster_wiretap import ClusterWiretap
 from tests.simulation.durable_wiretap import DurableWiretap, is_lost
 from tests.simulation.ending_wiretap import EndingWiretap
+from tests.simulation.ends_alone import EndsAlone
 from tests.simulation.follow_wiretap import FollowWiretap
 from tests.simulation.history import History, Place
 from tests.simulation.identity_wiretap import IdentityWiretap
@@ -128,7 +129,7 @@ class World:
         self.cluster_wiretap = ClusterWiretap(
             self.broker_names, self.history.violation, self._broker_at
         )
-        self.taps = self.network.wiretap = Wiretaps(
+        self.taps = Wiretaps(
             self.listeners.taps,
             OpenWiretap(self.loop.time, self.history.violation, self._is_lost),
             IdentityWiretap(self.history.violation),
@@ -138,6 +139,7 @@ class World:
                 self._disk_at, lambda name: self.node_of(name).disk, self.history.violation
             ),
         )
+        self.network.wiretap = EndsAlone(self.taps)
         sending = SendingWiretap(self.loop.time, self.history.violation)
         self.asked_wiretap = AskedWiretap(
             sending,

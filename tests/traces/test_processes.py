@@ -44,4 +44,4 @@ def test_servers_send_their_spans_when_they_end(
         assert names.count("send t") == 2
         assert names.count("EndTxn") == names.count("finish transaction") == 1
         # At the coordinator and at the broker.
-        assert names.count("EndTxnOnPartition t") == 4
+        assert names.count("EndTxnOnParticipants") == 2

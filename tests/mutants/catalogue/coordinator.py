@@ -248,8 +248,8 @@ MUTANTS = (
     Mutant(
         name="subscriptions-hear-first",
         file=_FINISHER,
-        old="            if later and len(later) < len(first):",
-        new="            if later and len(later) > len(first):",
+        old="if transaction.status is TxnStatus.COMMITTING and len(commands) > 1:",
+        new="if transaction.status is TxnStatus.COMMITTING and len(commands) > 99:",
         mistake="Subscriptions hear of a commit while its messages are not in place yet.",
     ),
     Mutant(
@@ -272,9 +272,30 @@ MUTANTS = (
     Mutant(
         name="error-is-an-answer",
         file=_ENDS,
-        old='if name in _ENDED_NAMES or (name == "error" and body.code in GONE_CODES):',
-        new='if name in _ENDED_NAMES or (name == "error" and body.code not in _REFUSAL_CODES):',
+        old="            elif body.code in GONE_CODES:",
+        new="            elif body.code not in _REFUSAL_CODES:",
         mistake="Any passing error of a participant counts as its answer.",
+    ),
+    Mutant(
+        name="unfinished-participants-count-as-ended",
+        file=_ENDS,
+        old="            if one is None:\n",
+        new='            if one is None or one.HasField("error"):\n',
+        mistake="Of several participants, those with an error count as ended.",
+    ),
+    Mutant(
+        name="fewer-participants-under-the-same-number",
+        file=_ENDS,
+        old="        end.request_id = self._link.next_request_id()\n",
+        new="",
+        mistake="A late answer about several participants counts for those that are left.",
+    ),
+    Mutant(
+        name="divided-end-forgets-subscriptions",
+        file=_FINISHER,
+        old="            finishing.later += later\n",
+        new="",
+        mistake="Where a broker takes one participant at a time, subscriptions never hear of it.",
     ),
     Mutant(
         name="watermark-not-repeated",
