@@ -25,6 +25,7 @@ import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from io import BytesIO
 from itertools import accumulate
 from operator import le, sub
 from typing import NamedTuple
@@ -41,6 +42,9 @@ HEADER = struct.Struct("<HBBIIII")
 CHECKSUM = struct.Struct("<I")
 FLAGS = struct.Struct("<I")
 OVERHEAD_BYTES = HEADER.size + CHECKSUM.size
+
+# The CRC-32C of any bytes that end with their own CRC-32C.
+_CHECKED = google_crc32c.value(bytes(CHECKSUM.size))
 
 # The largest value of the header's count field.
 COUNT_MAX = (1 << 32) - 1
@@ -116,7 +120,11 @@ class Row(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A decoded batch. Offset columns (of values, and of keys if any) have count + 1 entries."""
+    """A decoded batch. Offset columns (of values, and of keys if any) have count + 1 entries.
+
+    The bytes of a column are a part of what `obj` of their memoryview is: `value_start` and
+    `key_start` say where they begin in it.
+    """
 
     count: int  # type: ignore[assignment]
     value_offsets: array[int]
@@ -126,16 +134,18 @@ class Columns(NamedTuple):
     event_times_ms: array[int] | None
     property_offsets: array[int] | None
     property_bytes: memoryview | None
+    value_start: int
+    key_start: int
 
     def values(self) -> list[bytes]:
         """Return the value of each message."""
-        return _slices(self.value_offsets, self.value_bytes)
+        return _slices(self.value_offsets, self.value_bytes.obj, self.value_start)
 
     def keys(self) -> list[bytes] | None:
         """Return the key of each message; None if the batch has no keys."""
         if self.key_offsets is None or self.key_bytes is None:
             return None
-        return _slices(self.key_offsets, self.key_bytes)
+        return _slices(self.key_offsets, self.key_bytes.obj, self.key_start)
 
     def properties(self) -> list[dict[str, str]] | None:
         """Return the properties of each message; None if the batch has none.
@@ -145,7 +155,7 @@ class Columns(NamedTuple):
         """
         if self.property_offsets is None or self.property_bytes is None:
             return None
-        return list(map(_parsed, _slices(self.property_offsets, self.property_bytes)))
+        return list(map(_parsed, _slices(self.property_offsets, bytes(self.property_bytes), 0)))
 
     def row(self, place: int) -> Row:
         """Return a single message, without reading the others."""
@@ -314,11 +324,8 @@ def read_header(batch: bytes, *, verify: bool = True) -> BatchHeader:
         raise InvalidArgument("a part belongs to exactly one message")
     if count == 0 or len(batch) != OVERHEAD_BYTES + stored_bytes:
         raise InvalidArgument("the batch's header does not fit its size")
-    if verify:
-        view = memoryview(batch)
-        expected = CHECKSUM.unpack_from(batch, len(batch) - CHECKSUM.size)[0]
-        if google_crc32c.value(bytes(view[: -CHECKSUM.size])) != expected:
-            raise ChecksumMismatch()
+    if verify and google_crc32c.value(batch) != _CHECKED:
+        raise ChecksumMismatch()
     return BatchHeader(part, codec, count, body_bytes, stored_bytes, key_hash)
 
 
@@ -386,18 +393,21 @@ def decode(batch: bytes, *, verify: bool = True, body_bytes_max: int = BODY_BYTE
     """
     count, body = open_body(batch, verify=verify, body_bytes_max=body_bytes_max)
     try:
-        return _columns(body, count)
+        return _columns(body, count, HEADER.size if body.obj is batch else 0)
     except (struct.error, ValueError, IndexError) as error:
         raise InvalidArgument("the batch's columns do not fit its header") from error
 
 
-def _columns(body: memoryview, count: int) -> Columns:
+def _columns(body: memoryview, count: int, body_start: int) -> Columns:
+    """Return the columns of a body that begins at `body_start` of what its memory belongs to."""
     flags = FLAGS.unpack_from(body)[0]
     at = FLAGS.size
     value_offsets, value_bytes, at = _read_column(body, at, count)
+    value_start, key_start = body_start + at - len(value_bytes), 0
     key_offsets = key_bytes = event_times = property_offsets = property_bytes = None
     if flags & HAS_KEYS:
         key_offsets, key_bytes, at = _read_column(body, at, count)
+        key_start = body_start + at - len(key_bytes)
     if flags & HAS_EVENT_TIMES:
         event_times = array("q")
         event_times.frombytes(body[at : at + 8 * count])
@@ -415,6 +425,8 @@ def _columns(body: memoryview, count: int) -> Columns:
         event_times,
         property_offsets,
         property_bytes,
+        value_start,
+        key_start,
     )
 
 
@@ -439,14 +451,13 @@ def _read_column(body: memoryview, at: int, count: int) -> tuple[array[int], mem
     return offsets, body[end : end + size], end + size
 
 
-def _slices(offsets: array[int], data: memoryview) -> list[bytes]:
-    whole = bytes(data)
-    start = 0
-    entries = []
-    for end in offsets[1:]:
-        entries.append(whole[start:end])
-        start = end
-    return entries
+def _slices(offsets: array[int], data: object, start: int) -> list[bytes]:
+    """Return the entries of a column whose bytes begin at `start` of some bytes. Offsets rise."""
+    assert isinstance(data, bytes)
+    # It shares the bytes: a copy of a large batch costs more than all of its slices.
+    stream = BytesIO(data)
+    stream.seek(start)
+    return list(map(stream.read, map(sub, offsets[1:], offsets)))
 
 
 def _slice(offsets: array[int] | None, data: memoryview | None, place: int) -> bytes:
