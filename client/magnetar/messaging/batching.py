@@ -29,10 +29,13 @@ class OpenBatch:
         "receipt",
         "size",
         "values",
+        "values_alone",
     )
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        # The same list, while no message has anything but a value.
+        self.values_alone: list[bytes] | None = self.values
         self.keys: list[bytes] | None = None
         self.event_times_ms: list[int] | None = None
         self.properties: list[Properties | None] | None = None
@@ -65,12 +68,14 @@ class OpenBatch:
             size += len(key)
             if self.keys is None:
                 self.keys = [b""] * self.count
+                self.values_alone = None
             self.keys.append(key)
         elif self.keys is not None:
             self.keys.append(b"")
         if event_time_ms is not None:
             if self.event_times_ms is None:
                 self.event_times_ms = [0] * self.count
+                self.values_alone = None
             self.event_times_ms.append(event_time_ms)
         elif self.event_times_ms is not None:
             self.event_times_ms.append(0)
@@ -78,6 +83,7 @@ class OpenBatch:
             size += size_of(properties)
             if self.properties is None:
                 self.properties = [None] * self.count
+                self.values_alone = None
             self.properties.append(properties)
         elif self.properties is not None:
             self.properties.append(None)
@@ -96,6 +102,7 @@ class OpenBatch:
         if keys is not None:
             if self.keys is None:
                 self.keys = [b""] * self.count
+                self.values_alone = None
             self.keys += keys
         elif self.keys is not None:
             self.keys += [b""] * len(values)
@@ -125,6 +132,9 @@ class OpenBatchesByKey:
     """
 
     __slots__ = ("_by_key", "count", "size")
+
+    # Each message has to find the batch of its key.
+    values_alone: list[bytes] | None = None
 
     def __init__(self) -> None:
         self._by_key: dict[bytes, OpenBatch] = {}

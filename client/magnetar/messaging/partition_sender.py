@@ -134,6 +134,33 @@ class PartitionSender:
         """
         self._delivery.follow(txn_id, in_place_of=in_place_of)
 
+    def add_value(self, value: bytes) -> bool:
+        """Append a value to the open batch, outside of transactions, if no more has to be done.
+
+        So it is with most of many small messages that have nothing but a value.
+
+        Returns:
+            Whether it was appended. If not, `add` does it.
+        """
+        batch = self._open
+        values = batch.values_alone
+        # Another message has seen to it that the batch leaves.
+        if values is None or self._linger is None or type(value) is not bytes:
+            return False
+        config = self._config
+        size = len(value) + MESSAGE_OVERHEAD_BYTES
+        count = batch.count + 1
+        if (
+            size > config.message_bytes_max
+            or size + batch.size >= config.batch_bytes_max
+            or count >= config.batch_messages_max
+        ):
+            return False
+        values.append(value)
+        batch.count = count
+        batch.size += size
+        return True
+
     def add(
         self,
         value: bytes,

@@ -167,6 +167,16 @@ class Producer:
             raise QuotaExceeded(
                 "too much is unacknowledged: pending_bytes_max or pending_messages_max"
             )
+        if (
+            key is None
+            and txn is None
+            and partition is None
+            and not properties
+            and event_time_ms is None
+            and not self._closed
+            and self._plain[self._sticky].add_value(value)
+        ):
+            return
         self._sender(key, partition, txn).add(value, key, properties, event_time_ms)
 
     async def enqueue(
@@ -191,6 +201,16 @@ class Producer:
         """
         if self._budget.full:
             await self._budget.room()
+        if (
+            key is None
+            and txn is None
+            and partition is None
+            and not properties
+            and event_time_ms is None
+            and not self._closed
+            and self._plain[self._sticky].add_value(value)
+        ):
+            return
         sender = self._sender(key, partition, txn)
         if txn is None and sender.needs_parts(value, key, properties):
             await self.send(

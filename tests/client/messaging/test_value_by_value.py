@@ -1,0 +1,133 @@
+"""Messages that have nothing but a value are appended to a batch the short way."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.client.fakes import FakeCluster, run
+
+from magnetar import Batching, Client, ClientClosed, MessageTooLarge
+from magnetar.messaging.partition_sender import PartitionSender
+from magnetar_core.batch import decode
+from magnetar_core.errors import InvalidArgument
+
+
+def kinds(random: random.Random, number: int) -> dict[str, Any]:
+    """What a message has besides its value, mostly nothing."""
+    if random.random() < 0.9:
+        return {}
+    return random.choice(
+        (
+            {"key": b"%d" % number},
+            {"properties": {"number": str(number)}},
+            {"event_time_ms": number + 1},
+            {"partition": 0},
+        )
+    )
+
+
+@pytest.mark.parametrize("batching", list(Batching))
+@pytest.mark.parametrize("seed", range(4))
+def test_batches_keep_order_and_limits_whatever_is_among_them(
+    seed: int, batching: Batching
+) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer(
+            "flights", batching=batching, batch_messages_max=16, batch_bytes_max=600
+        )
+        chance = random.Random(seed)
+        sent = []
+        for number in range(400):
+            value = b"%d " % number + b"x" * chance.choice((0, 5, 30, 90))
+            others = kinds(chance, number)
+            sent.append((value, others))
+            if chance.random() < 0.5:
+                await producer.enqueue(value, **others)
+            else:
+                producer.send_nowait(value, **others)
+        await producer.flush()
+        found: dict[bytes, list[Any]] = {}
+        for one in partition.batches:
+            columns = decode(one[2])
+            assert columns.count <= 16
+            assert sum(map(len, columns.values())) + 16 * columns.count <= 600
+            keys = columns.keys() or [b""] * columns.count
+            properties: Any = columns.properties() or [{}] * columns.count
+            times = columns.event_times_ms or [0] * columns.count
+            for value, *rest in zip(columns.values(), keys, properties, times, strict=True):
+                found[value] = rest
+        for value, others in sent:
+            assert found[value] == [
+                others.get("key", b""),
+                others.get("properties", {}),
+                others.get("event_time_ms", 0),
+            ]
+        if batching is Batching.MIXED:
+            assert list(found) == [value for value, _ in sent]
+            # The batches are full: none leaves because of what is among its messages.
+            counts = [decode(one[2]).count for one in partition.batches]
+            assert sum(counts) == 400
+            assert len(counts) <= 80
+
+    run(test)
+
+
+def test_most_values_go_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights", 2)
+        producer = await client.create_producer("flights", batch_messages_max=100)
+        calls = 0
+        add = PartitionSender.add
+
+        def counted(self: PartitionSender, *arguments: Any) -> None:
+            nonlocal calls
+            calls += 1
+            add(self, *arguments)
+
+        monkeypatch.setattr(PartitionSender, "add", counted)
+        for number in range(1_000):
+            await producer.enqueue(b"%d" % number)
+        await producer.flush()
+        # The first and the last of each batch, which have more to do.
+        assert calls == 20
+
+    run(test)
+
+
+def test_limits_and_types_are_checked_behind_a_first_message() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", message_bytes_max=100)
+        producer.send_nowait(b"a")
+        with pytest.raises(MessageTooLarge):
+            producer.send_nowait(b"x" * 101)
+        with pytest.raises(MessageTooLarge):
+            await producer.enqueue(b"x" * 101)
+        with pytest.raises(InvalidArgument):
+            await producer.enqueue("text")  # type: ignore[arg-type]
+        await producer.enqueue(b"x" * 100)
+        producer.send_nowait(bytearray(b"b"))  # type: ignore[arg-type]
+        await producer.close()
+        for send in (producer.enqueue, producer.send):
+            with pytest.raises(ClientClosed):
+                await send(b"c")
+        with pytest.raises(ClientClosed):
+            producer.send_nowait(b"c")
+        assert partition.messages == [b"a", b"x" * 100, b"b"]
+
+    run(test)
+
+
+def test_a_batch_leaves_though_all_others_went_the_short_way() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        (partition,) = cluster.topic("flights")
+        producer = await client.create_producer("flights", linger_ms=1)
+        for number in range(10):
+            await producer.enqueue(b"%d" % number)
+        await cluster.play.came("send", 1)
+        assert partition.messages == [b"%d" % number for number in range(10)]
+
+    run(test)
