@@ -33,8 +33,8 @@ FOLDER = "client/magnetar/blocking"
 
 # Members that other modules of the SDK call, on the event loop: no part of what users see.
 INTERNAL = {
-    "Consumer": {"runtime", "started", "take_ready"},
-    "GroupConsumer": {"cluster", "runtime", "started", "take_ready"},
+    "Consumer": {"extend_acks", "receive_lent", "runtime", "started", "take_ready"},
+    "GroupConsumer": {"cluster", "extend_acks", "receive_lent", "runtime", "started", "take_ready"},
     "Transaction": {
         "add_acks",
         "add_sender",
@@ -82,8 +82,24 @@ ATTRIBUTES = {
 # Properties that walk through what the event loop changes.
 ON_LOOP = {("GroupConsumer", "assignment"), ("GroupConsumer", "waiting_partitions")}
 
+# Most messages are received and acknowledged without a visit of the client's thread.
+RECEIVE = """
+    self._loop.check()
+    message = self.inner.receive_lent()
+    return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
+"""
+ACK_NOWAIT = """
+    self._loop.check()
+    if txn is not None or not self.inner.extend_acks(messages):
+        self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+"""
+
 # What is said otherwise than by the rules.
 BODIES = {
+    ("Consumer", "receive"): RECEIVE,
+    ("GroupConsumer", "receive"): RECEIVE,
+    ("Consumer", "ack_nowait"): ACK_NOWAIT,
+    ("GroupConsumer", "ack_nowait"): ACK_NOWAIT,
     # A visit of the client's thread for each piece, and not for each message.
     ("Client", "read"): """
         for columns in self.read_columns(
@@ -344,7 +360,11 @@ class _Module:
             self._imports.add("magnetar.errors", "ClientClosed")
             yield (
                 "    def __iter__(self) -> Iterator[Message]:\n"
-                "        return self._loop.iterate(self.inner, ends_with=ClientClosed)\n"
+                "        try:\n"
+                "            while True:\n"
+                "                yield self.receive()\n"
+                "        except ClientClosed:\n"
+                "            return\n"
             )
         if not hasattr(kind, "__aenter__"):
             return

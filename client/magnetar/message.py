@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 
 from magnetar_core.batch import (
     BODY_BYTES_MAX,
@@ -188,36 +189,43 @@ class AssembledBatch(ReceivedBatch):
 
 
 class Message:
-    """A received message. It is a light view of a message in a batch."""
+    """A received message. It is a light view of a message in a batch.
 
-    __slots__ = ("_at", "_batch")
+    Attributes:
+        batch: the batch in which the message came.
+        place: the place of the message in the columns of the batch.
+    """
 
-    def __init__(self, batch: ReceivedBatch, at: int) -> None:
-        self._batch = batch
-        self._at = at
+    __slots__ = ("batch", "place")
+
+    def __init__(self, batch: ReceivedBatch, place: int) -> None:
+        self.batch = batch
+        self.place = place
 
     @property
     def value(self) -> bytes:
         """The value."""
-        return self._batch.values[self._at]
+        # Not the batch's property, which would be a call more for each message.
+        values = self.batch._values
+        return (self.batch.values if values is None else values)[self.place]
 
     @property
     def key(self) -> bytes | None:
         """The key; None for a message without a key, or with an empty key."""
-        keys = self._batch.keys
-        return None if keys is None else keys[self._at] or None
+        keys = self.batch.keys
+        return None if keys is None else keys[self.place] or None
 
     @property
     def properties(self) -> Mapping[str, str]:
         """The properties, which the producer has set."""
-        properties = self._batch.properties
-        return {} if properties is None else properties[self._at]
+        properties = self.batch.properties
+        return {} if properties is None else properties[self.place]
 
     @property
     def event_time_ms(self) -> int | None:
         """The time that the producer gave, in milliseconds since the Unix epoch; None without."""
-        times = self._batch.columns.event_times_ms
-        return None if times is None else times[self._at] or None
+        times = self.batch.columns.event_times_ms
+        return None if times is None else times[self.place] or None
 
     @property
     def append_time_ms(self) -> int:
@@ -225,51 +233,46 @@ class Message:
 
         For a message of a transaction this is the time of the commit marker.
         """
-        return self._batch.append_time_ms
+        return self.batch.append_time_ms
 
     @property
     def topic(self) -> str:
         """The topic's name."""
-        return self._batch.topic
+        return self.batch.topic
 
     @property
     def partition(self) -> int:
         """The partition's number."""
-        return self._batch.partition
-
-    @property
-    def batch(self) -> ReceivedBatch:
-        """The batch in which the message came."""
-        return self._batch
+        return self.batch.partition
 
     @property
     def offset(self) -> int:
         """The offset in the partition. For a message in parts, the offset of the first part."""
-        return self._batch.first_offset + self._at
+        return self.batch.first_offset + self.place
 
     @property
     def last_offset(self) -> int:
         """The last offset of a message that was sent in parts; otherwise the same as `offset`."""
-        batch = self._batch
+        batch = self.batch
         return batch.last_offset if isinstance(batch, AssembledBatch) else self.offset
 
     @property
     def message_id(self) -> MessageId:
         """The id, with which the message can be acknowledged or found again."""
-        batch = self._batch
+        batch = self.batch
         return MessageId(
-            batch.ledger_id, batch.entry_id, batch.first_index + self._at, batch.partition
+            batch.ledger_id, batch.entry_id, batch.first_index + self.place, batch.partition
         )
 
     @property
     def redelivery_count(self) -> int:
         """How often the message was delivered before."""
-        return self._batch.redelivery_count
+        return self.batch.redelivery_count
 
     @property
     def txn_id(self) -> TxnID | None:
         """The transaction in which the message was sent; None outside of transactions."""
-        return self._batch.txn_id
+        return self.batch.txn_id
 
     def __repr__(self) -> str:
         return f"<Message {self.topic} {self.message_id}, {len(self.value)} bytes>"
@@ -343,7 +346,7 @@ class MessageColumns:
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[Message]:
-        return (Message(self.batch, at) for at in range(self.start, self.stop))
+        return map(Message, repeat(self.batch), range(self.start, self.stop))
 
     def values(self) -> list[bytes]:
         """Return the values of the messages."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 from tests.client.fakes import BROKER_ADDRESS, FAST, FakeCluster
@@ -99,3 +100,98 @@ def test_a_closed_client_is_refused(cluster: FakeCluster) -> None:
     with pytest.raises(ClientClosed):
         client.admin.topics.list()
     assert not cluster.net.links
+
+
+def test_threads_share_the_messages_of_a_consumer(
+    cluster: FakeCluster, client: blocking.Client
+) -> None:
+    count = 5_000
+    client.admin.topics.create("flights")
+    producer = client.create_producer("flights")
+    producer.send_many([b"%d" % n for n in range(count)])
+    producer.flush()
+    consumer = client.subscribe("flights", "s", initial_position="earliest")
+    received: list[list[int]] = [[], [], []]
+
+    def work(mine: list[int]) -> None:
+        while True:
+            try:
+                message = consumer.receive(timeout_s=0.2)
+            except TimeoutError:
+                return
+            assert message.value == b"%d" % message.offset
+            mine.append(message.offset)
+            consumer.ack_nowait(message)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in received]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for mine in received:
+        assert mine == sorted(mine)
+    assert sorted(offset for mine in received for offset in mine) == list(range(count))
+    consumer.flush_acks()
+    assert cluster.cursors["flights", "s", 0].acked == set(range(count))
+
+
+def test_a_loop_needs_few_visits_of_the_clients_thread(
+    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin.topics.create("flights")
+    producer = client.create_producer("flights")
+    producer.send_many([b"x"] * 400)
+    producer.flush()
+    consumer = client.subscribe("flights", "s", initial_position="earliest")
+    visits = 0
+    wait = consumer.loop.wait
+
+    def counted(work: Coroutine[Any, Any, Any]) -> Any:
+        nonlocal visits
+        visits += 1
+        return wait(work)
+
+    monkeypatch.setattr(consumer.loop, "wait", counted)
+    for message in consumer:
+        consumer.ack_nowait(message)
+        if message.offset == 399:
+            break
+    consumer.flush_acks()
+    assert visits < 100
+
+
+def test_a_closed_client_hands_out_nothing_more(cluster: FakeCluster) -> None:
+    client = blocking.connect(BROKER_ADDRESS, transport=cluster.transport, config=FAST)
+    client.admin.topics.create("flights")
+    producer = client.create_producer("flights")
+    producer.send_many([b"x"] * 10)
+    producer.flush()
+    consumer = client.subscribe("flights", "s", initial_position="earliest")
+    first, second = consumer.receive(), consumer.receive()
+    consumer.ack_nowait(first)
+    client.close()
+    with pytest.raises(ClientClosed):
+        consumer.receive()
+    with pytest.raises(ClientClosed):
+        consumer.ack_nowait(second)
+    assert list(consumer) == []
+
+
+def test_a_forked_child_gets_no_message_and_acknowledges_none(
+    client: blocking.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.admin.topics.create("flights")
+    producer = client.create_producer("flights")
+    producer.send_many([b"x"] * 10)
+    producer.flush()
+    consumer = client.subscribe("flights", "s", initial_position="earliest")
+    messages = [consumer.receive() for _ in range(3)]
+    consumer.ack_nowait(messages[0])
+    parent = os.getpid()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: parent + 1)
+        with pytest.raises(UsedAfterFork):
+            consumer.receive()
+        with pytest.raises(UsedAfterFork):
+            consumer.ack_nowait(messages[1])
+    assert consumer.receive().offset == 3

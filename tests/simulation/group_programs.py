@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.nodes import ClientNode
+from tests.simulation.one_by_one import receive_some
 from tests.simulation.sdk_programs import Unit, Writer, with_client
 
 import magnetar
@@ -47,7 +48,7 @@ async def member(world: World, node: ClientNode) -> None:
         )
         async with consumer:
             while not node.stopping:
-                messages = await consumer.receive_batch(random.choice((1, 2, 4, 16)), timeout_s=0.3)
+                messages = await receive_some(consumer, random.choice((1, 2, 4, 16)), timeout_s=0.3)
                 for message in messages:
                     world.saw(message)
                 if messages:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.history import COMMIT_STATUSES, Sent, TransactionRecord
 from tests.simulation.nodes import ClientNode
+from tests.simulation.one_by_one import receive_some
 from tests.virtual_loop import CURRENT
 
 import magnetar
@@ -332,7 +333,7 @@ async def worker(world: World, node: ClientNode) -> None:
         # What was given back is covered by a later cumulative ack: then only individual ones.
         cumulative = world.worker_type not in ("shared", "key_shared")
         while not node.stopping:
-            messages = await consumer.receive_batch(random.choice((1, 2, 4, 16)), timeout_s=0.5)
+            messages = await receive_some(consumer, random.choice((1, 2, 4, 16)), timeout_s=0.5)
             for message in messages:
                 world.saw(message)
             if messages and not await process(
@@ -425,7 +426,7 @@ async def plain_consumer(world: World, node: ClientNode) -> None:
         )
         history = world.history
         while not node.stopping:
-            messages = await consumer.receive_batch(random.choice((1, 4, 16)), timeout_s=0.5)
+            messages = await receive_some(consumer, random.choice((1, 4, 16)), timeout_s=0.5)
             for message in messages:
                 world.saw(message)
             if not world.hurry and random.random() < 0.2:
@@ -437,7 +438,8 @@ async def plain_consumer(world: World, node: ClientNode) -> None:
             if random.random() < 0.5:
                 await consumer.ack_many(messages)
             else:
-                consumer.ack_nowait(messages)
+                for message in messages:
+                    consumer.ack_nowait(message)
                 await consumer.flush_acks()
             for message in messages:
                 cursor = ("mix", message.partition, "audit")

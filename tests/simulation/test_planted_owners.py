@@ -14,7 +14,7 @@ pytestmark = [
 # Those that few histories find; python -m tests.simulation --short --planted all tries all.
 SEEDS = {
     "claims-outlive-leases": range(10),
-    "store-does-not-fence": range(30),
+    "store-does-not-fence": range(60),
     "two-owners": range(20),
     "lease-ignored": range(20),
     "links-unchecked": range(20),

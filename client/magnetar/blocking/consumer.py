@@ -94,48 +94,6 @@ class Consumer(Facade[AsyncConsumer]):
         """Confirm pending acks and leave the subscription."""
         self._loop.wait(self.inner.close())
 
-    def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for the next message and return it.
-
-        Args:
-            timeout_s: how many seconds to wait; None: without limit.
-        Raises:
-            TimeoutError: no message came in time.
-            ClientClosed: the consumer is closed.
-            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
-        """
-        return self._loop.wait(self.inner.receive(timeout_s))
-
-    def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        """Return the messages that have arrived. Wait only if there are none.
-
-        Args:
-            max_messages: how many messages to return at most.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Returns:
-            The messages; an empty list if none came in time.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
-
-    def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        """Do the same as receive_batch, without an object for each message: for bulk work.
-
-        Args:
-            max_messages: how many messages to return at most; above 0.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
-
     def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
 
@@ -183,7 +141,9 @@ class Consumer(Facade[AsyncConsumer]):
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
-        self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
+        self._loop.check()
+        if txn is not None or not self.inner.extend_acks(messages):
+            self._loop.call(lambda: self.inner.ack_nowait(messages, txn=inner_of(txn)))
 
     def ack_cumulative(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
         """Acknowledge a message and all messages before it in its partition.
@@ -225,8 +185,56 @@ class Consumer(Facade[AsyncConsumer]):
         """Give several messages back, as `nack` does for a single message."""
         self._loop.call(lambda: self.inner.nack_many(messages, delay_s=delay_s))
 
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message and return it.
+
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Raises:
+            TimeoutError: no message came in time.
+            ClientClosed: the consumer is closed.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
+        """
+        self._loop.check()
+        message = self.inner.receive_lent()
+        return self._loop.wait(self.inner.receive(timeout_s)) if message is None else message
+
+    def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        """Return the messages that have arrived. Wait only if there are none.
+
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_batch(max_messages, timeout_s))
+
+    def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        """Do the same as receive_batch, without an object for each message: for bulk work.
+
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        return self._loop.wait(self.inner.receive_columns(max_messages, timeout_s))
+
     def __iter__(self) -> Iterator[Message]:
-        return self._loop.iterate(self.inner, ends_with=ClientClosed)
+        try:
+            while True:
+                yield self.receive()
+        except ClientClosed:
+            return
 
     def __enter__(self) -> Consumer:
         return self

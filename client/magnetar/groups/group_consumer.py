@@ -21,10 +21,11 @@ from magnetar.groups.settings import Callbacks, GroupSettings
 from magnetar.link.cluster import Cluster
 from magnetar.link.in_flight import copy_error
 from magnetar.link.runtime import Runtime
-from magnetar.message import Message
+from magnetar.message import Message, MessageColumns
 from magnetar.messaging.consumer_base import Acknowledged, ConsumerBase
 from magnetar.messaging.dead_letters import DeadLetters
 from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
 from magnetar.messaging.partition_ownership import Ownership
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.topic_partition import TopicPartition
@@ -35,6 +36,8 @@ from magnetar_core.ids import MessageId, PartitionName
 log = logging.getLogger("magnetar")
 
 MEMBER_ID_BITS = 128
+# How much later than it happened the group may learn that the application received a message.
+LOAN_MS_MAX = 100.0
 
 
 class GroupConsumer(ConsumerBase):
@@ -73,7 +76,7 @@ class GroupConsumer(ConsumerBase):
         self._closing = False
         self._failure: MagnetarError | None = None
         self._callbacks = RebalanceCallbacks(
-            runtime, settings.group, callbacks, on_failed=self._changed.set
+            runtime, settings.group, callbacks, on_failed=self._note_change
         )
         self._receivers = AssignedReceivers(
             runtime,
@@ -83,7 +86,7 @@ class GroupConsumer(ConsumerBase):
             self._type,
             settings.instance_id or self.member_id,
             self._order,
-            self._changed.set,
+            self._note_change,
         )
         self._settled = asyncio.Event()
         self._memberships = Memberships(
@@ -268,13 +271,14 @@ class GroupConsumer(ConsumerBase):
         self._on_close(self)
         await self._callbacks.close()
         self._closed = True
+        self._take_the_long_way()
         if self._dead_letters is not None:
             await self._dead_letters.close()
         await self._receivers.close()
         if leave is None:
             leave = not self._settings.instance_id
         await self._memberships.close(leave=leave)
-        self._changed.set()
+        self._note_change()
 
     # The base class calls these.
 
@@ -291,6 +295,22 @@ class GroupConsumer(ConsumerBase):
 
     def _receive_ends(self) -> None:
         self._memberships.receive_ends()
+
+    def _lend(self, columns: MessageColumns) -> None:
+        """Lend for a moment only: the group has to know when the application received last."""
+        if self._memberships.has_revoked:
+            return
+        super()._lend(columns)
+        lent = self._lent
+        if lent is not NOTHING_LENT:
+            loan_s = min(LOAN_MS_MAX / 1000, self._settings.max_poll_interval_s / 10)
+            self._runtime.loop.call_later(loan_s, self._end_loan_of, lent)
+
+    def _end_loan_of(self, lent: LentMessages) -> None:
+        if lent is self._lent:
+            self._end_loan()
+        if lent.received_count:
+            self._memberships.received()
 
     def _raise_troubles(self) -> None:
         failure = self._callbacks.take_failure()
@@ -313,7 +333,7 @@ class GroupConsumer(ConsumerBase):
             )
         receiver = self._receivers.at(TopicPartition(topics[0], message.partition))
         # What was received under an earlier assignment has the same id.
-        if message.offset not in receiver.unacked.given:
+        if not receiver.unacked.was_given(message.offset):
             raise IllegalGeneration(
                 f"{message} was not received since {receiver.name} was assigned, or is acknowledged"
             )
@@ -322,6 +342,8 @@ class GroupConsumer(ConsumerBase):
     # The membership calls these.
 
     def _follow(self, instructions: Sequence[Instruction]) -> None:
+        if instructions:
+            self._take_the_long_way()
         assigned: list[PartitionName] = []
         lost: list[PartitionName] = []
         released: list[PartitionName] = []
@@ -370,7 +392,7 @@ class GroupConsumer(ConsumerBase):
 
     def _on_failed(self, error: MagnetarError) -> None:
         self._failure = error
-        self._changed.set()
+        self._note_change()
 
     # The callbacks come in order: this is done after those before it.
 
@@ -392,7 +414,7 @@ class GroupConsumer(ConsumerBase):
             receiver = self._receivers.get(name)
             if receiver is not None and receiver not in self._order:
                 self._order.append(receiver)
-        self._changed.set()
+        self._note_change()
 
     def _ownership(self, name: PartitionName, since: int) -> Ownership:
         return Ownership(

@@ -239,6 +239,10 @@ class MemberState:
         self._receiving_count -= 1
         self._received_ms = now_ms
 
+    def received(self, now_ms: float) -> None:
+        """Note that the application has received messages of an earlier receive one by one."""
+        self._received_ms = now_ms
+
     def review(self, settling: Callable[[PartitionName], Settling]) -> list[Instruction]:
         """Return which of the revoked partitions can be released now."""
         instructions: list[Instruction] = []

@@ -114,6 +114,10 @@ class GroupMembership:
         if self.member.wakes_at_ms < self._sleeps_until_ms:
             self.wake()
 
+    def received(self) -> None:
+        """Note that the application has received messages of an earlier receive one by one."""
+        self.member.received(self._runtime.now_ms())
+
     def wake(self) -> None:
         """Check again which command to send."""
         self._wake.set()

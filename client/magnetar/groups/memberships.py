@@ -161,6 +161,12 @@ class Memberships:
         await asyncio.gather(*(one.close(leave=leave) for one in self._memberships.values()))
         self._changed.set()
 
+    def received(self) -> None:
+        """Note that the application has received messages of an earlier receive one by one."""
+        self._received_ms = self._runtime.now_ms()
+        for one in self._memberships.values():
+            one.received()
+
     # Its partitions: each is held at a single broker.
 
     @property

@@ -49,6 +49,7 @@ class PlainAcks:
         ledger_id: Callable[[], int],
         attach_epoch: Callable[[], int],
         member: common_pb2.GroupMember | None,
+        catch_up: Callable[[], None],
         on_confirmed: Callable[[Sequence[Range]], None],
         on_failed: Callable[[Sequence[Range], MagnetarError], None],
     ) -> None:
@@ -56,6 +57,8 @@ class PlainAcks:
 
         Args:
             member: the member that acknowledges, for a partition that a group has assigned.
+            catch_up: calls add() for acks that are not noted yet. There are such only after another
+                call of add(), until catch_up is called.
         """
         self._runtime = runtime
         self._route = route
@@ -65,6 +68,7 @@ class PlainAcks:
         self._ledger_id = ledger_id
         self._attach_epoch = attach_epoch
         self._member = member
+        self._catch_up = catch_up
         self._on_confirmed = on_confirmed
         self._on_failed = on_failed
         self._pending = IntervalSet()
@@ -108,7 +112,7 @@ class PlainAcks:
         Raises:
             MagnetarError: an ack failed that nobody waited for. This is the first such failure.
         """
-        while self._pending or self._up_to is not None or self._task is not None:
+        while self._has_gathered() or self._task is not None:
             self._start()
             if self._task is not None:
                 await asyncio.shield(self._task)
@@ -134,10 +138,14 @@ class PlainAcks:
 
     async def _run(self) -> None:
         try:
-            while self._pending or self._up_to is not None:
+            while self._has_gathered():
                 await self._send_gathered()
         finally:
             self._task = None
+
+    def _has_gathered(self) -> bool:
+        self._catch_up()
+        return bool(self._pending) or self._up_to is not None
 
     async def _send_gathered(self) -> None:
         ranges, self._pending = list(self._pending), IntervalSet()

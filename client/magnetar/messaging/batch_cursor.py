@@ -31,6 +31,11 @@ class BatchCursor:
         """How many offsets are left."""
         return sum(last - first + 1 for first, last in self.ranges)
 
+    def skip(self, count: int) -> None:
+        """Pass over the next messages; of their range at least one more must be left."""
+        first, last = self.ranges[-1]
+        self.ranges[-1] = (first + count, last)
+
     def take(self, count_max: int) -> MessageColumns:
         """Return the next consecutive messages; there must be some."""
         if isinstance(self.batch, AssembledBatch):

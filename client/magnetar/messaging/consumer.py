@@ -58,7 +58,7 @@ class Consumer(ConsumerBase):
                 subscription_type,
                 initial_position,
                 config,
-                self._changed.set,
+                self._note_change,
             )
             for partition in partitions
         }
@@ -133,11 +133,12 @@ class Consumer(ConsumerBase):
         if self._closed:
             return
         self._closed = True
+        self._take_the_long_way()
         self._on_close(self)
         if self._dead_letters is not None:
             await self._dead_letters.close()
         await asyncio.gather(*(receiver.close() for receiver in self._order))
-        self._changed.set()
+        self._note_change()
 
     def _receiver_of(self, message: Acknowledged) -> PartitionReceiver:
         return self._receiver(message.partition)

@@ -7,16 +7,14 @@ assigns. Each of them says which of its receivers a message belongs to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from magnetar.enums import InitialPosition, SubscriptionType
-from magnetar.errors import ClientClosed
 from magnetar.link.in_flight import copy_error
-from magnetar.link.runtime import Runtime
-from magnetar.message import Message, MessageColumns
-from magnetar.messaging.dead_letters import DeadLetters
+from magnetar.message import Message, MessageColumns, ReceivedBatch
 from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.message_source import MessageSource
 from magnetar.messaging.partition_receiver import PartitionReceiver
 from magnetar.messaging.seeking import seek_command
 from magnetar.transactions.transaction import Transaction
@@ -27,100 +25,8 @@ Acknowledged = Message | MessageId
 Place = tuple[PartitionReceiver, int, int]
 
 
-class ConsumerBase:
-    """Receives from the receivers in `_order`, and acknowledges at the one a subclass names."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        subscription: str,
-        subscription_type: SubscriptionType,
-        dead_letters: DeadLetters | None,
-    ) -> None:
-        self.subscription = subscription
-        self._runtime = runtime
-        self._type = subscription_type
-        self._dead_letters = dead_letters
-        self._closed = False
-        self._changed = asyncio.Event()
-        # Whose turn it is: partitions take turns, a batch each.
-        self._turn = 0
-        self._order: list[PartitionReceiver] = []
-
-    @property
-    def runtime(self) -> Runtime:
-        """The client's runtime, for code that is built on top of this consumer."""
-        return self._runtime
-
-    async def receive(self, timeout_s: float | None = None) -> Message:
-        """Wait for the next message and return it.
-
-        Args:
-            timeout_s: how many seconds to wait; None: without limit.
-        Raises:
-            TimeoutError: no message came in time.
-            ClientClosed: the consumer is closed.
-            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
-        """
-        self._receive_begins()
-        try:
-            async with asyncio.timeout(timeout_s):
-                columns = await self._next(1)
-        finally:
-            self._receive_ends()
-        return Message(columns.batch, columns.start)
-
-    async def receive_batch(
-        self, max_messages: int = 1_000, timeout_s: float | None = None
-    ) -> list[Message]:
-        """Return the messages that have arrived. Wait only if there are none.
-
-        Args:
-            max_messages: how many messages to return at most.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Returns:
-            The messages; an empty list if none came in time.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        messages: list[Message] = []
-        for columns in await self.receive_columns(max_messages, timeout_s):
-            messages += columns
-        return messages
-
-    async def receive_columns(
-        self, max_messages: int = 10_000, timeout_s: float | None = None
-    ) -> list[MessageColumns]:
-        """Do the same as receive_batch, without an object for each message: for bulk work.
-
-        Args:
-            max_messages: how many messages to return at most; above 0.
-            timeout_s: how many seconds to wait for the first message; None: without limit.
-        Raises:
-            ClientClosed: the consumer is closed.
-            MagnetarError: as receive.
-        """
-        if max_messages < 1:
-            raise InvalidArgument("max_messages must be above 0")
-        self._receive_begins()
-        try:
-            async with asyncio.timeout(timeout_s):
-                first = await self._next(max_messages)
-        except TimeoutError:
-            return []
-        finally:
-            self._receive_ends()
-        return [first, *self.take_ready(max_messages - len(first))]
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self.receive()
-        except ClientClosed:
-            raise StopAsyncIteration from None
+class ConsumerBase(MessageSource):
+    """Acknowledges what it receives at the receiver that a subclass names."""
 
     async def ack(self, message: Acknowledged, *, txn: Transaction | None = None) -> None:
         """Acknowledge a message, and wait for the broker's confirmation.
@@ -179,6 +85,14 @@ class ConsumerBase:
             InvalidTxnState: the transaction has ended, or failed. No effect.
             IllegalGeneration: as ack.
         """
+        if txn is None and isinstance(messages, Message):
+            run = self._ack_run
+            if messages.batch is run.batch and messages.place == run.next_place < run.stop_place:
+                run.next_place += 1
+            else:
+                receiver, _, _ = self._place(messages)
+                self._ack_run = receiver.ack_one_nowait(messages)
+            return
         if isinstance(messages, Message | MessageId):
             messages = (messages,)
         for receiver, ranges in self._by_receiver(messages, txn):
@@ -186,6 +100,14 @@ class ConsumerBase:
                 receiver.ack_in_transaction(ranges, txn)
             else:
                 receiver.ack_nowait(ranges)
+
+    def extend_acks(self, message: object) -> bool:
+        """Acknowledge a message if no event loop is needed for it; any thread may call this.
+
+        Returns:
+            Whether it was acknowledged.
+        """
+        return isinstance(message, Message) and self._ack_run.extend(message)
 
     async def ack_cumulative(
         self, message: Acknowledged, *, txn: Transaction | None = None
@@ -266,24 +188,6 @@ class ConsumerBase:
         """
         raise NotImplementedError
 
-    def _require_usable(self) -> None:
-        """Check that the consumer is open.
-
-        Raises:
-            ClientClosed: it is closed. Subclasses raise other errors that ended the consumer.
-        """
-        if self._closed:
-            raise ClientClosed("the consumer is closed")
-
-    def _receive_begins(self) -> None:
-        """Note that the application asks for messages."""
-
-    def _receive_ends(self) -> None:
-        """Note that the application got messages, or stopped waiting."""
-
-    def _raise_troubles(self) -> None:
-        """Raise an error that happened in the background, once."""
-
     # Subclasses use these.
 
     async def _seek(
@@ -314,68 +218,6 @@ class ConsumerBase:
             await asyncio.shield(receipt)
         await txn.joined()
 
-    async def _next(self, count_max: int) -> MessageColumns:
-        while True:
-            self._raise_troubles()
-            columns = self._take(count_max)
-            if columns is not None:
-                return columns
-            self._changed.clear()
-            await self._changed.wait()
-
-    def take_ready(self, count_max: int) -> list[MessageColumns]:
-        """Return messages that have arrived, without waiting. It belongs to the last receive.
-
-        Args:
-            count_max: how many messages to return at most.
-        """
-        pieces: list[MessageColumns] = []
-        while count_max > 0:
-            try:
-                columns = self._take(count_max)
-            except MagnetarError:
-                break  # The next receive raises it, or the batch was requested again.
-            if columns is None:
-                break
-            pieces.append(columns)
-            count_max -= len(columns)
-        return pieces
-
-    def _take(self, count_max: int) -> MessageColumns | None:
-        """Take messages of the partition whose turn it is, or of the next that has messages."""
-        self._require_usable()
-        order = self._order
-        for step in range(len(order)):
-            at = (self._turn + step) % len(order)
-            receiver = order[at]
-            while receiver.queue.ready:
-                columns = receiver.queue.take(count_max)
-                if self._dead_letters is not None and self._dead_letters.concerns(columns):
-                    self._give_up(receiver, columns, self._dead_letters)
-                    continue
-                # It keeps its turn until its batch is used up.
-                batch_is_used_up = not receiver.queue.ready or (
-                    receiver.queue.ready[0].batch is not columns.batch
-                )
-                self._turn = at + 1 if batch_is_used_up else at
-                return columns
-        for receiver in order:
-            if receiver.failure is not None:
-                raise copy_error(receiver.failure)
-        return None
-
-    def _give_up(
-        self, receiver: PartitionReceiver, columns: MessageColumns, dead_letters: DeadLetters
-    ) -> None:
-        ranges = [(columns.first_offset, columns.last_offset)]
-
-        async def acknowledge(txn: Transaction) -> None:
-            await asyncio.shield(receiver.ack_in_transaction(ranges, txn))
-
-        dead_letters.move(
-            columns, acknowledge, lambda: receiver.nack(ranges, columns.redelivery_count)
-        )
-
     def _place(self, message: Acknowledged) -> Place:
         """Return the receiver of a message, and its first and last offset."""
         self._require_usable()
@@ -403,12 +245,9 @@ class ConsumerBase:
             receiver, _, _ = self._place_for(Message(messages.batch, messages.start), txn)
             return [(receiver, [(messages.first_offset, messages.last_offset)])]
         found: dict[PartitionReceiver, IntervalSet] = {}
-        for message in messages:
+        for message, count in _consecutive(messages):
             receiver, first, last = self._place_for(message, txn)
-            ranges = found.get(receiver)
-            if ranges is None:
-                ranges = found[receiver] = IntervalSet()
-            ranges.add(first, last)
+            found.setdefault(receiver, IntervalSet()).add(first, last + count - 1)
         return [(receiver, list(ranges)) for receiver, ranges in found.items()]
 
     @staticmethod
@@ -423,3 +262,31 @@ class ConsumerBase:
         if txn is not None:
             txn.require_open()
             txn.doom(copy_error(error))
+
+
+def _consecutive(messages: Iterable[Acknowledged]) -> Iterator[tuple[Acknowledged, int]]:
+    """Divide messages into pieces that follow each other in a batch.
+
+    Whatever is checked of the first message of a piece holds for the others.
+
+    Yields:
+        The first message of each piece, and how many there are.
+    """
+    first: Acknowledged | None = None
+    batch: ReceivedBatch | None = None
+    start = next_place = 0
+    for message in messages:
+        if isinstance(message, Message):
+            if message.batch is batch and message.place == next_place:
+                next_place += 1
+                continue
+            if first is not None:
+                yield first, next_place - start
+            first, batch, start = message, message.batch, message.place
+            next_place = start + 1
+        else:
+            if first is not None:
+                yield first, next_place - start
+            first, batch, start, next_place = message, None, 0, 1
+    if first is not None:
+        yield first, next_place - start

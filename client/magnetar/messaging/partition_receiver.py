@@ -18,6 +18,8 @@ from magnetar.link.runtime import Runtime
 from magnetar.link.session import LinkSession, Push, Result
 from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
+from magnetar.message import Message
+from magnetar.messaging.ack_run import AckRun
 from magnetar.messaging.acks import PlainAcks
 from magnetar.messaging.acks_in_transactions import AcksInTransactions
 from magnetar.messaging.delayed_nacks import DelayedNacks
@@ -68,7 +70,8 @@ class PartitionReceiver:
         self.name = route.subscription_name(partition, subscription)
         # What it delivers bears it; 0 is nobody's.
         self.number = runtime.next_number()
-        self.unacked = UnackedTracker()
+        self.unacked = UnackedTracker(self._catch_up)
+        self._ack_run = AckRun()
         self.ledger_id = 0
         # FAILOVER: whether this consumer is the one that gets messages here.
         self.active = False
@@ -112,6 +115,7 @@ class PartitionReceiver:
             ledger_id=lambda: self.ledger_id,
             attach_epoch=lambda: self._attach_epoch,
             member=self.member,
+            catch_up=self._catch_up,
             on_confirmed=self._on_acked,
             on_failed=self._on_ack_failed,
         )
@@ -177,6 +181,19 @@ class PartitionReceiver:
         self.unacked.ack_begins(ranges)
         self.acks.add(ranges)
 
+    def ack_one_nowait(self, message: Message) -> AckRun:
+        """Acknowledge a message without waiting.
+
+        Returns:
+            The run of acks behind the message, which the acks of the messages after it may extend.
+        """
+        offset = message.offset
+        self.ack_nowait([(offset, message.last_offset)])
+        batch, place = message.batch, message.place
+        end = self.queue.acks_until(batch, offset)
+        self._ack_run.begin(batch, place + 1, end - batch.first_offset)
+        return self._ack_run
+
     async def ack(self, ranges: Sequence[Range]) -> None:
         """Acknowledge, and wait for the confirmation."""
         self.queue.claim(ranges)
@@ -225,6 +242,7 @@ class PartitionReceiver:
         acknowledged, if they come.
         """
         self.resets += 1
+        self.queue.take_back()
         if self._ownership is not None:
             self._acks_in_transactions.reset()
         self.unacked.reset()
@@ -283,6 +301,7 @@ class PartitionReceiver:
 
     def _stop(self, error: MagnetarError) -> None:
         """Give the partition up, with what is queued."""
+        self.queue.take_back()
         self.queue.ready.clear()
         self._end(error)
 
@@ -296,6 +315,16 @@ class PartitionReceiver:
         if not self._started.done():
             self._started.set_exception(error)
         self._on_change()
+
+    def _catch_up(self) -> None:
+        """Note what was received and acknowledged the short way.
+
+        The receipts come first: what was acknowledged was received before.
+        """
+        self.queue.note_received()
+        acked = self._ack_run.end()
+        if acked is not None:
+            self.ack_nowait([acked])
 
     async def _run(self) -> None:
         backoff = self._runtime.backoff()

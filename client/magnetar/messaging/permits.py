@@ -32,10 +32,15 @@ class Permits:
         self._byte_count = 0
         self._flow(self._messages_max, self._bytes_max)
 
+    @property
+    def left(self) -> int:
+        """How many messages have to leave the queue for the permits to be renewed."""
+        return max(1, self._messages_max // 2) - self._count
+
     def use(self, count: int) -> None:
         """Note that messages have left the queue."""
         self._count += count
-        if self._count >= max(1, self._messages_max // 2):
+        if self.left <= 0:
             self._top_up()
 
     def use_bytes(self, batch: ReceivedBatch) -> None:

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from magnetar.config import ConsumerConfig
-from magnetar.message import MessageColumns, ReceivedBatch
+from magnetar.message import AssembledBatch, MessageColumns, ReceivedBatch
 from magnetar.messaging.assembly import Assembly
 from magnetar.messaging.batch_cursor import BatchCursor
 from magnetar.messaging.interval_set import IntervalSet, Range
+from magnetar.messaging.lent_messages import NOTHING_LENT, LentMessages
 from magnetar.messaging.permits import Permits
 from magnetar.messaging.unacked_tracker import UnackedTracker
 from magnetar_core.batch import part_of
@@ -27,6 +28,8 @@ log = logging.getLogger("magnetar")
 
 # Messages that came in parts and can be acknowledged by their MessageId alone.
 ASSEMBLED_NOTED_MAX = 10_000
+# Messages that are lent at once: what is left is counted when it is taken back.
+LENT_MAX = 1_000
 
 
 class ReceiveQueue:
@@ -61,6 +64,8 @@ class ReceiveQueue:
         self._assembly = Assembly(config.message_bytes_max)
         # Messages that came in parts: the last offset of each by its first, newest last.
         self._assembled: dict[int, int] = {}
+        # Of the first batch in `ready`. Its cursor stands before what is lent and not noted yet.
+        self._lent = NOTHING_LENT
 
     def begin(self) -> None:
         """A new attachment: the broker may send."""
@@ -68,6 +73,7 @@ class ReceiveQueue:
 
     def clear(self) -> None:
         """What was not handed out comes again, or never."""
+        self.take_back()
         self.ready.clear()
         self._assembly.clear()
         self._unacked.detach()
@@ -80,6 +86,7 @@ class ReceiveQueue:
             MessageTooLarge: a message has more than message_bytes_max.
             ChecksumMismatch, InvalidArgument: a message in parts cannot be read.
         """
+        self.take_back()
         cut: list[Range] = []
         for wire in batches:
             batch = ReceivedBatch(
@@ -106,6 +113,7 @@ class ReceiveQueue:
             ChecksumMismatch: the batch is damaged; the broker is asked for it again.
             InvalidArgument: the batch is damaged; the broker is asked for it again.
         """
+        self.take_back()
         cursor = self.ready[0]
         try:
             _ = cursor.batch.columns
@@ -122,8 +130,66 @@ class ReceiveQueue:
             self._permits.use_bytes(cursor.batch)
         return taken
 
+    def lend(self, batch: ReceivedBatch) -> LentMessages:
+        """Lend the messages that follow in this batch, to be received one by one.
+
+        What tells the broker of room is taken, so that it hears of it at once: the last message of
+        a batch, and the message that renews the permits.
+        """
+        self.take_back()
+        if self.ready and self.ready[0].batch is batch:
+            first, last = self.ready[0].ranges[-1]
+            count = min(LENT_MAX, last - first, self._permits.left - 1)
+            if count > 0:
+                start = first - batch.first_offset
+                self._lent = LentMessages(batch, start, start + count)
+        return self._lent
+
+    def note_received(self) -> None:
+        """Note what was received of the lent messages; they stay lent."""
+        if self._lent is not NOTHING_LENT:
+            self._hand_out(self._lent, self._lent.received())
+
+    def take_back(self) -> None:
+        """Note what was received of the lent messages, and lend no more."""
+        lent, self._lent = self._lent, NOTHING_LENT
+        if lent is not NOTHING_LENT:
+            self._hand_out(lent, lent.take_back())
+
+    def _hand_out(self, lent: LentMessages, places: range) -> None:
+        if places:
+            base = lent.batch.first_offset
+            first, last = base + places.start, base + places.stop - 1
+            self.ready[0].skip(len(places))
+            self._unacked.hand_out(first, last)
+            self.given_end = max(self.given_end or 0, last + 1)
+            self._permits.use(len(places))
+
+    def acks_until(self, batch: ReceivedBatch, offset: int) -> int:
+        """Return the offset before which acks of this batch's messages, in order, claim nothing.
+
+        Args:
+            offset: the offset of a message that the application has; its ack claims nothing more.
+        """
+        if isinstance(batch, AssembledBatch):
+            return offset + 1
+        last = batch.last_offset
+        queued = self._unacked.queued.within(offset + 1, last)
+        if not queued:
+            return last + 1
+        first_queued = queued[0][0]
+        if self.ready and self.ready[0].batch is batch:
+            own_first, _ = self.ready[0].ranges[-1]
+            if first_queued == own_first:
+                # The rest of it leaves the queue before the application can acknowledge it.
+                return last + 1
+        return first_queued
+
     def claim(self, ranges: Sequence[Range]) -> None:
         """Drop queued messages, since the application acknowledges an earlier copy of them."""
+        if not self._unacked.has_queued(ranges):
+            return
+        self.take_back()
         claimed = self._unacked.claim(ranges)
         if claimed:
             for cursor in self.ready:
@@ -144,6 +210,7 @@ class ReceiveQueue:
         Raises:
             InvalidArgument: it has not, or the offset is inside a message.
         """
+        self.note_received()
         if self.given_end is None or offset > self.given_end:
             raise InvalidArgument(
                 f"{offset} is beyond what was received of {self._name}, which ends at"

@@ -9,15 +9,25 @@ Source: docs/design/0001-protocol.md, Redelivery and the client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from magnetar.messaging.interval_set import IntervalSet, Range
 
 
 class UnackedTracker:
-    """The offsets of a subscription's partition that this client has."""
+    """The offsets of a subscription's partition that this client has.
 
-    def __init__(self) -> None:
+    What the application has received and acknowledged is noted late, many messages at once. So
+    whatever depends on it calls `catch_up` first.
+    """
+
+    def __init__(self, catch_up: Callable[[], None] = lambda: None) -> None:
+        """Nothing has arrived yet.
+
+        Args:
+            catch_up: calls hand_out() and ack_begins() for what is not noted yet.
+        """
+        self._catch_up = catch_up
         self.queued = IntervalSet()
         self.held = IntervalSet()
         # Handed out, and neither acknowledged for good nor given back. More than held: what a
@@ -37,6 +47,7 @@ class UnackedTracker:
 
     def arrive(self, ranges: Iterable[Range]) -> list[Range]:
         """Add messages that arrived and return the new offsets. Copies are dropped."""
+        self._catch_up()
         new = IntervalSet(ranges)
         for transaction, confirmed in self._confirmed.items():
             if any(confirmed.within(first, last) for first, last in new):
@@ -58,6 +69,16 @@ class UnackedTracker:
         self.held.add(first, last)
         self.given.add(first, last)
 
+    def has_queued(self, ranges: Iterable[Range]) -> bool:
+        """Whether a message at one of these offsets is queued."""
+        self._catch_up()
+        return any(self.queued.within(first, last) for first, last in ranges)
+
+    def was_given(self, offset: int) -> bool:
+        """Whether the application was given a message, and has neither settled nor returned it."""
+        self._catch_up()
+        return offset in self.given
+
     def claim(self, ranges: Iterable[Range]) -> list[Range]:
         """Take queued messages, since the application acknowledges an earlier copy of them.
 
@@ -74,6 +95,7 @@ class UnackedTracker:
 
     def held_up_to(self, offset: int) -> list[Range]:
         """Return what the application has up to an offset, without acks under way."""
+        self._catch_up()
         free = IntervalSet(self.held.within(0, offset))
         free.remove_all(self.acking)
         return list(free)
@@ -87,6 +109,7 @@ class UnackedTracker:
             offset: the last offset that counts.
             transaction: the number of the transaction that acknowledges; None: no transaction.
         """
+        self._catch_up()
         free = IntervalSet(self.given.within(0, offset))
         if transaction is None:
             free.remove_all(self.acking)
@@ -101,6 +124,7 @@ class UnackedTracker:
     @property
     def is_settled(self) -> bool:
         """Whether all received messages are acknowledged for good, or given back."""
+        self._catch_up()
         if len(self.given) > len(self.nacking):
             return False
         free = IntervalSet(self.given)
@@ -109,20 +133,24 @@ class UnackedTracker:
 
     def ack_begins(self, ranges: Sequence[Range]) -> None:
         """Note a plain ack; until it is confirmed, a copy may still arrive."""
+        self._catch_up()
         self.acking.add_all(ranges)
         self.nacking.remove_all(ranges)
 
     def ack_confirmed(self, ranges: Sequence[Range]) -> None:
         """Note that the broker has confirmed a plain ack."""
+        self._catch_up()
         for known in (self.acking, self.held, self.dropped, self.given):
             known.remove_all(ranges)
 
     def ack_failed(self, ranges: Sequence[Range]) -> None:
         """Note that a plain ack has failed: the application has the messages again."""
+        self._catch_up()
         self.acking.remove_all(ranges)
 
     def ack_in_transaction(self, transaction: int, ranges: Sequence[Range]) -> None:
         """Note that the application has acknowledged in a transaction."""
+        self._catch_up()
         self.held.remove_all(ranges)
         self.nacking.remove_all(ranges)
         self._acked.setdefault(transaction, IntervalSet()).add_all(ranges)
@@ -148,6 +176,7 @@ class UnackedTracker:
         copy was dropped, and those whose ack the broker never got and which it does not deliver
         again by itself.
         """
+        self._catch_up()
         acked = self._acked.pop(transaction, None)
         confirmed = self._confirmed.pop(transaction, None) or IntervalSet()
         if acked is None:
@@ -168,11 +197,13 @@ class UnackedTracker:
 
     def forget_transaction(self, transaction: int) -> None:
         """Treat all messages that the transaction acknowledged as new."""
+        self._catch_up()
         self._acked.pop(transaction, None)
         self._confirmed.pop(transaction, None)
 
     def nack_begins(self, ranges: Iterable[Range]) -> list[Range]:
         """Note a nack, and return the offsets that the application has and can give back."""
+        self._catch_up()
         given_back = IntervalSet()
         for first, last in ranges:
             given_back.add_all(self.held.within(first, last))
@@ -188,6 +219,7 @@ class UnackedTracker:
         A copy that the application received after the nack is another delivery, and is not given
         back.
         """
+        self._catch_up()
         given_back: list[Range] = []
         for first, last in ranges:
             given_back += self.nacking.within(first, last)
@@ -197,10 +229,12 @@ class UnackedTracker:
 
     def detach(self) -> None:
         """Drop queued messages, since the link broke and they come again."""
+        self._catch_up()
         self.queued.clear()
 
     def reset(self) -> None:
         """Forget everything, since the cursor moved or the log was restored."""
+        self._catch_up()
         self.queued.clear()
         self.held.clear()
         self.given.clear()

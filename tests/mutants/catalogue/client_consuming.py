@@ -8,6 +8,7 @@ _RECEIVER = "client/magnetar/messaging/partition_receiver.py"
 _NACKS = "client/magnetar/messaging/nack_requests.py"
 _HOLDINGS = "client/magnetar/messaging/unacked_tracker.py"
 _ACKS = "client/magnetar/messaging/acks.py"
+_QUEUE = "client/magnetar/messaging/receive_queue.py"
 _DEAD = "client/magnetar/messaging/dead_letters.py"
 _ASSEMBLY = "client/magnetar/messaging/assembly.py"
 _MEMBER = "client/magnetar/groups/member_state.py"
@@ -120,6 +121,42 @@ MUTANTS = (
         new="        self.queued.clear()\n        self.given.clear()",
         mistake="After a seek, what was held before counts as a copy.",
     ),
+    # Messages that are received and acknowledged one by one
+    Mutant(
+        name="acks-of-a-run-lost",
+        file=_RECEIVER,
+        old="        if acked is not None:\n            self.ack_nowait([acked])\n",
+        new="",
+        mistake="Of messages that are acknowledged one by one, the first alone is.",
+    ),
+    Mutant(
+        name="short-ack-of-a-queued-copy",
+        file=_QUEUE,
+        old="        if not queued:\n            return last + 1",
+        new="        if True:\n            return last + 1",
+        mistake="Who acknowledges an old copy gets the new one, which is in the queue.",
+    ),
+    Mutant(
+        name="loan-outlives-the-attachment",
+        file=_QUEUE,
+        old='or never."""\n        self.take_back()\n',
+        new='or never."""\n        self._lent = NOTHING_LENT\n',
+        mistake="After a reconnect, what was lent is received twice.",
+    ),
+    Mutant(
+        name="lent-messages-renew-permits-late",
+        file=_QUEUE,
+        old="count = min(LENT_MAX, last - first, self._permits.left - 1)",
+        new="count = min(LENT_MAX, last - first)",
+        mistake="The broker hears of room when the application looks, not when there is room.",
+    ),
+    Mutant(
+        name="arrival-unseen-by-a-run",
+        file=_HOLDINGS,
+        old='Copies are dropped."""\n        self._catch_up()\n',
+        new='Copies are dropped."""\n',
+        mistake="Acks go on as a run though copies of what they acknowledge have come meanwhile.",
+    ),
     # Acks and receivers
     Mutant(
         name="second-thousand-not-acked",
@@ -132,13 +169,9 @@ MUTANTS = (
         name="acks-in-between-lost",
         file=_ACKS,
         old=(
-            "            while self._pending or self._up_to is not None:\n"
-            "                await self._send_gathered()"
+            "            while self._has_gathered():\n                await self._send_gathered()"
         ),
-        new=(
-            "            if self._pending or self._up_to is not None:\n"
-            "                await self._send_gathered()"
-        ),
+        new=("            if self._has_gathered():\n                await self._send_gathered()"),
         mistake="Acks that gather while a command is under way wait for the next one.",
     ),
     Mutant(

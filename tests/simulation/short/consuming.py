@@ -7,6 +7,7 @@ import asyncio
 from typing import Any
 
 from tests.simulation.history import Cursor
+from tests.simulation.one_by_one import COUNT, receive_some
 from tests.simulation.sdk_programs import Unit
 from tests.simulation.short.actors import Actor
 from tests.simulation.short.producing import commit
@@ -48,7 +49,7 @@ async def receive(
     """So many messages, or what there is."""
     messages: list[magnetar.Message] = []
     while len(messages) < count:
-        some = await consumer.receive_batch(count - len(messages), timeout_s=timeout_s)
+        some = await receive_some(consumer, count - len(messages), timeout_s=timeout_s)
         if not some:
             break
         for message in some:
@@ -327,7 +328,12 @@ async def drain(
             continue
         for message in messages:
             world.history.ack(cursor_of(message, subscription), [message.offset], None)
-        await made.ack_many(messages)
+        if len(messages) == COUNT:
+            for message in messages:
+                made.ack_nowait(message)
+            await made.flush_acks()
+        else:
+            await made.ack_many(messages)
         for message in messages:
             cursor = cursor_of(message, subscription)
             world.asked_wiretap.check_acked(cursor, [message.offset])

@@ -90,7 +90,8 @@ async def scatter(
     some = [one for one in messages if random.random() < share]
     for message in some:
         world.history.ack(cursor_of(message, settings["subscription"]), [message.offset], None)
-    made.ack_nowait(some)
+    for message in some:
+        made.ack_nowait(message)
     if repents:
         made.nack_many(some)
     made.nack_many([one for one in messages if one not in some])

@@ -1,0 +1,253 @@
+"""What receives messages: partitions take turns, and messages come in batches or one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from magnetar.enums import SubscriptionType
+from magnetar.errors import ClientClosed
+from magnetar.link.in_flight import copy_error
+from magnetar.link.runtime import Runtime
+from magnetar.message import Message, MessageColumns
+from magnetar.messaging.ack_run import NO_RUN
+from magnetar.messaging.dead_letters import DeadLetters
+from magnetar.messaging.lent_messages import NOTHING_LENT
+from magnetar.messaging.partition_receiver import PartitionReceiver
+from magnetar.transactions.transaction import Transaction
+from magnetar_core.errors import InvalidArgument, MagnetarError
+
+# After so many messages the event loop has a turn, if it had none: what was asked of brokers, such
+# as more messages, leaves with it.
+TURN_MESSAGES = 256
+
+
+class MessageSource:
+    """Receives from the receivers in `_order`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        subscription: str,
+        subscription_type: SubscriptionType,
+        dead_letters: DeadLetters | None,
+    ) -> None:
+        self.subscription = subscription
+        self._runtime = runtime
+        self._type = subscription_type
+        self._dead_letters = dead_letters
+        self._closed = False
+        self._changed = asyncio.Event()
+        # Whose turn it is: partitions take turns, a batch each.
+        self._turn = 0
+        self._order: list[PartitionReceiver] = []
+        # Short ways of receive and ack_nowait, while nothing has changed since the long way: the
+        # messages behind the last one received, and the acks behind the last one acknowledged.
+        self._lent = NOTHING_LENT
+        self._lender: PartitionReceiver | None = None
+        self._ack_run = NO_RUN
+        # Messages that left queues since the event loop had its turn, roughly.
+        self._left_count = 0
+
+    @property
+    def runtime(self) -> Runtime:
+        """The client's runtime, for code that is built on top of this consumer."""
+        return self._runtime
+
+    async def receive(self, timeout_s: float | None = None) -> Message:
+        """Wait for the next message and return it.
+
+        Args:
+            timeout_s: how many seconds to wait; None: without limit.
+        Raises:
+            TimeoutError: no message came in time.
+            ClientClosed: the consumer is closed.
+            MagnetarError: the subscription or topic was deleted, or a batch is damaged.
+        """
+        lent = self._lent
+        for place in lent.places:
+            return Message(lent.batch, place)
+        columns = await self._next(1, timeout_s)
+        self._lend(columns)
+        return Message(columns.batch, columns.start)
+
+    def receive_lent(self) -> Message | None:
+        """Return the next message if no event loop is needed for it; any thread may call this."""
+        return self._lent.next()
+
+    async def receive_batch(
+        self, max_messages: int = 1_000, timeout_s: float | None = None
+    ) -> list[Message]:
+        """Return the messages that have arrived. Wait only if there are none.
+
+        Args:
+            max_messages: how many messages to return at most.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Returns:
+            The messages; an empty list if none came in time.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        messages: list[Message] = []
+        for columns in await self.receive_columns(max_messages, timeout_s):
+            messages += columns
+        return messages
+
+    async def receive_columns(
+        self, max_messages: int = 10_000, timeout_s: float | None = None
+    ) -> list[MessageColumns]:
+        """Do the same as receive_batch, without an object for each message: for bulk work.
+
+        Args:
+            max_messages: how many messages to return at most; above 0.
+            timeout_s: how many seconds to wait for the first message; None: without limit.
+        Raises:
+            ClientClosed: the consumer is closed.
+            MagnetarError: as receive.
+        """
+        if max_messages < 1:
+            raise InvalidArgument("max_messages must be above 0")
+        try:
+            first = await self._next(max_messages, timeout_s)
+        except TimeoutError:
+            return []
+        return [first, *self.take_ready(max_messages - len(first))]
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        # As receive, which would be a coroutine more for each message.
+        lent = self._lent
+        for place in lent.places:
+            return Message(lent.batch, place)
+        try:
+            return await self.receive()
+        except ClientClosed:
+            raise StopAsyncIteration from None
+
+    def take_ready(self, count_max: int) -> list[MessageColumns]:
+        """Return messages that have arrived, without waiting. It belongs to the last receive.
+
+        Args:
+            count_max: how many messages to return at most.
+        """
+        pieces: list[MessageColumns] = []
+        while count_max > 0:
+            try:
+                columns = self._take(count_max)
+            except MagnetarError:
+                break  # The next receive raises it, or the batch was requested again.
+            if columns is None:
+                break
+            pieces.append(columns)
+            count_max -= len(columns)
+        return pieces
+
+    # Subclasses implement or extend these.
+
+    def _require_usable(self) -> None:
+        """Check that the consumer is open.
+
+        Raises:
+            ClientClosed: it is closed. Subclasses raise other errors that ended the consumer.
+        """
+        if self._closed:
+            raise ClientClosed("the consumer is closed")
+
+    def _receive_begins(self) -> None:
+        """Note that the application asks for messages."""
+
+    def _receive_ends(self) -> None:
+        """Note that the application got messages, or stopped waiting."""
+
+    def _raise_troubles(self) -> None:
+        """Raise an error that happened in the background, once."""
+
+    # Subclasses use these.
+
+    async def _next(self, count_max: int, timeout_s: float | None) -> MessageColumns:
+        if self._left_count >= TURN_MESSAGES:
+            self._left_count = 0
+            await asyncio.sleep(0)
+        self._receive_begins()
+        try:
+            self._raise_troubles()
+            columns = self._take(count_max)
+            if columns is None:
+                async with asyncio.timeout(timeout_s):
+                    columns = await self._wait_for(count_max)
+            return columns
+        finally:
+            self._receive_ends()
+
+    async def _wait_for(self, count_max: int) -> MessageColumns:
+        while True:
+            self._changed.clear()
+            await self._changed.wait()
+            self._left_count = 0
+            self._raise_troubles()
+            columns = self._take(count_max)
+            if columns is not None:
+                return columns
+
+    def _lend(self, columns: MessageColumns) -> None:
+        """Let what follows these messages in their batch be received the short way."""
+        if self._lender is not None:
+            self._lent = self._lender.queue.lend(columns.batch)
+            self._left_count += self._lent.count
+
+    def _take_the_long_way(self) -> None:
+        """Have the next receive and the next ack look at everything again."""
+        self._end_loan()
+        self._ack_run = NO_RUN
+
+    def _end_loan(self) -> None:
+        self._lent = NOTHING_LENT
+        if self._lender is not None:
+            self._lender.queue.take_back()
+            self._lender = None
+
+    def _note_change(self) -> None:
+        """Note that something can be received, or never will be, or cannot be acknowledged."""
+        self._take_the_long_way()
+        self._changed.set()
+
+    def _take(self, count_max: int) -> MessageColumns | None:
+        """Take messages of the partition whose turn it is, or of the next that has messages."""
+        self._require_usable()
+        self._end_loan()
+        order = self._order
+        for step in range(len(order)):
+            at = (self._turn + step) % len(order)
+            receiver = order[at]
+            while receiver.queue.ready:
+                columns = receiver.queue.take(count_max)
+                if self._dead_letters is not None and self._dead_letters.concerns(columns):
+                    self._give_up(receiver, columns, self._dead_letters)
+                    continue
+                # It keeps its turn until its batch is used up.
+                batch_is_used_up = not receiver.queue.ready or (
+                    receiver.queue.ready[0].batch is not columns.batch
+                )
+                self._turn = at + 1 if batch_is_used_up else at
+                self._lender = receiver
+                self._left_count += len(columns)
+                return columns
+        for receiver in order:
+            if receiver.failure is not None:
+                raise copy_error(receiver.failure)
+        return None
+
+    def _give_up(
+        self, receiver: PartitionReceiver, columns: MessageColumns, dead_letters: DeadLetters
+    ) -> None:
+        ranges = [(columns.first_offset, columns.last_offset)]
+
+        async def acknowledge(txn: Transaction) -> None:
+            await asyncio.shield(receiver.ack_in_transaction(ranges, txn))
+
+        dead_letters.move(
+            columns, acknowledge, lambda: receiver.nack(ranges, columns.redelivery_count)
+        )
