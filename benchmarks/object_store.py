@@ -55,7 +55,7 @@ async def measure(servers: Servers, place: str, options: dict[str, Any]) -> list
                 client, sizes=sizes, total_bytes=total_bytes, topic_partitions=8
             ),
             streams.measure_consume(
-                client, sizes=sizes, total_bytes=total_bytes, topic_partitions=8
+                client, servers, sizes=sizes, total_bytes=total_bytes, topic_partitions=8
             ),
             small_transactions.measure(
                 client,

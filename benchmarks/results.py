@@ -119,7 +119,7 @@ def print_table(results: Sequence[Result]) -> None:
             line.first.latency_of or "",
             _shown(line, "p50_ms", 2),
             _shown(line, "p99_ms", 2),
-            " + ".join(f"{some:.0f}" for some in line.medians("cpu_us")),
+            " + ".join(f"{some:.{0 if some >= 10 else 2}f}" for some in line.medians("cpu_us")),
             " + ".join(f"{some:,.0f}" for some in line.medians("bytes_each")),
         )
     # Wider than any line: it is never folded, wherever it goes.

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 from benchmarks.ceiling.measure import STORE_VARIANT, STREAM_VARIANT
 from benchmarks.results import Result, latencies_ms, line_name
-from magnetar import Client, Producer
+from benchmarks.servers import Servers
+from magnetar import Client, Consumer, Producer
 
 # Given to send_many at once.
 CHUNK_MESSAGES = 10_000
@@ -81,45 +82,73 @@ async def measure_transactional(
 
 
 async def measure_consume(
-    client: Client, *, sizes: tuple[int, ...], total_bytes: int, topic_partitions: int
+    client: Client,
+    servers: Servers,
+    *,
+    sizes: tuple[int, ...],
+    total_bytes: int,
+    topic_partitions: int,
 ) -> AsyncIterator[Result]:
-    """Yield messages per second, delivered and acknowledged, in columns and one by one."""
+    """Yield messages per second, delivered and acknowledged, in each way of reading."""
     for message_bytes in sizes:
         topic = f"consume-{message_bytes}"
         await client.admin.topics.create(topic, partitions=topic_partitions)
         count = max(total_bytes // message_bytes, CHUNK_MESSAGES)
         async with await client.create_producer(topic) as producer:
             await _send_many(producer, bytes(message_bytes), count)
-        for in_columns in (True, False):
+        for name, read in WAYS_OF_READING.items():
             consumer = await client.subscribe(
-                topic,
-                f"in-columns-{in_columns}",
-                initial_position="earliest",
-                receiver_queue_messages=100_000,
+                topic, name, initial_position="earliest", receiver_queue_messages=100_000
             )
-            began_s = time.perf_counter()
-            seen = 0
-            while seen < count:
-                if in_columns:
-                    for columns in await consumer.receive_columns():
-                        seen += len(columns)
-                        consumer.ack_nowait(columns)
-                else:
-                    messages = await consumer.receive_batch()
-                    for message in messages:
-                        assert len(message.value) == message_bytes
-                    seen += len(messages)
-                    consumer.ack_nowait(messages)
+            cpu_s, began_s = servers.cpu_s(), time.perf_counter()
+            await read(consumer, count)
             await consumer.flush_acks()
-            per_s = seen / (time.perf_counter() - began_s)
+            per_s = count / (time.perf_counter() - began_s)
+            cpu_us = servers.cpu_us_each(cpu_s, count)
             await consumer.close()
             yield Result(
                 workload="consume",
-                variant=f"{message_bytes} B, {'columns' if in_columns else 'messages'}",
+                variant=f"{message_bytes} B, {name}",
                 scale=message_bytes,
                 per_s=per_s,
                 mb_per_s=per_s * message_bytes / 1e6,
+                cpu_us=cpu_us,
             )
+
+
+async def _read_columns(consumer: Consumer, count: int) -> None:
+    seen = 0
+    while seen < count:
+        for columns in await consumer.receive_columns():
+            seen += len(columns)
+            consumer.ack_nowait(columns)
+
+
+async def _read_batches(consumer: Consumer, count: int) -> None:
+    seen = 0
+    while seen < count:
+        messages = await consumer.receive_batch()
+        for message in messages:
+            assert message.value
+        seen += len(messages)
+        consumer.ack_nowait(messages)
+
+
+async def _read_each(consumer: Consumer, count: int) -> None:
+    seen = 0
+    async for message in consumer:
+        assert message.value
+        consumer.ack_nowait(message)
+        seen += 1
+        if seen == count:
+            break
+
+
+WAYS_OF_READING = {
+    "columns": _read_columns,
+    "messages": _read_batches,
+    "each message": _read_each,
+}
 
 
 async def measure_latency(client: Client, *, seconds: float) -> AsyncIterator[Result]:

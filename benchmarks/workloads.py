@@ -137,6 +137,7 @@ async def _begin_consume(plan: Plan, client: Client, servers: Servers) -> AsyncI
     """Catching up, then tailing."""
     async for result in streams.measure_consume(
         client,
+        servers,
         sizes=plan.message_bytes,
         total_bytes=plan.stream_bytes,
         topic_partitions=plan.topic_partitions,
