@@ -245,11 +245,18 @@ class Subscription:
         self.ownership = ownership
         lost = IllegalGeneration(f"{self.name} was given to another member of its group")
         self.delivery.close_consumers(lost)
-        self.deliver_after(())
+        self._after = frozenset()
+        self.delivery.wait(self._has_to_wait())
 
     def deliver_after(self, txn_ids: Iterable[TxnID]) -> None:
-        """Deliver nothing to the attached consumer before these transactions have ended here."""
-        self._after = frozenset(txn_ids)
+        """Deliver nothing to the attached consumer before these transactions have ended here.
+
+        In a group, it also waits for what its owner's consumer before it had to wait for.
+        """
+        after = set(txn_ids)
+        if self.ownership is not None:
+            after.update(one for one in self._after if one in self.index.open)
+        self._after = frozenset(after)
         self.delivery.wait(self._has_to_wait())
 
     def _has_to_wait(self) -> bool:

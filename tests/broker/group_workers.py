@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tests.broker.harness import (
@@ -12,7 +13,7 @@ from tests.broker.harness import (
     subscribe,
 )
 
-from magnetar_core.ids import MemberName, PartitionName
+from magnetar_core.ids import MemberName, PartitionName, TxnID
 from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import group_pb2 as group_wire
 
@@ -68,9 +69,12 @@ class Worker:
         await self.beat()
         await self.beat()
 
-    async def attach(self, number: int = 0) -> wire.CommandSubscribeResponse:
+    async def attach(
+        self, number: int = 0, *, after: Iterable[TxnID] = ()
+    ) -> wire.CommandSubscribeResponse:
         self.epoch += 1
         command = subscribe(GROUP, consumer=self.consumer, epoch=self.epoch, number=number)
+        command.after_txn_ids.extend(txn_id.to_wire() for txn_id in after)
         command.member.CopyFrom(self.name(number).to_wire())
         answer: wire.CommandSubscribeResponse = await self.client.ask(command)
         permits = flow(consumer=self.consumer, name=GROUP)

@@ -15,6 +15,7 @@ from tests.broker.harness import (
     run,
     send,
     subscribe,
+    subscription,
     txn,
     watermark,
 )
@@ -25,6 +26,7 @@ from magnetar_core.errors import (
     UnknownMember,
 )
 from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2 as wire
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import group_pb2 as group_wire
 from magnetar_core.wire import transaction_pb2 as txn_wire
@@ -121,6 +123,30 @@ def test_a_member_that_keeps_a_partition_through_a_rebalance_notices_nothing_the
         assert a.client.values() == [b"0", b"1"]
         await a.ack((1, 1), in_txn=txn(1), sequence=1)
         assert world.subscription(GROUP).awaited() == []
+
+    run(scenario)
+
+
+def test_an_owners_next_consumer_waits_for_what_the_one_before_waited_for() -> None:
+    """It gave the partition up and got it back in the same generation: long seed 11."""
+
+    async def scenario(world: World) -> None:
+        a = Worker(world, "a")
+        await a.join()
+        await world.client.ask(send(b"0", b"1"))
+        await a.attach(0)
+        await a.ack((0, 0), in_txn=txn(1))
+        # Its coordinator says that it is aborted, and will tell the broker later.
+        assert (await a.attach(0, after=[txn(1)])).waiting
+        await a.client.ask(
+            wire.CommandCloseConsumer(subscription=subscription(GROUP), consumer_id=a.consumer)
+        )
+        a.consumer += 1
+        a.client.delivered.clear()
+        assert (await a.attach(0)).waiting
+        assert a.client.values() == [], "what the transaction gives back comes first"
+        await world.client.ask(end(txn(1), common.ABORT, on=GROUP))
+        assert a.client.values() == [b"0", b"1"]
 
     run(scenario)
 
