@@ -77,7 +77,7 @@ MACHINES = (
         end_state.EndEvent,
         end_state.TRANSITIONS,
         (_End.AWAY,),
-        (_End.ANSWERED,),
+        (_End.ANSWERED, _End.DIVIDED),
     ),
     Machine(
         "A transaction at its client",

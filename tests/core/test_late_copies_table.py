@@ -11,6 +11,7 @@ from magnetar_core.wire import service_pb2
 
 ROOT = Path(__file__).parents[2]
 TESTS = (
+    "tests/broker/test_ends_together.py",
     "tests/broker/test_late_copies.py",
     "tests/coordinator/test_late_copies.py",
     "tests/coordinator/test_init_producer.py",
