@@ -36,7 +36,7 @@ class Standalone:
     ) -> subprocess.CompletedProcess[bytes]:
         done = fork_server.run(*arguments, stdin=stdin, environ=self.environ, timeout_s=20)
         assert done.returncode == status, done.stderr.decode()
-        assert b"Traceback" not in done.stderr
+        assert b"Traceback" not in done.stderr, done.stderr.decode()
         return done
 
     def json(self, *arguments: str) -> Any:
