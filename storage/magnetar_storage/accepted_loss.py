@@ -12,25 +12,15 @@ import os
 from pathlib import Path
 from typing import Final
 
-import rocksdict
-
 from magnetar_core.config import InvalidConfig
 from magnetar_core.invariants import BrokenInvariant
-from magnetar_core.wire.record_pb2 import StoreIdentity
-from magnetar_storage import store_identity, synced_mark
+from magnetar_storage import synced_mark
 from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
+from magnetar_storage.lost_changes import count, cut
 from magnetar_storage.rocks import check_unused
-from magnetar_storage.rocks_options import (
-    database_options,
-    payload_family_options,
-    row_family_options,
-)
 from magnetar_storage.store import StoreDamaged
-from magnetar_storage.store_files import LOG, current_manifest, holds_store, log_path, numbered
+from magnetar_storage.store_files import current_manifest, holds_store
 
-# Both servers keep the store's identity in this family.
-_FAMILY: Final = "meta"
-_CACHE_BYTES: Final = 8 << 20
 # More losses than the lost store can have had: nobody knows their number.
 LOSSES_OF_EVERYTHING: Final = 1_000
 
@@ -69,13 +59,8 @@ def accept_loss(directory: str) -> Path:
     mark, _ = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)
     if damage is not None:
-        for number, path in numbered(directory, LOG):
-            if number > damage.number:
-                path.unlink()
-        path = log_path(directory, damage.number)
-        if path.exists():
-            os.truncate(path, damage.kept_bytes)
-    _count_loss(directory, 1)
+        cut(directory, damage)
+    count(directory, losses=1)
     synced_mark.create_mark(directory, synced_mark.Synced())
     return kept
 
@@ -92,7 +77,7 @@ def accept_loss_of_everything(directory: str) -> None:
     reason = lost_from(directory)
     if reason is not None:
         raise StoreDamaged(f"{directory}: {reason}; accept that first")
-    _count_loss(directory, LOSSES_OF_EVERYTHING)
+    count(directory, losses=LOSSES_OF_EVERYTHING)
 
 
 def _read_mark(directory: str) -> tuple[synced_mark.Synced | None, str | None]:
@@ -121,24 +106,3 @@ def _keep(directory: str) -> Path:
             # The logs are truncated below, so a hard link would not preserve them.
             copy.write_bytes(file.read_bytes())
     return part.replace(kept)
-
-
-def _count_loss(directory: str, losses: int) -> None:
-    """Open the store as it is now, and note in its identity that something was lost."""
-    cache = rocksdict.Cache(_CACHE_BYTES)
-    names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}
-    options = {
-        name: payload_family_options(cache) if "log" in name else row_family_options(cache)
-        for name in sorted(names)
-    }
-    # Files that the manifest lists are missing for good, so the list is not checked.
-    database = rocksdict.Rdict(directory, database_options(tracking=False), options)
-    rows = database.get_column_family(_FAMILY)
-    row = rows.get(store_identity.KEY)
-    if row is not None:
-        stored = StoreIdentity.FromString(row)
-        stored.losses += losses
-        rows.put(store_identity.KEY, stored.SerializeToString(deterministic=True))
-        database.flush_wal(True)
-    rows.close()
-    database.close()

@@ -39,11 +39,19 @@ class Damage:
     Attributes:
         number: number of the log that holds the changes, or would hold them.
         kept_bytes: bytes of that log before the damage.
+        missing_from: the log, and the byte in it, from which on something is missing.
     """
 
     reason: str
     number: int
-    kept_bytes: int = 0
+    kept_bytes: int
+    missing_from: tuple[int, int]
+
+    def is_of_synced(self, needed: Needed, mark: Synced | None) -> bool:
+        """Return whether anything is missing that was synced, as far as that is known."""
+        if mark is None or self.missing_from[0] in needed.listed:
+            return True
+        return self.missing_from < (mark.log, mark.log_bytes)
 
 
 def check_directory(directory: str) -> Synced | None:
@@ -112,23 +120,27 @@ def damage_in_logs(directory: str, needed: Needed, mark: Synced | None) -> Damag
         expected.add(mark.log)
     last: int | None = None
     torn: Path | None = None
+    before: tuple[int, int] | None = None
     for number in sorted(expected | logs.keys()):
         name = log_path(directory, number).name
         if number not in logs:
-            return Damage(f"{name} is missing, which was synced", number)
+            return Damage(f"{name} is missing, which was synced", number, 0, (number, 0))
         walked = walk(logs[number].read_bytes())
         for first, batch_last in map(sequences_of_batch, walked.heads):
             if last is not None and first > last + 1:
                 where = f"before {name}" if torn is None else f"at the end of {torn.name}"
-                return Damage(f"{first - last - 1} changes are missing {where}", number)
+                reason = f"{first - last - 1} changes are missing {where}"
+                return Damage(reason, number, 0, before or (number, 0))
             last = max(last or 0, batch_last)
         if walked.goes_on:
             reason = f"{name} is damaged at byte {walked.damaged_at}, and goes on behind it"
-            return Damage(reason, number, walked.end)
+            return Damage(reason, number, walked.end, (number, walked.end))
         synced_bytes = mark.log_bytes if mark is not None and number == mark.log else 0
         if number in expected and walked.end < synced_bytes:
             reason = f"{name} can be read up to byte {walked.end}, and was synced up to byte"
-            return Damage(f"{reason} {synced_bytes}", number, walked.end)
+            place = number, walked.end
+            return Damage(f"{reason} {synced_bytes}", number, walked.end, place)
+        before = number, walked.end
         torn = logs[number] if walked.damaged_at is not None else None
     return None
 

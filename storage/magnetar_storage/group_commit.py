@@ -31,7 +31,9 @@ UNHURRIED_SECONDS: Final = 0.2
 
 
 class GroupCommit:
-    """The only writer of a store.
+    """The only writer of a store. Each group is synced before anything of it leaves.
+
+    `LateSyncCommit` is the variant that syncs later.
 
     A failed write or sync is never retried, since memory already runs ahead of the store: every
     parked callback is dropped, waiters get StoreFailed, and on_failure is called once, to end the
@@ -59,7 +61,8 @@ class GroupCommit:
         self._group_began: float | None = None
         self._unhurried_timer: asyncio.TimerHandle | None = None
         self._sealed_position = 0
-        self.durable_position = 0
+        # Everything up to here may leave, unless it waits for a sync of its own.
+        self.written_position = 0
         self.batch = WriteBatch(self._before_operation)
         self._parked_open: list[Callable[[], None]] = []
         self._parked_sealed: list[Callable[[], None]] = []
@@ -89,14 +92,23 @@ class GroupCommit:
             return 0.0
         return asyncio.get_running_loop().time() - self._group_began
 
-    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
-        """Call back at once if position is durable, else when it is, in the order of these calls.
+    @property
+    def durable_position(self) -> int:
+        """Everything up to here outlives the machine."""
+        return self.written_position
 
-        A callback must not block or raise: an exception goes to the event loop's exception handler,
-        as a bug, and the other callbacks still run. After a failure, callbacks of groups that are
-        not durable never run.
+    def seconds_unsynced(self) -> float:
+        """Return how long the oldest written group has waited for a sync; 0 without one."""
+        return 0.0
+
+    def when_written(self, position: int, callback: Callable[[], None]) -> None:
+        """Call back at once if position outlives the process, else when it does, in this order.
+
+        Here that is when it is durable. A callback must not block or raise: an exception goes to
+        the event loop's exception handler, as a bug, and the other callbacks still run. After a
+        failure, callbacks of groups that are not written never run.
         """
-        if position <= self.durable_position:
+        if position <= self.written_position:
             if self._running is not None:
                 self._running.append(callback)  # After earlier callbacks.
             else:
@@ -112,6 +124,10 @@ class GroupCommit:
             self._parked_open.append(callback)
             if self._hurries:
                 self._wake.set()
+
+    def when_durable(self, position: int, callback: Callable[[], None]) -> None:
+        """Call back when position is durable; else like when_written()."""
+        self.when_written(position, callback)
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:
@@ -216,13 +232,14 @@ class GroupCommit:
                 # Everything that becomes ready in this turn of the event loop joins the group.
                 await asyncio.sleep(0)
                 self._wake.clear()
-                if self.position() > self.durable_position:
+                if self.position() > self.written_position:
                     async with self._writing:
                         await self._commit()
                 if self._closing:
-                    if self.position() == self.durable_position:
+                    if self.position() > self.written_position:
+                        self._wake.set()
+                    elif self._is_finished():
                         return
-                    self._wake.set()
         except asyncio.CancelledError as error:
             self._fail(error)
             raise
@@ -234,11 +251,10 @@ class GroupCommit:
         batch = self._seal()
         started = self._group_began = asyncio.get_running_loop().time()
         if batch.operations:  # Hooks may have added nothing to an empty group.
-            await self._store.write(batch)
-            await self._store.sync()
+            await self._write(batch)
         self._group_began = None
         seconds = asyncio.get_running_loop().time() - started
-        self.durable_position = self._sealed_position
+        self.written_position = self._sealed_position
         self._running, self._parked_sealed = self._parked_sealed, []
         try:
             # The list may grow while it is walked: see when_durable.
@@ -249,6 +265,14 @@ class GroupCommit:
         observe = self._observe
         if observe is not None and batch.operations:
             self._guard(lambda: observe(len(batch), batch.byte_count, seconds))
+
+    async def _write(self, batch: WriteBatch) -> None:
+        await self._store.write(batch)
+        await self._store.sync()
+
+    def _is_finished(self) -> bool:
+        """Return whether the task may end, once everything is written and close() was called."""
+        return True
 
     def _seal(self) -> WriteBatch:
         """Close the open group, with its deferred rows, and open the next group."""
@@ -289,7 +313,8 @@ class GroupCommit:
             raise StoreFailed("a write or sync failed; the process must end") from self._failure
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = error
+        # The first one says why.
+        self._failure = self._failure or error
         self._parked_open.clear()
         self._parked_sealed.clear()
         for future in self._waiters:

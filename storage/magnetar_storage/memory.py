@@ -22,6 +22,7 @@ from magnetar_storage.store import (
     StoreInUse,
     WriteBatch,
 )
+from magnetar_storage.store_identity import IDENTITY_FAMILY, KEY, with_losses
 
 # How to undo a batch: in reverse order, put these rows back (None: delete the key).
 _Undo = list[tuple[str, bytes, bytes | None]]
@@ -61,6 +62,10 @@ class MemoryDisk:
         self._fail_next_sync = False
         self._tables: dict[str, Table] = {}
         self._undo: deque[_Undo] = deque()  # An entry for each unsynced batch, oldest first.
+        # As `unsynced_note`: whether the server answers before it syncs, and did not stop in order;
+        # and whether the power failed then.
+        self._has_note = False
+        self._went_down = False
         self._opened_by: MemoryStore | None = None
 
     def fail_next_write(self) -> None:
@@ -84,6 +89,7 @@ class MemoryDisk:
                 all, as after a power loss. None: nothing is lost, as after kill -9.
         """
         self._opened_by = None
+        self._went_down = self._went_down or random is not None
         lost_count = 0 if random is None else random.randint(0, len(self._undo))
         for _ in range(lost_count):
             for family, key, value in reversed(self._undo.pop()):
@@ -120,6 +126,12 @@ class MemoryDisk:
         if table.shared:
             table = self._tables[family] = table.copy()
         return table
+
+    def _count_lost_tail(self) -> None:
+        table = self._writable(IDENTITY_FAMILY)
+        row = table.values.get(KEY)
+        if row is not None:
+            table.put(KEY, with_losses(row, 0, 1))
 
     def _apply(self, batch: WriteBatch) -> None:
         undo: _Undo = []
@@ -160,15 +172,22 @@ class MemoryDisk:
 class MemoryStore:
     """A store on a MemoryDisk. After the disk's crash every call raises StoreFailed.
 
+    Args:
+        late_syncs: as for RocksStore.open().
     Raises:
         StoreInUse: the disk is open already.
     """
 
-    def __init__(self, disk: MemoryDisk, families: Collection[str]) -> None:
+    def __init__(
+        self, disk: MemoryDisk, families: Collection[str], *, late_syncs: bool = False
+    ) -> None:
         if disk._opened_by is not None:
             raise StoreInUse("another process uses this disk")
         for name in families:
             disk._tables.setdefault(name, Table())
+        if disk._has_note and disk._went_down:
+            disk._count_lost_tail()
+        disk._has_note, disk._went_down = late_syncs, False
         disk._opened_by = self
         self._disk = disk
         self._families = frozenset(families)
@@ -262,8 +281,11 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Release the disk. Repeating it is harmless."""
-        if self._disk._opened_by is self:
-            self._disk._opened_by = None
+        disk = self._disk
+        if disk._opened_by is self:
+            disk._opened_by = None
+            if self._failure is None and not disk._undo:
+                disk._has_note = False
         self._failure = self._failure or "the store is closed"
 
     def _table(self, family: str) -> Table:

@@ -12,7 +12,9 @@ from typing import Any, Final, Protocol
 import rocksdict
 
 from magnetar_core.config import InvalidConfig
+from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory
+from magnetar_storage.lost_changes import damaged_tail
 from magnetar_storage.object_store_url import ObjectStoreUrl
 from magnetar_storage.rocks import ENGINE, check_unused
 from magnetar_storage.rocks_options import database_options, row_family_options
@@ -30,10 +32,13 @@ class ReadOnlyStore(Reader, Protocol):
     Attributes:
         families: the families that the store has.
         may_have_owner: whether its owner did not close it: it runs, or was killed.
+        lost_tail: whether its machine may have taken what was not synced, which the next start
+            notices and counts.
     """
 
     families: frozenset[str]
     may_have_owner: bool
+    lost_tail: bool
 
     async def close(self) -> None:
         """Release the store."""
@@ -68,7 +73,11 @@ class RocksReader:
         if stamp is not None:
             check_stamp(stamp, directory, ENGINE)
         check_unused(directory)
-        check_directory(directory)
+        self.lost_tail = unsynced_note.machine_went_down(directory)
+        if self.lost_tail:
+            damaged_tail(directory)
+        else:
+            check_directory(directory)
         cache = rocksdict.Cache(_CACHE_BYTES)
         try:
             names = set(rocksdict.Rdict.list_cf(directory)) - {"default"}

@@ -21,7 +21,9 @@ from typing import Final
 import rocksdict
 
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_storage import unsynced_note
 from magnetar_storage.directory_check import check_directory
+from magnetar_storage.lost_changes import give_up_tail, sync_files
 from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_options import (
     database_options,
@@ -60,7 +62,7 @@ class RocksStore:
         *,
         payload_families: Collection[str],
         mark: MarkWriter,
-        unsynced: bool,
+        late_syncs: bool,
     ) -> None:
         self._path = path
         self._database = database
@@ -74,7 +76,7 @@ class RocksStore:
         )
         self._mark = mark
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-sync")
-        self._unsynced = unsynced
+        self._late_syncs = late_syncs
         self._failure: str | None = None
         self._closed = False
 
@@ -86,7 +88,7 @@ class RocksStore:
         *,
         payload_families: Collection[str] = (),
         block_cache_bytes: int = 32 << 20,
-        unsynced: bool = False,
+        late_syncs: bool = False,
     ) -> RocksStore:
         """Open or create a data directory. Blocks while the write-ahead log is replayed.
 
@@ -95,8 +97,8 @@ class RocksStore:
             families: the families that this process uses; missing families are created.
             payload_families: those of them whose large values go to blob files.
             block_cache_bytes: memory for blocks of all families.
-            unsynced: sync() hands rows to the operating system only, so that they outlive the
-                process but not the machine.
+            late_syncs: whether the server answers before it syncs: what a machine that goes down
+                took with it is then noticed and counted at the next start.
         Raises:
             StoreInUse: another process has this directory open.
             StoreDamaged: synced data is missing. Nothing was changed.
@@ -113,15 +115,21 @@ class RocksStore:
         make_private(directory)
         check_unused(directory)
         try:
+            if unsynced_note.machine_went_down(directory) and holds_store(directory):
+                give_up_tail(directory)
+            elif unsynced_note.is_there(directory) and holds_store(directory):
+                sync_files(directory)
             mark = check_directory(directory)
         except StoreDamaged as error:
             raise StoreDamaged(
                 f"{directory}: {error}; {_how_to_go_on(directory, in_logs=error.in_logs)}",
                 in_logs=error.in_logs,
             ) from error
-        if mark is None or unsynced:
+        if mark is None:
             mark = Synced()
             create_mark(directory, mark)
+        if late_syncs:
+            unsynced_note.leave(directory)
         cache = rocksdict.Cache(block_cache_bytes)
         try:
             # RocksDB insists on opening all existing families, in use or not.
@@ -139,6 +147,8 @@ class RocksStore:
             raise StoreDamaged(
                 f"cannot open {directory}: {error}; {_how_to_go_on(directory, in_logs=False)}"
             ) from error
+        if not late_syncs:
+            unsynced_note.remove(directory)
         _open_directories.add(directory)
         return cls(
             directory,
@@ -146,7 +156,7 @@ class RocksStore:
             families,
             payload_families=payload_families,
             mark=MarkWriter(directory, mark),
-            unsynced=unsynced,
+            late_syncs=late_syncs,
         )
 
     async def write(self, batch: WriteBatch) -> None:
@@ -171,11 +181,12 @@ class RocksStore:
         self._check()
         loop = asyncio.get_running_loop()
         try:
-            if self._unsynced:
-                self._database.flush_wal(False)
-                return
-            await loop.run_in_executor(self._executor, self._sync, loop.time())
+            # Batches may be written meanwhile: they are not synced for sure.
+            end_of_log = self._mark.end_of_log()
+            await loop.run_in_executor(self._executor, self._sync, loop.time(), end_of_log)
         except Exception as error:
+            if self._late_syncs:
+                unsynced_note.spoil(self._path)
             raise self._fail("sync", error) from error
         self._check()
 
@@ -249,7 +260,8 @@ class RocksStore:
                 families,
                 self._database,
                 self._mark,
-                failed_before or self._unsynced,
+                failed_before,
+                self._path if self._late_syncs else None,
             )
         except Exception as error:
             if not failed_before:
@@ -258,9 +270,9 @@ class RocksStore:
             self._executor.shutdown()
             _open_directories.discard(self._path)
 
-    def _sync(self, now_seconds: float) -> None:
+    def _sync(self, now_seconds: float, end_of_log: tuple[int, int]) -> None:
         self._database.flush_wal(True)
-        self._mark.write(now_seconds)
+        self._mark.write(now_seconds, end_of_log)
         self._background.look(now_seconds)
 
     def _check(self) -> None:
@@ -283,8 +295,17 @@ def _close(
     database: rocksdict.Rdict,
     mark: MarkWriter,
     unsure: bool,
+    noted: str | None,
 ) -> None:
+    """Close a database on the store's worker thread.
+
+    Args:
+        unsure: the store failed: nothing is known about its files.
+        noted: the directory, if it has a note that not everything is synced.
+    """
     try:
+        if noted is not None and not unsure:
+            database.flush_wal(True)
         for family in families:
             family.close()
         database.close()
@@ -296,6 +317,8 @@ def _close(
             mark.abandon()
         else:
             mark.close()
+    if noted is not None and not unsure:
+        unsynced_note.remove(noted)
 
 
 def make_private(directory: str) -> None:

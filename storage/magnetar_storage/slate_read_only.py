@@ -63,6 +63,7 @@ class SlateReader(SlateReads):
         self._database = database
         self.families = frozenset(families)
         self.may_have_owner = may_have_owner
+        self.lost_tail = False
 
     async def close(self) -> None:
         """Release the store."""

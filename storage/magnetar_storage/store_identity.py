@@ -10,9 +10,14 @@ from magnetar_core.wire.record_pb2 import StoreIdentity
 from magnetar_storage.store import Store
 
 # This number increases when an older version cannot read the rows of this version.
-FORMAT = 1
+FORMAT = 2
+# Of a store that was always synced. Older versions know no other, and would not notice that the
+# machine of another one went down.
+SYNCED_FORMAT = 1
 KEY = b"identity"
-# Of a ledger id: how many losses may be accepted between two restores.
+# Both servers keep it there.
+IDENTITY_FAMILY = "meta"
+# Of a ledger id: how many losses there may be between two restores.
 _LOSS_BITS = 16
 
 
@@ -25,6 +30,7 @@ async def check_store_identity(
     membership_version: int,
     cluster_hash: str,
     brokers: Sequence[str] = (),
+    late_syncs: bool = False,
 ) -> bytes | None:
     """Compare the store's identity with the server that opens it.
 
@@ -33,6 +39,7 @@ async def check_store_identity(
         cluster_hash: hash of the list of members; empty: not compared, and the store keeps its
             hash.
         brokers: names of the brokers in the order of the list; empty without a list.
+        late_syncs: whether the server answers before it syncs.
     Returns:
         The row to write before the store is used; None when the store has it already.
     Raises:
@@ -63,7 +70,7 @@ async def check_store_identity(
         _check_brokers(known, brokers)
         _check_cluster(stored, membership_version, cluster_hash)
         brokers = brokers or known
-    identity = StoreIdentity(format=FORMAT, kind=kind, member=member, brokers=brokers)
+    identity = StoreIdentity(kind=kind, member=member, brokers=brokers)
     if cluster_hash:
         identity.membership_version = membership_version
         identity.cluster_hash = cluster_hash
@@ -73,6 +80,8 @@ async def check_store_identity(
     if stored is not None:
         identity.losses = stored.losses
         identity.restored_at_s = stored.restored_at_s
+        identity.lost_tails = stored.lost_tails
+    identity.format = FORMAT if late_syncs or identity.lost_tails else SYNCED_FORMAT
     written = identity.SerializeToString(deterministic=True)
     return None if written == row else written
 
@@ -83,11 +92,31 @@ async def accepted_losses(store: Store, family: str) -> int:
     return StoreIdentity.FromString(row).losses if row is not None else 0
 
 
-async def ledger_of(store: Store, family: str) -> int:
-    """Return the ledger id: higher after each accepted loss, and after each restore."""
+async def all_losses(store: Store, family: str) -> int:
+    """Return how often data was lost: by what a person accepted, or with a machine."""
     row = await store.get(family, KEY)
     identity = StoreIdentity.FromString(row) if row is not None else StoreIdentity()
-    return 1 + identity.losses + (identity.restored_at_s << _LOSS_BITS)
+    return identity.losses + identity.lost_tails
+
+
+async def ledger_of(store: Store, family: str) -> int:
+    """Return the ledger id: higher after each loss, and after each restore."""
+    row = await store.get(family, KEY)
+    identity = StoreIdentity.FromString(row) if row is not None else StoreIdentity()
+    return 1 + identity.losses + identity.lost_tails + (identity.restored_at_s << _LOSS_BITS)
+
+
+def with_losses(row: bytes, losses: int, lost_tails: int) -> bytes:
+    """Return the identity of a store that has lost something.
+
+    Args:
+        losses: how many losses a person has accepted.
+        lost_tails: how many times a machine went down, and took what was not synced.
+    """
+    identity = StoreIdentity.FromString(row)
+    identity.losses += losses
+    identity.lost_tails += lost_tails
+    return identity.SerializeToString(deterministic=True)
 
 
 def _check_brokers(known: Sequence[str], brokers: Sequence[str]) -> None:

@@ -92,16 +92,23 @@ class MarkWriter:
         self._manifest, self._manifest_path = current_manifest(directory)
         self._log, self._log_path = self._newest_log()
 
-    def write(self, now_seconds: float) -> None:
-        """Note that all bytes of the logs are synced."""
-        manifest, manifest_bytes = self._synced_manifest()
+    def end_of_log(self) -> tuple[int, int]:
+        """Return the newest log's number and size, while nobody writes: what a sync then covers.
+
+        What is written during the sync may be synced by it or not.
+        """
         log_bytes = self._log_bytes()
         if (self._log, log_bytes) == (self._last.log, self._last.log_bytes):
             # The log did not grow: there is a newer log.
             self._log, self._log_path = self._newest_log()
             log_bytes = self._log_bytes()
+        return self._log, log_bytes
+
+    def write(self, now_seconds: float, end_of_log: tuple[int, int]) -> None:
+        """Note that the logs are synced up to an end, which end_of_log() named before the sync."""
+        manifest, manifest_bytes = self._synced_manifest()
         number = self._last.number + 1
-        self._last = Synced(number, manifest, manifest_bytes, self._log, log_bytes)
+        self._last = Synced(number, manifest, manifest_bytes, *end_of_log)
         slot = number % 2 * _SLOT_BYTES
         self._slots[slot : slot + _SLOT_BYTES] = _slot(self._last)
         if now_seconds >= self._next_sync:
@@ -112,7 +119,7 @@ class MarkWriter:
         """Note that the store is closed: its rows are in tables, and those are synced."""
         self._next_sync = 0.0
         try:
-            self.write(0.0)
+            self.write(0.0, self.end_of_log())
         finally:
             self._slots.close()
 

@@ -68,7 +68,7 @@ def test_what_rocksdb_is_adding_to_the_manifest_is_not_taken_for_synced(
     with manifest.open("ab") as file:
         # As a thread of RocksDB does at the end of a flush, before it syncs.
         file.write(first_record(manifest.read_bytes()))
-    writer.write(10.0)
+    writer.write(10.0, writer.end_of_log())
     if closed:
         writer.close()
     else:

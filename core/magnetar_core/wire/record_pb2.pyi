@@ -381,7 +381,7 @@ class PendingAckRow(_message.Message):
     def __init__(self, ranges: _Optional[_Iterable[_Union[_common_pb2.OffsetRange, _Mapping]]] = ...) -> None: ...
 
 class StoreIdentity(_message.Message):
-    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers", "restored_at_s")
+    __slots__ = ("format", "kind", "member", "membership_version", "cluster_hash", "losses", "brokers", "restored_at_s", "lost_tails")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MEMBER_FIELD_NUMBER: _ClassVar[int]
@@ -390,6 +390,7 @@ class StoreIdentity(_message.Message):
     LOSSES_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     RESTORED_AT_S_FIELD_NUMBER: _ClassVar[int]
+    LOST_TAILS_FIELD_NUMBER: _ClassVar[int]
     format: int
     kind: str
     member: str
@@ -398,4 +399,5 @@ class StoreIdentity(_message.Message):
     losses: int
     brokers: _containers.RepeatedScalarFieldContainer[str]
     restored_at_s: int
-    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ..., restored_at_s: _Optional[int] = ...) -> None: ...
+    lost_tails: int
+    def __init__(self, format: _Optional[int] = ..., kind: _Optional[str] = ..., member: _Optional[str] = ..., membership_version: _Optional[int] = ..., cluster_hash: _Optional[str] = ..., losses: _Optional[int] = ..., brokers: _Optional[_Iterable[str]] = ..., restored_at_s: _Optional[int] = ..., lost_tails: _Optional[int] = ...) -> None: ...

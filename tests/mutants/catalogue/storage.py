@@ -9,14 +9,73 @@ _MEMORY = "storage/magnetar_storage/memory.py"
 _TABLE = "storage/magnetar_storage/memory_table.py"
 _ROCKS = "storage/magnetar_storage/rocks.py"
 _READS = "storage/magnetar_storage/rocks_reads.py"
+_LATE = "storage/magnetar_storage/late_sync.py"
+_LOST = "storage/magnetar_storage/lost_changes.py"
+_CHECK = "storage/magnetar_storage/directory_check.py"
 _IDENTITY = "storage/magnetar_storage/store_identity.py"
 
 MUTANTS = (
     Mutant(
+        name="end-of-log-after-sync",
+        file=_ROCKS,
+        old="        self._mark.write(now_seconds, end_of_log)",
+        new="        self._mark.write(now_seconds, self._mark.end_of_log())",
+        mistake="The mark covers what was written while it was synced.",
+    ),
+    Mutant(
+        name="late-sync-covers-later-groups",
+        file=_LATE,
+        old=("        target = self.written_position\n        await self._store.sync()"),
+        new=("        await self._store.sync()\n        target = self.written_position"),
+        mistake="Groups count as durable that were written after their sync began.",
+    ),
+    Mutant(
+        name="durable-when-written",
+        file=_LATE,
+        old="        if position <= self._durable_position:\n",
+        new="        if position <= self.written_position:\n",
+        mistake="What must be durable leaves at once if it is written.",
+    ),
+    Mutant(
+        name="writes-on-after-failed-sync",
+        file=_LATE,
+        old="                    self._task.cancel()\n",
+        new="                    pass\n",
+        mistake="After a failed sync, the open group is written all the same (rule b).",
+    ),
+    Mutant(
+        name="unseen-tail-not-counted",
+        file=_LOST,
+        old="    if damage is not None:\n        cut(directory, damage)\n    count(",
+        new="    if damage is None:\n        return\n    cut(directory, damage)\n    count(",
+        mistake="A machine went down, and its logs look whole: the ledger id stays.",
+    ),
+    Mutant(
+        name="synced-damage-taken-for-tail",
+        file=_CHECK,
+        old="        return self.missing_from < (mark.log, mark.log_bytes)",
+        new="        return False",
+        mistake="After a loss of power, damage of synced data is cut off without a word.",
+    ),
+    Mutant(
+        name="note-stays-spotless",
+        file=_ROCKS,
+        old="            if self._late_syncs:\n                unsynced_note.spoil(self._path)\n",
+        new="",
+        mistake="After a failed sync, the next start believes that nothing is lost.",
+    ),
+    Mutant(
+        name="note-after-first-writes",
+        file=_ROCKS,
+        old="        if late_syncs:\n            unsynced_note.leave(directory)\n",
+        new="",
+        mistake="A store that answers before it syncs does not say so on its disk.",
+    ),
+    Mutant(
         name="durable-without-sync",
         file=_COMMIT,
-        old="            await self._store.write(batch)\n            await self._store.sync()",
-        new="            await self._store.write(batch)",
+        old="        await self._store.write(batch)\n        await self._store.sync()",
+        new="        await self._store.write(batch)",
         mistake="A group counts as durable when it is written, before it is synced.",
     ),
     Mutant(
@@ -80,7 +139,9 @@ MUTANTS = (
         name="close-forgets-callbacks",
         file=_COMMIT,
         old=(
-            "                    if self.position() == self.durable_position:\n"
+            "                    if self.position() > self.written_position:\n"
+            "                        self._wake.set()\n"
+            "                    elif self._is_finished():\n"
             "                        return"
         ),
         new="                    return",
@@ -170,8 +231,8 @@ MUTANTS = (
     Mutant(
         name="sync-without-waiting",
         file=_ROCKS,
-        old="            await loop.run_in_executor(self._executor, self._sync, loop.time())",
-        new="            loop.run_in_executor(self._executor, self._sync, loop.time())",
+        old="            await loop.run_in_executor(self._executor, self._sync,",
+        new="            loop.run_in_executor(self._executor, self._sync,",
         mistake="A sync is begun, and nobody waits for it: a failure of it is not heard of.",
     ),
 )
