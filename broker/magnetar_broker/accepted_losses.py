@@ -1,9 +1,9 @@
-"""Continue after a person has accepted that the broker's store lost data.
+"""Continue after the broker's store lost data: a person accepted that, or the machine went down.
 
 Nothing that was given out before may be given out again: ids of topics and subscriptions,
 incarnations of coordinators, and offsets, of which clients and cursors may know more than the log.
 Families of rows reach the disk at different times, so some know more than others.
-Source: docs/protocol/rules.md, rules b and n.
+Source: docs/protocol/rules.md, rules b and n; docs/design/0014-durability.md.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ INCARNATION_BITS = 16
 async def go_on_without(environment: Environment, topics: Topics, losses: int) -> None:
     """Skip ids, incarnations and offsets that may be lost. Call it after recovery.
 
-    It acts once after each accepted loss.
+    It acts once after each loss.
 
     Args:
-        losses: how many losses were accepted so far.
+        losses: how many losses there were so far.
     """
     row = await environment.store.get(keys.META, keys.META_LOSSES)
     if losses <= (keys.read_u64(row) if row is not None else 0):

@@ -47,6 +47,7 @@ from magnetar_storage import store_identity
 from magnetar_storage.backup_source import BackupSource
 from magnetar_storage.disk_reserve import DiskReserve
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.late_sync import LateSyncCommit
 from magnetar_storage.read_metrics import CountedReads
 from magnetar_storage.store import (
     RowsUnreadable,
@@ -93,7 +94,7 @@ class Broker:
         self._noted_jumps: tuple[Jump, ...] = ()
         self.metrics = BrokerMetrics(registry)
         self._store = store = CountedReads(store, self.metrics.reads)
-        commits = GroupCommit(store, on_failure=self._fail, observe=self.metrics.commits.observe)
+        commits = self._commits_of(config, store)
         commits.before_seal(self._write_deferred_rows)
         watermarks = Watermarks()
         issued = Issued(
@@ -157,6 +158,17 @@ class Broker:
             self._backup,
         )
 
+    def _commits_of(self, config: BrokerConfig, store: Store) -> GroupCommit:
+        observe = self.metrics.commits.observe
+        if not config.late_syncs:
+            return GroupCommit(store, on_failure=self._fail, observe=observe)
+        return LateSyncCommit(
+            store,
+            on_failure=self._fail,
+            observe=observe,
+            sync_interval_ms=config.sync_interval_ms,
+        )
+
     async def start(self) -> None:
         """Recover, then be ready to answer.
 
@@ -187,6 +199,7 @@ class Broker:
             membership_version=config.membership_version,
             cluster_hash=config.cluster_hash,
             brokers=[one.name for one in config.brokers],
+            late_syncs=config.late_syncs,
         )
         if row is not None:
             self.environment.commits.batch.put(keys.META, store_identity.KEY, row)
@@ -203,12 +216,19 @@ class Broker:
             environment.ages,
         )
         losses = await store_identity.accepted_losses(self._store, keys.META)
+        all_losses = await store_identity.all_losses(self._store, keys.META)
         self.topics.ledger_id = await store_identity.ledger_of(self._store, keys.META)
         self.incarnations.raise_floor(losses << INCARNATION_BITS)
         await recovery.run()
-        await go_on_without(environment, self.topics, losses)
+        await go_on_without(environment, self.topics, all_losses)
         await self.directory.recover(losses)
         self.metrics.recovery_seconds.set(loop.time() - began_s)
+        if config.late_syncs:
+            log.warning(
+                "durability is os: if this machine goes down, it takes the plain messages and plain"
+                " acks with it that were confirmed in the last %d ms; transactions are synced",
+                config.sync_interval_ms,
+            )
 
     async def close(self) -> None:
         """Make everything durable and stop. The store stays open."""
@@ -310,6 +330,7 @@ class Broker:
             lags_shown_max=config.group_lag_gauges_max,
         )
         self.metrics.directory_current.set(self.directory.is_current)
+        self.metrics.unsynced_seconds.set(self.environment.commits.seconds_unsynced())
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 
     def _note_run_time(self) -> int:

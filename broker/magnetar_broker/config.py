@@ -9,6 +9,10 @@ from magnetar_core.batch import BODY_BYTES_MAX
 from magnetar_core.config import FRAME_BYTES_MAX, InvalidConfig, check_numbers
 from magnetar_core.placement import SHARDS_MAX
 
+SYNCED = "synced"
+OS = "os"
+DURABILITIES = (SYNCED, OS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -33,6 +37,15 @@ class BrokerConfig:
     membership_version: int = 1
     # Hash of the list of members; empty: peers are not checked.
     cluster_hash: str = ""
+
+    # When plain messages and plain acks are confirmed. "synced": when they are on the disk. "os":
+    # when the operating system has them. Then they outlive the process, but what was confirmed
+    # since the last sync is lost if the machine goes down. Whatever belongs to a transaction waits
+    # for a sync in either case, and so does every other answer. "os" needs a data directory.
+    durability: str = "synced"
+    # With durability "os": how long anything waits for a sync for which nobody waits. Higher: fewer
+    # syncs. Lower: less is lost when the machine goes down.
+    sync_interval_ms: int = 1_000
 
     # A link to another broker that is silent for this long is given up; the limit also holds for a
     # handshake. Shorter: a broker that vanished is noticed sooner. Longer: a slow one is kept.
@@ -128,6 +141,10 @@ class BrokerConfig:
                 "group_lag_gauges_max",
             ),
         )
+        if self.durability not in DURABILITIES:
+            raise InvalidConfig(
+                f"durability is {self.durability!r}, but must be one of {', '.join(DURABILITIES)}"
+            )
         if self.batch_bytes_max > FRAME_BYTES_MAX // 2:
             raise InvalidConfig(
                 f"batch_bytes_max must be at most {FRAME_BYTES_MAX // 2}, half of a frame"
@@ -157,6 +174,11 @@ class BrokerConfig:
             )
         if len(self.brokers) > SHARDS_MAX:
             raise InvalidConfig(f"a cluster has at most {SHARDS_MAX} brokers")
+
+    @property
+    def late_syncs(self) -> bool:
+        """Whether plain messages are confirmed before they are synced."""
+        return self.durability == OS
 
     @property
     def shard(self) -> int:

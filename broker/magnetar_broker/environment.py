@@ -68,6 +68,15 @@ class Environment:
             on_closed=lambda txn_id: self.orphan_candidates.known(txn_id, participant),
         )
 
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call back when everything applied so far outlives the process.
+
+        With durability "synced" that is when it is durable. It is enough for plain messages and
+        plain acks, and for nothing that a coordinator or another broker relies on.
+        Source: docs/design/0014-durability.md.
+        """
+        self.commits.when_written(self.commits.position(), callback)
+
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back when everything applied so far is durable."""
         self.commits.when_durable(self.commits.position(), callback)

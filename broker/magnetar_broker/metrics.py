@@ -141,6 +141,12 @@ class BrokerMetrics:
             "recovery_seconds",
             "What reading the store took at the start, its own log replayed before.",
         )
+        self.unsynced_seconds = gauge(
+            "unsynced_seconds",
+            "How long the oldest write has waited for a sync, with durability os: plain messages"
+            " and plain acks of that time are lost if the machine goes down. 0 with durability"
+            " synced.",
+        )
         self._free_bytes = gauge("disk_free_bytes", "Free space where the store lies.")
 
     def sent(self, messages: int, byte_count: int, *, transactional: bool) -> None:

@@ -440,10 +440,10 @@ class Partition:
         self.log.append(entry)
         self._environment.defer_rows(self)
         end = entry.end
-        self._environment.when_durable(lambda: self._advance(end))
+        self._environment.when_written(lambda: self._advance(end))
 
-    def _advance(self, durable_end: int) -> None:
-        self.log.advance(durable_end)
+    def _advance(self, written_end: int) -> None:
+        self.log.advance(written_end)
         for subscription in self.subscriptions:
             subscription.delivery.wake()
 

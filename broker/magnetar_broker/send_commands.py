@@ -99,7 +99,11 @@ class SendCommands:
         for one in settled:
             named = response.settled_txn_ids.add()
             named.most_bits, named.least_bits = one
-        self._answer_send(reply, response, count, len(batch), transactional=transactional)
+        # Its producer then no longer names what it follows (rule k): those ends must be durable.
+        is_late = not transactional and not follows
+        self._answer_send(
+            reply, response, count, len(batch), transactional=transactional, is_late=is_late
+        )
 
     def _park(
         self, partition: Partition, follows: TxnID, command: wire.CommandSend, reply: Reply
@@ -138,13 +142,23 @@ class SendCommands:
         size: int,
         *,
         transactional: bool,
+        is_late: bool,
     ) -> None:
+        """Answer a send.
+
+        Args:
+            is_late: whether the answer may leave before the batch is synced.
+        """
+
         def leave() -> None:
             if not response.duplicate:
                 self._environment.metrics.sent(count, size, transactional=transactional)
             reply.send(response)
 
-        self._environment.when_durable(leave)
+        if is_late:
+            self._environment.when_written(leave)
+        else:
+            self._environment.when_durable(leave)
 
     def _publish(self, command: wire.CommandPublish, reply: Reply) -> None:
         messages = command.messages

@@ -109,7 +109,7 @@ class Subscription:
             settling = self.dispatcher.acknowledged(deleted)
             self._environment.defer_rows(self)
             if settling:
-                self._environment.when_durable(lambda: self._settle(settling))
+                self._environment.when_written(lambda: self._settle(settling))
 
     def acknowledge_in(
         self,

@@ -131,7 +131,10 @@ class SubscriptionCommands:
             (metrics.transactional_acks if transactional else metrics.plain_acks).inc()
             reply.send(response)
 
-        self._environment.when_durable(leave)
+        if transactional:
+            self._environment.when_durable(leave)
+        else:
+            self._environment.when_written(leave)
 
     def _nack(self, command: wire.CommandNack, reply: Reply) -> None:
         subscription = self._subscription(command.subscription)

@@ -199,9 +199,10 @@ class World:
         await self.client.ask(watermark(0, bound=COUNTER_BOUND))
 
     async def _open(self) -> None:
+        config = BrokerConfig(**self.settings)
         self.broker = Broker(
-            BrokerConfig(**self.settings),
-            MemoryStore(self.disk, FAMILIES),
+            config,
+            MemoryStore(self.disk, FAMILIES, late_syncs=config.late_syncs),
             Alone(),
             self.clock,
             Random(7),

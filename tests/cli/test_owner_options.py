@@ -44,6 +44,14 @@ def test_etcd_needs_an_object_store(kind: str) -> None:
     assert "start without --etcd" in refusal(kind, environ=environ)
 
 
+@pytest.mark.parametrize("owning", [[], ["--etcd", "127.0.0.1:1"]])
+def test_what_the_operating_system_has_is_not_in_an_object_store(
+    owning: list[str], tmp_path: Path
+) -> None:
+    arguments = ["broker", "--store", f"file://{tmp_path}", "--durability", "os", *owning]
+    assert "leave durability at synced" in refusal(*arguments)
+
+
 @pytest.mark.parametrize("kind", ["broker", "coordinator"])
 def test_a_list_of_members_and_etcd_exclude_each_other(kind: str, tmp_path: Path) -> None:
     environ = {

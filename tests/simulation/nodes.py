@@ -74,6 +74,8 @@ class ServerNode(Node, Place):
     Args:
         make: makes the server of one life.
         families: of its store.
+        late_syncs: whether it confirms plain messages before it syncs. Clients hold it to all that
+            it confirms, so its machine never goes down; its process does instead.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class ServerNode(Node, Place):
         name: str,
         make: MakeServer,
         families: tuple[str, ...],
+        *,
+        late_syncs: bool = False,
     ) -> None:
         Node.__init__(self, environment, name)
         disk = MemoryDisk(random=environment.random(f"disk/{name}"))
@@ -89,6 +93,7 @@ class ServerNode(Node, Place):
         disk.sync_seconds = 0.0004
         Place.__init__(self, environment, name, families, disk)
         self._make = make
+        self._late_syncs = late_syncs
         self.server: Any = None
 
     def start(self) -> None:
@@ -99,7 +104,7 @@ class ServerNode(Node, Place):
 
     async def _live(self, incarnation: Incarnation) -> None:
         try:
-            store = SlowStore(self.disk, self.families, self.reads)
+            store = SlowStore(self.disk, self.families, self.reads, late_syncs=self._late_syncs)
             self.server, acceptors = self._make(self, store, incarnation)
             await self.server.start()
         except Exception as error:
@@ -130,6 +135,7 @@ class ServerNode(Node, Place):
         """Kill it: what was not synced survives, or is lost to a random extent."""
         if not self.alive:
             return
+        power_loss = power_loss and not self._late_syncs
         self.crash_count += 1
         self.ready.clear()
         self.end_life()

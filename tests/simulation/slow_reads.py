@@ -37,8 +37,15 @@ class Reads:
 class SlowStore(MemoryStore):
     """A MemoryStore whose reads suspend."""
 
-    def __init__(self, disk: MemoryDisk, families: tuple[str, ...], reads: Reads) -> None:
-        super().__init__(disk, families)
+    def __init__(
+        self,
+        disk: MemoryDisk,
+        families: tuple[str, ...],
+        reads: Reads,
+        *,
+        late_syncs: bool = False,
+    ) -> None:
+        super().__init__(disk, families, late_syncs=late_syncs)
         self._reads = reads
 
     async def get(self, family: str, key: bytes) -> bytes | None:

@@ -214,7 +214,8 @@ class World:
             made: tuple[Any, dict[str, Any]] = make(self, node, store, incarnation, settings)
             return made
 
-        return ServerNode(self.environment, name, make_one, make.families())
+        late_syncs = settings.get("durability") == "os"
+        return ServerNode(self.environment, name, make_one, make.families(), late_syncs=late_syncs)
 
     def _seats(self, kind: str) -> list[AnyServer]:
         """The shards of a kind, where they have owners that change."""

@@ -120,6 +120,13 @@ async def _open(checked: Checked, opened: list[_Open]) -> None:
         else:
             findings.damage("identity", _META, "the store does not say to which server it belongs")
         checked.may_have_owner = store.may_have_owner
+        if store.lost_tail:
+            findings.note(
+                "unsynced",
+                checked.place,
+                "its broker has durability os, and was not stopped before the machine went down:"
+                " what was not synced is missing, and the next start opens a higher ledger id",
+            )
     checked.findings = findings.kept
     checked.damage_count = findings.damage_count
 

@@ -57,6 +57,12 @@ SERVICE = "Broker"
     show_default=True,
     help="The data directory of RocksDB; not used with --store.",
 )
+@click.option(
+    "--durability",
+    type=click.Choice(["synced", "os"]),
+    help="Confirm plain messages when they are on the disk, or when the operating system has them."
+    "  [default: synced]",
+)
 @owner_options
 @member_options
 @server_options
@@ -110,8 +116,11 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
             for one in membership.coordinators
         )
         given.update(membership.settings())
+    given["durability"] = options["durability"]
     resolved = resolve(BrokerConfig, "broker", sources, beside=shared_settings(), **given)
     _check_frames(resolved.settings, listen)
+    store = store_config(options, "broker", sources)
+    _check_durability(resolved.settings, store)
 
     def build(world: World) -> Component:
         config = resolved.settings
@@ -122,7 +131,7 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
     run(
         ServerProcess(
             service=SERVICE,
-            rows=_rows(options, store_config(options, "broker", sources), name),
+            rows=_rows(options, store, name, late_syncs=resolved.settings.late_syncs),
             listen=listen,
             access=access_config(options, "broker", sources),
             links=links_of("broker", sources, listen),
@@ -147,8 +156,10 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
         sources,
         beside=shared_settings(),
         cluster_id=options["cluster_id"],
+        durability=options["durability"],
     ).settings
     _check_frames(config, owner.listen)
+    _check_durability(config, owner.store)
 
     def kind_of(place: Place) -> ShardKind:
         return ShardKind(
@@ -189,7 +200,9 @@ def _build(config: BrokerConfig, world: World, book: AddressBook | None = None) 
     return component
 
 
-def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
+def _rows(
+    options: dict[str, Any], config: StoreConfig, name: str, *, late_syncs: bool = False
+) -> Rows:
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
     from magnetar_cli.servers.open_store import Rows
 
@@ -199,6 +212,7 @@ def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
         data_dir=options["data_dir"],
         families=FAMILIES,
         payload_families=PAYLOAD_FAMILIES,
+        late_syncs=late_syncs,
         config=config,
     )
 
@@ -210,4 +224,14 @@ def _check_frames(config: BrokerConfig, listen: ListenConfig) -> None:
         raise InvalidConfig(
             f"batch_bytes_max is {config.batch_bytes_max}, but must be at most half of"
             f" frame_bytes_max, {listen.frame_bytes_max}: raise that, or lower this"
+        )
+
+
+def _check_durability(config: BrokerConfig, store: StoreConfig) -> None:
+    from magnetar_core.config import InvalidConfig
+
+    if config.late_syncs and store.store:
+        raise InvalidConfig(
+            "durability is os, but the rows are in an object store, which has a write when it has"
+            " answered: leave durability at synced, or keep the rows in a data directory"
         )

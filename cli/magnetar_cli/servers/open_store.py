@@ -33,6 +33,7 @@ class Rows:
         name: its name in the cluster.
         data_dir: the directory of RocksDB; not used with an object store.
         block_cache_bytes: memory for blocks of RocksDB.
+        late_syncs: as for RocksStore.open().
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Rows:
     families: tuple[str, ...]
     payload_families: tuple[str, ...] = ()
     block_cache_bytes: int = 32 << 20
+    late_syncs: bool = False
     config: StoreConfig = field(default_factory=StoreConfig)
 
 
@@ -118,6 +120,7 @@ async def _open_rocksdb(rows: Rows) -> Store:
             rows.families,
             payload_families=rows.payload_families,
             block_cache_bytes=rows.block_cache_bytes,
+            late_syncs=rows.late_syncs,
         )
     )
     try:

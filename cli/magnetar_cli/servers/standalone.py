@@ -65,6 +65,12 @@ from magnetar_cli.servers.standalone_ports import METRICS_PORT, choose_ports
 @click.option(
     "--port", type=PORT, help="The first broker's port; the others follow. 0: the system chooses."
 )
+@click.option(
+    "--durability",
+    type=click.Choice(["synced", "os"]),
+    help="Confirm plain messages when they are on the disk, or when the operating system has them."
+    "  [default: synced]",
+)
 @click.option("--no-restart", is_flag=True, help="When a server dies, end with an error.")
 @click.option("--supervised", is_flag=True, hidden=True)
 @server_options
@@ -103,6 +109,7 @@ def standalone(**options: Any) -> None:
     if store is not None:
         StoreConfig(store=store)
         common += ["--store", store]
+    durability = ["--durability", options["durability"]] if options["durability"] else []
     data_dir: Path = options["data_dir"]
     members = standalone_members(
         data_dir,
@@ -123,7 +130,7 @@ def standalone(**options: Any) -> None:
     supervisor = Supervisor(
         members=members,
         broker_arguments=[
-            arguments("broker", one.name, broker_directory(data_dir, number), port)
+            arguments("broker", one.name, broker_directory(data_dir, number), port) + durability
             for number, (one, port) in enumerate(zip(members.brokers, ports.brokers, strict=True))
         ],
         coordinator_arguments=[

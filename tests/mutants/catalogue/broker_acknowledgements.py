@@ -14,6 +14,13 @@ _OFFSETS = "broker/magnetar_broker/offset_set.py"
 
 MUTANTS = (
     Mutant(
+        name="transactional-ack-unsynced",
+        file=_COMMANDS,
+        old="        if transactional:\n            self._environment.when_durable(leave)\n",
+        new="        if transactional:\n            self._environment.when_written(leave)\n",
+        mistake="With durability os, an ack of a transaction is lost with the machine.",
+    ),
+    Mutant(
         name="plain-ack-takes-pending",
         file=_ACKS,
         old=(
@@ -138,7 +145,7 @@ MUTANTS = (
         name="settled-at-once",
         file=_SUBSCRIPTION,
         old=(
-            "                self._environment.when_durable(lambda: self._settle(settling))\n"
+            "                self._environment.when_written(lambda: self._settle(settling))\n"
             "\n"
             "    def acknowledge_in"
         ),

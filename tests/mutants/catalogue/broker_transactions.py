@@ -37,6 +37,20 @@ MUTANTS = (
         mistake="A subscription that refuses an end counts as ended.",
     ),
     Mutant(
+        name="transactional-send-unsynced",
+        file=_SENDS,
+        old="        is_late = not transactional and not follows\n",
+        new="        is_late = not follows\n",
+        mistake="With durability os, a decided commit may lack messages after a loss of power.",
+    ),
+    Mutant(
+        name="following-send-unsynced",
+        file=_SENDS,
+        old="        is_late = not transactional and not follows\n",
+        new="        is_late = not transactional\n",
+        mistake="With durability os, a producer forgets what it follows before that is durable.",
+    ),
+    Mutant(
         name="gap-accepted",
         file=_PRODUCERS,
         old="    if sequence_id > next_expected:\n",

@@ -93,6 +93,8 @@ WEIGHTS = {"hand made": 2.0, "transactions": 2.0, "deep chain": 0.2}
 SEVERAL_BROKERS_SHARE = 0.25
 # And in so many, shards have owners that change.
 OWNERS_SHARE = 0.1
+# Of all histories whose servers have disks: their brokers confirm plain messages before they sync.
+OS_SHARE = 0.12
 # One scenario each, by its name; and all of them by turns.
 PROFILES = ("any", *SCENARIOS)
 
@@ -126,4 +128,8 @@ def make_script(seed: int | str, profile: str = "any") -> Script:
     draft.flags["read_seconds_max"] = random.choice((0.0, 0.0, 0.0, 0.002, 0.02))
     draw_faults(draft, random.choice((0, 1, 1, 2, 3)))
     draw_settings(draft)
+    of_os = Random(f"durability {profile} {seed}")
+    if "owners" not in draft.flags and of_os.random() < OS_SHARE:
+        draft.settings["broker"]["durability"] = "os"
+        draft.settings["broker"]["sync_interval_ms"] = of_os.choice((5, 100, 1_000))
     return draft.finish(str(seed), profile, tuple(names))
