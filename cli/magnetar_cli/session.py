@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from magnetar_cli import event_loop
 from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def with_client(
         async with await connect(addresses, transport=transport, config=config) as client:
             return await work(client)
 
-    return asyncio.run(run())
+    return event_loop.run(run())
 
 
 def broker_addresses(given: str | None = None) -> tuple[str, ...]:

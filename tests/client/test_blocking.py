@@ -195,3 +195,23 @@ def test_a_forked_child_gets_no_message_and_acknowledges_none(
         with pytest.raises(UsedAfterFork):
             consumer.ack_nowait(messages[1])
     assert consumer.receive().offset == 3
+
+
+def test_an_event_for_a_client_that_was_closed_is_no_traceback(
+    client: blocking.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What gRPC does with an event that comes late: it was seen with busy threads of clients."""
+
+    class PollerCompletionQueue:
+        @staticmethod
+        def _handle_events(text: str) -> None:
+            raise RuntimeError(text)
+
+    def other(text: str) -> None:
+        raise RuntimeError(text)
+
+    loop = client._loop._loop
+    loop.call_soon_threadsafe(PollerCompletionQueue._handle_events, "Event loop is closed")
+    loop.call_soon_threadsafe(other, "a bug")
+    client.admin.topics.list()
+    assert [str(one.exc_info[1]) for one in caplog.records if one.exc_info] == ["a bug"]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from magnetar_cli import event_loop
 from magnetar_cli.servers.owner_options import DEFAULT_CLUSTER_ID
 from magnetar_cli.types import with_options
 
@@ -59,7 +59,7 @@ def with_directory(
         finally:
             await directory.close()
 
-    return asyncio.run(run())
+    return event_loop.run(run())
 
 
 def open_directory(etcd: str, cluster_id: str) -> Directory:

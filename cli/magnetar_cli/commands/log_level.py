@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
+from magnetar_cli import event_loop
 from magnetar_cli.link_options import new_transport
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ def _change(server: str, level: str, logger: str) -> str:
 
     if ":" in server:
         addresses = [(server, service) for service in SERVICES]
-        return asyncio.run(_set_log_level(addresses, level, logger))
+        return event_loop.run(_set_log_level(addresses, level, logger))
 
     async def work(client: Client) -> str:
         return await _set_log_level(await _addresses(client, server), level, logger)
 
-    # On the event loop of the client: gRPC complains about a second one in a process.
     return with_client(work)
 
 

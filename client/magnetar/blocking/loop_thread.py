@@ -29,6 +29,7 @@ class LoopThread:
         self._pid = os.getpid()
         self._closed = False
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_tell_of_exception)
         self._thread = threading.Thread(target=self._run, name="magnetar", daemon=True)
         self._thread.start()
 
@@ -123,6 +124,17 @@ class LoopThread:
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+def _tell_of_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what a callback raised, but not that an event came too late for another client.
+
+    gRPC tells each loop of the process of all events, and hands them on to the loops they belong
+    to. The loop of a client that was closed meanwhile takes none, and nobody waits for them.
+    """
+    is_of_grpc = "PollerCompletionQueue._handle_events" in str(context.get("message"))
+    if not (is_of_grpc and isinstance(context.get("exception"), RuntimeError)):
+        loop.default_exception_handler(context)
 
 
 async def _next(pieces: AsyncIterator[T]) -> T | object:
