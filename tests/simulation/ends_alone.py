@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.simulation.links import COPY_REQUEST_ID
 from tests.simulation.wiretaps import Named, Wiretaps
 
 from magnetar_core.wire import common_pb2, transaction_pb2
@@ -69,7 +70,10 @@ class EndsAlone:
 
 def command_of(request_id: int) -> int | None:
     """The number of the command that named this participant beside others; None: it was alone."""
-    return (request_id ^ _ALONE) // _PARTICIPANTS if request_id & _ALONE else None
+    if not request_id & _ALONE:
+        return None
+    copy, rest = divmod(request_id ^ _ALONE, COPY_REQUEST_ID)
+    return copy * COPY_REQUEST_ID + rest // _PARTICIPANTS
 
 
 def alone(frame: pb.Frame) -> pb.Frame:
@@ -148,4 +152,5 @@ def _place(end: pb.Command) -> _Place:
 
 
 def _number(one: pb.Command, number: int) -> int:
-    return _ALONE | one.request_id * _PARTICIPANTS + number
+    copy, request_id = divmod(one.request_id, COPY_REQUEST_ID)
+    return _ALONE | copy * COPY_REQUEST_ID | request_id * _PARTICIPANTS + number
