@@ -97,7 +97,7 @@ def main(
     is_quick: bool,
     **amounts: Any,
 ) -> None:
-    r"""Measure Magnetar beside Kafka and Pulsar: the same rows, one system at a time, in turn.
+    """Measure Magnetar beside Kafka and Pulsar: the same rows, one system at a time, in turn.
 
     The first run fetches the peers into .peers/, about 700 MB; it takes Java 17 and Maven. Servers,
     their data and their configuration are removed at the end, also after Ctrl-C.
@@ -116,7 +116,7 @@ def main(
       growth-producers   what a message costs with 1 to 16 producers
       growth-open        small transactions beside 1 to 10,000 that stay open
       restart            from SIGKILL to the next confirmed message
-    """
+    """  # noqa: D301 - \b is the character that keeps lines apart
     if context.invoked_subcommand is not None:
         return
     if is_quick:
