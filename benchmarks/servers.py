@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -24,10 +25,16 @@ import magnetar
 from magnetar import Client, TlsFiles
 
 POLL_S = 0.02
+# The kind of a process's clock in its number: linux/posix-timers.h, and clock_getcpuclockid(3).
+CPUCLOCK_SCHED = 2
+LINUX = platform.system() == "Linux"
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time of a process so far."""
+    """Processor time of a process so far, also of its threads that have ended."""
+    if LINUX:
+        # Its clock counts nanoseconds; what else tells of a process counts in steps of 10 ms.
+        return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
