@@ -160,6 +160,10 @@ sbom: $(INSTALLED) ## What the server's environment consists of, as CycloneDX: s
 bench: $(INSTALLED) ## The canonical workload; ARGS="..." for others
 	$(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: bench-quick
+bench-quick: $(INSTALLED) ## A minute: what a change did to the costs of the main workloads; ARGS="--help"
+	$(BIN)/python -m benchmarks.quick $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: $(INSTALLED) ## Magnetar beside Kafka and Pulsar, which are fetched; ARGS="--quick"
 	$(BIN)/python -m benchmarks.peers $(ARGS)

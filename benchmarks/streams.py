@@ -24,7 +24,7 @@ async def measure_produce(
 ) -> AsyncIterator[Result]:
     """Yield messages per second, all durable, for each size and way of sending."""
     for message_bytes in sizes:
-        for name, send in (("send_many", _send_many), ("enqueue", _enqueue)):
+        for name, send in WAYS_OF_SENDING.items():
             topic = f"produce-{message_bytes}-{name}"
             await client.admin.topics.create(topic, partitions=topic_partitions)
             producer = await client.create_producer(topic)
@@ -194,3 +194,6 @@ async def _send_many(producer: Producer, value: bytes, count: int) -> None:
 async def _enqueue(producer: Producer, value: bytes, count: int) -> None:
     for _ in range(count):
         await producer.enqueue(value)
+
+
+WAYS_OF_SENDING = {"send_many": _send_many, "enqueue": _enqueue}
