@@ -7,24 +7,25 @@ of the process: one that comes late, for a loop that is closed, ends in a traceb
 from __future__ import annotations
 
 import asyncio
-import atexit
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
+
+import click
 
 Result = TypeVar("Result")
 
+_KEY = "magnetar_cli.event_loop"
+
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something to its end, on the same event loop as everything before it.
+    """Run something to its end, on the same event loop as everything before it in this command.
 
     An interrupt (Ctrl-C) cancels it, and comes as KeyboardInterrupt.
     """
-    return _runner().run(work)
-
-
-@cache
-def _runner() -> asyncio.Runner:
-    runner = asyncio.Runner()
-    atexit.register(runner.close)
-    return runner
+    context = click.get_current_context().find_root()
+    runner: asyncio.Runner | None = context.meta.get(_KEY)
+    if runner is None:
+        runner = context.meta[_KEY] = asyncio.Runner()
+        # Not later: when the interpreter ends, the loop can no longer wait for its threads.
+        context.call_on_close(runner.close)
+    return runner.run(work)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterator
 
+import click
 import pytest
 
 from magnetar_cli import event_loop
 
 
+@pytest.fixture
+def command() -> Iterator[click.Context]:
+    """A command below the program."""
+    root = click.Context(click.Command("magnetar"))
+    with root, click.Context(click.Command("topics"), parent=root) as context:
+        yield context
+
+
 async def running() -> asyncio.AbstractEventLoop:
+    # Standard input is read on a thread of the loop, and names of hosts are looked up there.
+    await asyncio.to_thread(lambda: None)
     return asyncio.get_running_loop()
 
 
-def test_a_second_conversation_has_the_loop_of_the_first() -> None:
+def test_a_second_conversation_has_the_loop_of_the_first(command: click.Context) -> None:
     """With a loop each, gRPC's late events for the first one ended in tracebacks."""
     first = event_loop.run(running())
     assert not first.is_closed()
@@ -22,7 +34,16 @@ def test_a_second_conversation_has_the_loop_of_the_first() -> None:
     assert event_loop.run(running()) is first
 
 
-def test_an_interrupt_ends_a_conversation_and_the_next_one_works() -> None:
+def test_the_loop_ends_with_the_command() -> None:
+    """When the interpreter ends it is too late: from Python 3.12 on that was a traceback."""
+    with click.Context(click.Command("magnetar")):
+        loop = event_loop.run(running())
+    assert loop.is_closed()
+    with click.Context(click.Command("magnetar")):
+        assert event_loop.run(running()) is not loop
+
+
+def test_an_interrupt_ends_a_conversation_and_the_next_one_works(command: click.Context) -> None:
     async def interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
         await asyncio.Event().wait()
