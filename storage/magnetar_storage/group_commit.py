@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from magnetar_core.invariants import BrokenInvariant
+from magnetar_storage.ready_callbacks import ReadyCallbacks, guard
 from magnetar_storage.store import Store, StoreFailed, WriteBatch
 
 # Takes the count of operations, the bytes, and the seconds of the group's write and sync.
@@ -66,7 +67,7 @@ class GroupCommit:
         self.batch = WriteBatch(self._before_operation)
         self._parked_open: list[Callable[[], None]] = []
         self._parked_sealed: list[Callable[[], None]] = []
-        self._running: list[Callable[[], None]] | None = None
+        self._ready = ReadyCallbacks()
         # A dict, since a set's order would differ from run to run.
         self._waiters: dict[asyncio.Future[None], None] = {}
         self._wake = asyncio.Event()
@@ -109,14 +110,9 @@ class GroupCommit:
         failure, callbacks of groups that are not written never run.
         """
         if position <= self.written_position:
-            if self._running is not None:
-                self._running.append(callback)  # After earlier callbacks.
-            else:
-                callback()
+            self._ready.call(callback)
             return
-        if position > self.position():
-            raise BrokenInvariant(f"position {position} holds nothing yet")
-        if self._failure is not None:
+        if not self._may_park(position):
             return
         if position <= self._sealed_position:
             self._parked_sealed.append(callback)
@@ -185,8 +181,7 @@ class GroupCommit:
     async def hold(self) -> None:
         """Wait until no group is being written; from then on none is, until release().
 
-        Nothing becomes durable meanwhile, so that nothing leaves the process that depends on what
-        the store does not hold yet.
+        So nothing leaves the process meanwhile that depends on what the store does not hold yet.
 
         Raises:
             StoreFailed: the store has failed.
@@ -238,7 +233,7 @@ class GroupCommit:
                 if self._closing:
                     if self.position() > self.written_position:
                         self._wake.set()
-                    elif self._is_finished():
+                    elif self._finish():
                         return
         except asyncio.CancelledError as error:
             self._fail(error)
@@ -255,23 +250,18 @@ class GroupCommit:
         self._group_began = None
         seconds = asyncio.get_running_loop().time() - started
         self.written_position = self._sealed_position
-        self._running, self._parked_sealed = self._parked_sealed, []
-        try:
-            # The list may grow while it is walked: see when_durable.
-            for callback in self._running:
-                self._guard(callback)
-        finally:
-            self._running = None
+        ready, self._parked_sealed = self._parked_sealed, []
+        self._ready.run(ready)
         observe = self._observe
         if observe is not None and batch.operations:
-            self._guard(lambda: observe(len(batch), batch.byte_count, seconds))
+            guard(lambda: observe(len(batch), batch.byte_count, seconds))
 
     async def _write(self, batch: WriteBatch) -> None:
         await self._store.write(batch)
         await self._store.sync()
 
-    def _is_finished(self) -> bool:
-        """Return whether the task may end, once everything is written and close() was called."""
+    def _finish(self) -> bool:
+        """See to it that everything that is written becomes durable, and return whether it is."""
         return True
 
     def _seal(self) -> WriteBatch:
@@ -308,6 +298,16 @@ class GroupCommit:
         if self._closing and self._task is not None and self._task.done():
             raise StoreFailed("the group commit is closed: nothing can be appended")
 
+    def _may_park(self, position: int) -> bool:
+        """Return whether a callback may be parked: after a failure, none ever runs.
+
+        Raises:
+            BrokenInvariant: nothing was appended there.
+        """
+        if position > self.position():
+            raise BrokenInvariant(f"position {position} holds nothing yet")
+        return self._failure is None
+
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise StoreFailed("a write or sync failed; the process must end") from self._failure
@@ -320,12 +320,3 @@ class GroupCommit:
         for future in self._waiters:
             if not future.done():
                 future.set_exception(StoreFailed("a write or sync failed"))
-
-    def _guard(self, callback: Callable[[], None]) -> None:
-        try:
-            callback()
-        except Exception as error:
-            loop = asyncio.get_running_loop()
-            loop.call_exception_handler(
-                {"message": "a callback of the group commit raised", "exception": error}
-            )

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage.group_commit import GroupCommit, Observe
+from magnetar_storage.ready_callbacks import ReadyCallbacks
 from magnetar_storage.store import Store, WriteBatch
 
 
@@ -42,7 +42,7 @@ class LateSyncCommit(GroupCommit):
         self._unsynced_callbacks: list[tuple[int, Callable[[], None]]] = []
         # Positions for which somebody waits who is in a hurry.
         self._awaited: set[int] = set()
-        self._released: list[Callable[[], None]] | None = None
+        self._synced = ReadyCallbacks()
         self._sync_wanted = asyncio.Event()
         self._sync_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -63,14 +63,9 @@ class LateSyncCommit(GroupCommit):
     def when_durable(self, position: int, callback: Callable[[], None]) -> None:
         """Call back at once if position is durable, else after a sync; see when_written()."""
         if position <= self._durable_position:
-            if self._released is not None:
-                self._released.append(callback)  # After earlier callbacks.
-            else:
-                callback()
+            self._synced.call(callback)
             return
-        if position > self.position():
-            raise BrokenInvariant(f"position {position} holds nothing yet")
-        if self._failure is not None:
+        if not self._may_park(position):
             return
         self._unsynced_callbacks.append((position, callback))
         if self._hurries:
@@ -108,7 +103,7 @@ class LateSyncCommit(GroupCommit):
         if self._awaited and min(self._awaited) <= self.written_position:
             self._sync_wanted.set()
 
-    def _is_finished(self) -> bool:
+    def _finish(self) -> bool:
         if self._durable_position == self.written_position:
             return True
         self._sync_wanted.set()
@@ -147,13 +142,7 @@ class LateSyncCommit(GroupCommit):
         self._sync_if_awaited()
         waiting = self._unsynced_callbacks
         self._unsynced_callbacks = [one for one in waiting if one[0] > target]
-        self._released = [callback for position, callback in waiting if position <= target]
-        try:
-            # The list may grow while it is walked: see when_durable.
-            for callback in self._released:
-                self._guard(callback)
-        finally:
-            self._released = None
+        self._synced.run([callback for position, callback in waiting if position <= target])
 
     async def _stop_syncing(self) -> None:
         self._stop_timer()

@@ -33,6 +33,7 @@ from magnetar_core.doors import Door, Doors
 from magnetar_core.leased import LeasedCommands
 from magnetar_core.shard_address import ShardPlace
 from magnetar_storage.group_commit import GroupCommit
+from magnetar_storage.ready_callbacks import guard
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def handover_before_durable() -> AbstractContextManager[None]:
             server.environment.commits if isinstance(server, Broker) else server._commits
         )
         for callback in [*commits._parked_sealed, *commits._parked_open]:
-            commits._guard(callback)
+            guard(callback)
         commits.abandon()
         # The conversations end when all that has left.
         await asyncio.sleep(0)

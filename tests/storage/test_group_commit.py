@@ -7,50 +7,27 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.storage.gated import TURNS, Gated
 from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
 from magnetar_storage.group_commit import GroupCommit
-from magnetar_storage.memory import MemoryDisk, MemoryStore
-from magnetar_storage.store import KEY_END, StoreFailed, WriteBatch
-
-# More than anything here takes that need not wait.
-TURNS = 10
+from magnetar_storage.store import StoreFailed, WriteBatch
 
 
-class World:
-    """A disk whose syncs stall while the gate is closed, and what was seen."""
+class World(Gated[GroupCommit]):
+    """What is told of each group is seen, too."""
 
     def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.disk = MemoryDisk(sleep=self._stall)
-        self.disk.sync_seconds = 1.0
-        self.store = MemoryStore(self.disk, ("rows",))
-        self.failures: list[BaseException] = []
         self.observed: list[tuple[int, int]] = []
-        self.seen: list[Any] = []
-        self.commits = GroupCommit(
-            self.store,
-            on_failure=self.failures.append,
-            observe=lambda operations, size, _: self.observed.append((operations, size)),
+        super().__init__(
+            lambda store: GroupCommit(
+                store,
+                on_failure=self.failures.append,
+                observe=lambda operations, size, _: self.observed.append((operations, size)),
+            )
         )
-
-    async def _stall(self, _: float) -> None:
-        await self.gate.wait()
-
-    def put(self, number: int) -> int:
-        self.commits.batch.put("rows", b"%03d" % number, b"v")
-        return self.commits.position()
-
-    def note(self, what: Any, position: int | None = None) -> None:
-        at = self.commits.position() if position is None else position
-        self.commits.when_durable(at, lambda: self.seen.append(what))
-
-    async def stored(self) -> list[int]:
-        rows = await self.store.scan("rows", b"", KEY_END, rows_max=1000)
-        return [int(key) for key, _ in rows]
 
 
 def run(scenario: Callable[[World], Awaitable[None]]) -> None:
@@ -71,10 +48,10 @@ def test_what_is_abandoned_writes_nothing_and_calls_nobody() -> None:
         await world.commits.start()
         world.gate.clear()
         world.put(1)
-        world.note("being written")
+        world.durable("being written")
         await turns(TURNS)
         world.put(2)
-        world.note("not written")
+        world.durable("not written")
         waiting = asyncio.ensure_future(world.commits.durable())
         await turns(TURNS)
         world.commits.abandon()
@@ -95,9 +72,9 @@ def test_with_nothing_pending_nobody_waits_and_nothing_is_written() -> None:
     """Rule a: with nothing pending it does not wait and forces no sync."""
 
     async def scenario(world: World) -> None:
-        world.note("before the start")
+        world.durable("before the start")
         await world.commits.start()
-        world.note("at once")
+        world.durable("at once")
         assert world.seen == ["before the start", "at once"]
         await world.commits.durable()
         await turns(TURNS)
@@ -112,7 +89,7 @@ def test_what_is_appended_in_one_turn_is_one_write_and_one_sync() -> None:
         await world.commits.start()
         for number in range(5):
             assert world.put(number) == 1
-            world.note(number)
+            world.durable(number)
         assert world.seen == []
         await world.commits.durable()
         assert world.seen == [0, 1, 2, 3, 4]
@@ -128,13 +105,13 @@ def test_a_reply_waits_for_the_sync_of_its_group_and_the_next_group_fills_meanwh
         await world.commits.start()
         world.gate.clear()
         first = world.put(1)
-        world.note("first")
+        world.durable("first")
         await turns(TURNS)
         assert world.disk.write_count == 1
         assert world.seen == [], "written is not durable"
-        world.note("depends on the first only", first)
+        world.durable("depends on the first only", first)
         second = world.put(2)
-        world.note("second")
+        world.durable("second")
         assert (first, second) == (1, 2)
         await turns(TURNS)
         assert world.disk.write_count == 1, "one group is written at a time"
@@ -154,11 +131,11 @@ def test_callbacks_that_callbacks_add_come_after_those_parked_before() -> None:
 
         def first() -> None:
             world.seen.append("first")
-            world.note("now durable", position)
-            world.note("durable for long", 1)
+            world.durable("now durable", position)
+            world.durable("durable for long", 1)
 
         world.commits.when_durable(position, first)
-        world.note("second", position)
+        world.durable("second", position)
         await world.commits.durable()
         await turns(TURNS)
         assert world.seen == ["first", "second", "now durable", "durable for long"]
@@ -173,11 +150,11 @@ def test_a_callback_that_appends_makes_a_group_of_its_own() -> None:
 
         def first() -> None:
             world.put(2)
-            world.note("of the second group")
+            world.durable("of the second group")
             world.seen.append("first")
 
         world.commits.when_durable(world.commits.position(), first)
-        world.note("second")
+        world.durable("second")
         await world.commits.durable()
         assert world.seen[:2] == ["first", "second"]
         await world.commits.close()
@@ -195,7 +172,7 @@ def test_a_callback_that_raises_is_reported_and_the_others_still_run() -> None:
         await world.commits.start()
         world.put(1)
         world.commits.when_durable(world.commits.position(), fail)
-        world.note("after it")
+        world.durable("after it")
         await world.commits.durable()
         assert world.seen == ["after it"]
         assert isinstance(reported[0]["exception"], ZeroDivisionError)
@@ -237,7 +214,7 @@ def test_deferred_rows_are_written_once_a_group() -> None:
         for _ in range(3):
             counter[0] += 1
             world.commits.mark_deferred()
-            world.note(counter[0])
+            world.durable(counter[0])
         assert world.commits.position() == 1, "the open group expects a row"
         await world.commits.durable()
         assert world.seen == [1, 2, 3]
@@ -265,7 +242,7 @@ def test_what_is_deferred_while_a_group_is_written_goes_with_the_next() -> None:
         await turns(TURNS)
         dirty.append(2)
         world.commits.mark_deferred()
-        world.note("second")
+        world.durable("second")
         assert world.commits.position() == 2
         world.gate.set()
         await world.commits.durable()
@@ -279,7 +256,7 @@ def test_a_group_that_turns_out_empty_is_no_obstacle() -> None:
     async def scenario(world: World) -> None:
         await world.commits.start()
         world.commits.mark_deferred()
-        world.note("no row came")
+        world.durable("no row came")
         await world.commits.durable()
         assert world.seen == ["no row came"]
         await world.commits.close()
@@ -296,7 +273,7 @@ def test_a_failure_drops_what_was_parked_and_is_told_once(part: str) -> None:
         await world.commits.durable(world.put(0))
         (world.disk.fail_next_write if part == "write" else world.disk.fail_next_sync)()
         world.put(1)
-        world.note("never")
+        world.durable("never")
         waiters = [asyncio.create_task(world.commits.durable()) for _ in range(3)]
         await asyncio.wait(waiters)
         assert all(isinstance(waiter.exception(), StoreFailed) for waiter in waiters)
@@ -308,8 +285,8 @@ def test_a_failure_drops_what_was_parked_and_is_told_once(part: str) -> None:
         await world.commits.durable(1)
         with pytest.raises(StoreFailed):
             await world.commits.durable(2)
-        world.note("durable before", 1)
-        world.note("never", 2)
+        world.durable("durable before", 1)
+        world.durable("never", 2)
         with pytest.raises(StoreFailed):
             await world.commits.close()
         await turns(TURNS)
@@ -327,7 +304,7 @@ def test_a_failure_takes_the_group_that_was_filling_with_it() -> None:
         world.put(1)
         await turns(TURNS)
         world.put(2)
-        world.note("never")
+        world.durable("never")
         filling = asyncio.create_task(world.commits.durable())
         await turns(TURNS)
         world.disk.fail_next_sync()
@@ -357,15 +334,15 @@ def test_close_while_a_group_is_written_drains_it_and_what_came_after() -> None:
         await world.commits.start()
         world.gate.clear()
         world.put(1)
-        world.note("first")
+        world.durable("first")
         await turns(TURNS)
         world.put(2)
-        world.note("second")
+        world.durable("second")
         closing = asyncio.create_task(world.commits.close())
         again = asyncio.create_task(world.commits.close())
         await turns(TURNS)
         world.put(3)
-        world.note("third, while it closes")
+        world.durable("third, while it closes")
         assert not closing.done()
         world.gate.set()
         await closing
@@ -374,7 +351,7 @@ def test_close_while_a_group_is_written_drains_it_and_what_came_after() -> None:
         assert await world.stored() == [1, 2, 3]
         with pytest.raises(StoreFailed):
             world.put(4)
-        world.note("what is durable is still answered")
+        world.durable("what is durable is still answered")
         assert world.seen[-1] == "what is durable is still answered"
         assert world.failures == []
 
@@ -403,7 +380,7 @@ def test_a_cancelled_writer_leaves_nobody_waiting() -> None:
         await world.commits.start()
         world.gate.clear()
         world.put(1)
-        world.note("never")
+        world.durable("never")
         waiting = asyncio.create_task(world.commits.durable())
         await turns(TURNS)
         for task in asyncio.all_tasks():
@@ -424,7 +401,7 @@ def test_a_cancelled_writer_leaves_nobody_waiting() -> None:
 def test_what_was_appended_before_the_start_is_written_after_it() -> None:
     async def scenario(world: World) -> None:
         world.put(1)
-        world.note("first")
+        world.durable("first")
         await turns(TURNS)
         assert world.disk.write_count == 0
         await world.commits.start()
@@ -459,11 +436,11 @@ def test_unhurried_rows_wait_for_a_group_that_somebody_waits_for() -> None:
         await world.commits.start()
         with world.commits.unhurried():
             world.put(1)
-            world.note("nobody hurries")
+            world.durable("nobody hurries")
         await turns(TURNS)
         assert (world.disk.write_count, world.seen) == (0, [])
         world.put(2)
-        world.note("somebody waits")
+        world.durable("somebody waits")
         await world.commits.durable()
         assert world.seen == ["nobody hurries", "somebody waits"]
         assert (world.disk.write_count, world.disk.sync_count) == (1, 1)
@@ -482,7 +459,7 @@ def test_whoever_waits_for_unhurried_rows_begins_the_group() -> None:
         assert world.commits.position() == position == 1
         await turns(TURNS)
         assert world.disk.write_count == 0
-        world.note("depends on it")
+        world.durable("depends on it")
         assert world.seen == []
         await turns(TURNS)
         assert world.seen == ["depends on it"]

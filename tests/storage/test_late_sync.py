@@ -12,51 +12,31 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.storage.gated import TURNS, Gated
 from tests.virtual_time import run as run_in_virtual_time
 from tests.virtual_time import time_passes
 from tests.waiting import turns
 
 from magnetar_storage.late_sync import LateSyncCommit
-from magnetar_storage.memory import MemoryDisk, MemoryStore
-from magnetar_storage.store import KEY_END, StoreFailed
+from magnetar_storage.store import StoreFailed
 
-TURNS = 10
 INTERVAL_MS = 1_000
 
 
-class World:
-    """A disk whose syncs stall while the gate is closed, and what was seen."""
+class World(Gated[LateSyncCommit]):
+    """What may leave when it is written is seen, too."""
 
     def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.gate.set()
-        self.disk = MemoryDisk(sleep=self._stall)
-        self.disk.sync_seconds = 1.0
-        self.store = MemoryStore(self.disk, ("rows",), late_syncs=True)
-        self.failures: list[BaseException] = []
-        self.seen: list[Any] = []
-        self.commits = LateSyncCommit(
-            self.store, on_failure=self.failures.append, sync_interval_ms=INTERVAL_MS
+        super().__init__(
+            lambda store: LateSyncCommit(
+                store, on_failure=self.failures.append, sync_interval_ms=INTERVAL_MS
+            ),
+            late_syncs=True,
         )
-
-    async def _stall(self, _: float) -> None:
-        await self.gate.wait()
-
-    def put(self, number: int) -> int:
-        self.commits.batch.put("rows", b"%03d" % number, b"v")
-        return self.commits.position()
 
     def written(self, what: Any, position: int | None = None) -> None:
         at = self.commits.position() if position is None else position
-        self.commits.when_written(at, lambda: self.seen.append(what))
-
-    def durable(self, what: Any, position: int | None = None) -> None:
-        at = self.commits.position() if position is None else position
-        self.commits.when_durable(at, lambda: self.seen.append(what))
-
-    async def stored(self) -> list[int]:
-        rows = await self.store.scan("rows", b"", KEY_END, rows_max=1000)
-        return [int(key) for key, _ in rows]
+        self.commits.when_written(at, partial(self.seen.append, what))
 
     def synced(self) -> list[int]:
         return sorted(int(key) for key in self.disk.durable_keys("rows"))

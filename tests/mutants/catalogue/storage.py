@@ -103,15 +103,9 @@ MUTANTS = (
     ),
     Mutant(
         name="overtakes-parked",
-        file=_COMMIT,
-        old=(
-            "            if self._running is not None:\n"
-            "                self._running.append(callback)  # After earlier callbacks."
-        ),
-        new=(
-            "            if self._running is not None and not self._waiters:\n"
-            "                self._running.append(callback)"
-        ),
+        file="storage/magnetar_storage/ready_callbacks.py",
+        old="        if self._running is not None:\n",
+        new="        if self._running is not None and len(self._running) < 2:\n",
         mistake="A callback that is registered inside another overtakes those parked before it.",
     ),
     Mutant(
@@ -141,7 +135,7 @@ MUTANTS = (
         old=(
             "                    if self.position() > self.written_position:\n"
             "                        self._wake.set()\n"
-            "                    elif self._is_finished():\n"
+            "                    elif self._finish():\n"
             "                        return"
         ),
         new="                    return",

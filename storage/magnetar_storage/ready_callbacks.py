@@ -1,0 +1,40 @@
+"""Callbacks that may run, one after the other, in the order in which they were registered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class ReadyCallbacks:
+    """Runs callbacks. One that becomes ready while others run is run after them."""
+
+    def __init__(self) -> None:
+        self._running: list[Callable[[], None]] | None = None
+
+    def call(self, callback: Callable[[], None]) -> None:
+        """Run a callback that is ready when it is registered: at once, or after those that run."""
+        if self._running is not None:
+            self._running.append(callback)
+        else:
+            callback()
+
+    def run(self, callbacks: list[Callable[[], None]]) -> None:
+        """Run callbacks that have become ready. The list may grow meanwhile."""
+        self._running = callbacks
+        try:
+            for callback in callbacks:
+                guard(callback)
+        finally:
+            self._running = None
+
+
+def guard(callback: Callable[[], None]) -> None:
+    """Run a callback; what it raises goes to the event loop's exception handler, as a bug."""
+    try:
+        callback()
+    except Exception as error:
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler(
+            {"message": "a callback of the group commit raised", "exception": error}
+        )
