@@ -16,7 +16,7 @@ from magnetar_core.config import InvalidConfig
 from magnetar_core.invariants import BrokenInvariant
 from magnetar_storage import synced_mark
 from magnetar_storage.directory_check import Needed, check_manifest, damage_in_logs
-from magnetar_storage.lost_changes import count, cut
+from magnetar_storage.lost_changes import count, give_up
 from magnetar_storage.rocks import check_unused
 from magnetar_storage.store import StoreDamaged
 from magnetar_storage.store_files import current_manifest, holds_store
@@ -58,10 +58,7 @@ def accept_loss(directory: str) -> Path:
     kept = _keep(directory)
     mark, _ = _read_mark(directory)
     damage = damage_in_logs(directory, _needed(directory, mark), mark)
-    if damage is not None:
-        cut(directory, damage)
-    count(directory, losses=1)
-    synced_mark.create_mark(directory, synced_mark.Synced())
+    give_up(directory, damage, losses=1)
     return kept
 
 

@@ -29,14 +29,18 @@ log = logging.getLogger(__name__)
 _CACHE_BYTES: Final = 8 << 20
 
 
-def cut(directory: str, damage: Damage) -> None:
-    """Remove the first missing change from the logs, and all changes after it."""
-    for number, path in numbered(directory, LOG):
-        if number > damage.number:
-            path.unlink()
-    path = log_path(directory, damage.number)
-    if path.exists():
-        os.truncate(path, damage.kept_bytes)
+def give_up(directory: str, damage: Damage | None, *, losses: int = 0, lost_tails: int = 0) -> None:
+    """Go on with what is before a damage: cut the logs there, count the loss, and mark the end.
+
+    Args:
+        damage: the first one in the logs; None: none can be seen.
+        losses: as count().
+        lost_tails: as count().
+    """
+    if damage is not None:
+        _cut(directory, damage)
+    count(directory, losses=losses, lost_tails=lost_tails)
+    synced_mark.create_mark(directory, synced_mark.Synced())
 
 
 def count(directory: str, *, losses: int = 0, lost_tails: int = 0) -> None:
@@ -93,10 +97,7 @@ def give_up_tail(directory: str) -> None:
         directory,
         damage.reason if damage is not None else "its logs end where they can be read",
     )
-    if damage is not None:
-        cut(directory, damage)
-    count(directory, lost_tails=1)
-    synced_mark.create_mark(directory, synced_mark.Synced())
+    give_up(directory, damage, lost_tails=1)
 
 
 def sync_files(directory: str) -> None:
@@ -105,3 +106,13 @@ def sync_files(directory: str) -> None:
         durable_files.sync(path)
     durable_files.sync(current_manifest(directory)[1])
     durable_files.sync(Path(directory))
+
+
+def _cut(directory: str, damage: Damage) -> None:
+    """Remove the first missing change from the logs, and all changes after it."""
+    for number, path in numbered(directory, LOG):
+        if number > damage.number:
+            path.unlink()
+    path = log_path(directory, damage.number)
+    if path.exists():
+        os.truncate(path, damage.kept_bytes)

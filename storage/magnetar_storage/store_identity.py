@@ -88,22 +88,18 @@ async def check_store_identity(
 
 async def accepted_losses(store: Store, family: str) -> int:
     """Return how often a person decided to continue without lost data."""
-    row = await store.get(family, KEY)
-    return StoreIdentity.FromString(row).losses if row is not None else 0
+    return (await _stored(store, family)).losses
 
 
 async def all_losses(store: Store, family: str) -> int:
     """Return how often data was lost: by what a person accepted, or with a machine."""
-    row = await store.get(family, KEY)
-    identity = StoreIdentity.FromString(row) if row is not None else StoreIdentity()
-    return identity.losses + identity.lost_tails
+    return _losses_of(await _stored(store, family))
 
 
 async def ledger_of(store: Store, family: str) -> int:
     """Return the ledger id: higher after each loss, and after each restore."""
-    row = await store.get(family, KEY)
-    identity = StoreIdentity.FromString(row) if row is not None else StoreIdentity()
-    return 1 + identity.losses + identity.lost_tails + (identity.restored_at_s << _LOSS_BITS)
+    identity = await _stored(store, family)
+    return 1 + _losses_of(identity) + (identity.restored_at_s << _LOSS_BITS)
 
 
 def with_losses(row: bytes, losses: int, lost_tails: int) -> bytes:
@@ -117,6 +113,16 @@ def with_losses(row: bytes, losses: int, lost_tails: int) -> bytes:
     identity.losses += losses
     identity.lost_tails += lost_tails
     return identity.SerializeToString(deterministic=True)
+
+
+async def _stored(store: Store, family: str) -> StoreIdentity:
+    """Return the identity of a store; an empty one if it has none yet."""
+    row = await store.get(family, KEY)
+    return StoreIdentity.FromString(row) if row is not None else StoreIdentity()
+
+
+def _losses_of(identity: StoreIdentity) -> int:
+    return identity.losses + identity.lost_tails
 
 
 def _check_brokers(known: Sequence[str], brokers: Sequence[str]) -> None:

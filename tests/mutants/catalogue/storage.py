@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         name="unseen-tail-not-counted",
         file=_LOST,
-        old="    if damage is not None:\n        cut(directory, damage)\n    count(",
-        new="    if damage is None:\n        return\n    cut(directory, damage)\n    count(",
+        old="    if damage is not None:\n        _cut(directory, damage)\n    count(",
+        new="    if damage is None:\n        return\n    _cut(directory, damage)\n    count(",
         mistake="A machine went down, and its logs look whole: the ledger id stays.",
     ),
     Mutant(
