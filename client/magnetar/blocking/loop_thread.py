@@ -59,23 +59,12 @@ class LoopThread:
         """Have something called on the loop, without waiting; from a signal handler too."""
         self._loop.call_soon_threadsafe(function)
 
-    def iterate(
-        self,
-        source: AsyncIterable[T],
-        *,
-        ends_with: type[Exception] | tuple[type[Exception], ...] = (),
-    ) -> Iterator[T]:
-        """Iterate over something that lives on the loop.
-
-        Args:
-            ends_with: errors that mean that nothing comes any more.
-        """
+    def iterate(self, source: AsyncIterable[T]) -> Iterator[T]:
+        """Iterate over something that lives on the loop."""
         pieces = aiter(source)
         try:
             while (piece := self.wait(_next(pieces))) is not _END:
                 yield piece  # type: ignore[misc]
-        except ends_with:
-            return
         finally:
             # Who stops in the middle ends the work behind it; the loop's end has done so, too.
             if isinstance(pieces, AsyncGenerator) and not self._closed:
