@@ -117,6 +117,8 @@ def main(
         today = figures_of(_rounds(names, rounds, share, data_dir))
     rows = compared(kept, today, limit=limit_percent / 100, is_judged=share == 1)
     notes = _notes(kept, share)
+    if kept is None and not keep:
+        notes.append("No figures are kept: --keep keeps those of a run.")
     if keep:
         kept_file.write_text(to_json(today))
         notes.append(f"Kept in {kept_file}.")

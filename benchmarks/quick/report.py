@@ -73,7 +73,6 @@ def summary(kept: Figures | None, today: Figures, rows: Sequence[Comparison]) ->
         "Others: ratios of two workloads of the same round. Median (least..greatest) of the rounds."
     )
     if kept is None:
-        yield "No figures are kept: --keep keeps those of a run."
         return
     yield f"Kept: {kept.date}, commit {kept.commit}, {kept.python}, cores: {kept.cores}."
     yield f"Today: {today.date}, commit {today.commit}, {today.python}, cores: {today.cores}."

@@ -60,6 +60,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "kept.json"
     found = ran(monkeypatch, Rounds(*[1.0] * 5), "--kept", str(file), "--keep")
     assert found.exit_code == 0, found.output
+    assert f"Kept in {file}." in found.output
+    assert "No figures are kept" not in found.output
     return file
 
 
