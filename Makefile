@@ -138,7 +138,7 @@ short: $(INSTALLED) ## Short histories over all cores; SEEDS=0-99999 for others
 
 .PHONY: soak
 soak: $(INSTALLED) ## The long runs that `make test` leaves out; SEED=4471 for the transfers' faults
-	$(if $(SEED),NAMESPACES_SEED=$(SEED)) $(BIN)/python -m pytest -m soak tests $(ARGS)
+	$(if $(SEED),NAMESPACES_SEED=$(SEED)) $(BIN)/python -m pytest -o faulthandler_timeout=0 -m soak tests $(ARGS)
 
 .PHONY: conformance
 conformance: $(INSTALLED) ## Every storage engine against the same suite

@@ -1,8 +1,9 @@
 """A million small transactions: once retention has caught up, nothing grows any more.
 
-SOAK_TRANSACTIONS names another number, SOAK_AT_ONCE how many run at a time, and SOAK_RATE how many
-begin in a second at most: beside other work the rate changes, and disk and memory with it. With
-`-s` the figures are shown for success too.
+SOAK_TRANSACTIONS names another number, SOAK_AT_ONCE how many run at a time, each with a producer of
+its own, and SOAK_RATE how many begin in a second at most: beside other work the rate changes, and
+disk and memory with it. SOAK_MESSAGE_BYTES and SOAK_PARTITIONS_WRITTEN make each transaction
+smaller or larger. With `-s` the figures are shown for success too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ TRANSACTIONS = int(os.environ.get("SOAK_TRANSACTIONS", "1000000"))
 AT_ONCE = int(os.environ.get("SOAK_AT_ONCE", "64"))
 RATE_MAX = float(os.environ.get("SOAK_RATE", "inf"))
 PARTITIONS = 8
-PARTITIONS_WRITTEN = 2
-MESSAGE_BYTES = 1024
+PARTITIONS_WRITTEN = int(os.environ.get("SOAK_PARTITIONS_WRITTEN", "2"))
+MESSAGE_BYTES = int(os.environ.get("SOAK_MESSAGE_BYTES", "1024"))
 RETENTION_MS = 60_000
 # An outcome has to be kept for as long as a transaction may last.
 SETTINGS = {
@@ -70,12 +71,14 @@ class Pipeline:
             )
         inputs = await client.subscribe("inputs", "transactions", initial_position="earliest")
         outputs = await following_client.subscribe("outputs", "follower")
-        producer = await client.create_producer("outputs", linger_ms=0)
         beside = [
             asyncio.create_task(self._feed(await client.create_producer("inputs"))),
             asyncio.create_task(_follow(outputs)),
         ]
-        working = [self._transact(client, inputs, producer) for _ in range(AT_ONCE)]
+        working = [
+            self._transact(client, inputs, await client.create_producer("outputs", linger_ms=0))
+            for _ in range(AT_ONCE)
+        ]
         try:
             await asyncio.gather(*working)
         finally:
