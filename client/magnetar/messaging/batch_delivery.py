@@ -7,7 +7,7 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from magnetar.link.in_flight import InFlightCommands
 from magnetar.link.runtime import Runtime
@@ -15,14 +15,12 @@ from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.closed_batch import ClosedBatch
+from magnetar.messaging.followed_transactions import FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.wire import broker_pb2
 
 log = logging.getLogger("magnetar")
-
-# What one send can come after, as brokers have it. Older ones are left out.
-FOLLOWED_MAX = 100
 
 
 class BatchDelivery:
@@ -30,6 +28,8 @@ class BatchDelivery:
 
     __slots__ = (
         "_budget",
+        "_followed",
+        "_following",
         "_in_flight",
         "_lane",
         "_name",
@@ -41,7 +41,6 @@ class BatchDelivery:
         "_runtime",
         "_txn_proof",
         "confirmed_count",
-        "follows",
         "producer_id",
         "txn_id",
     )
@@ -69,9 +68,12 @@ class BatchDelivery:
         self.txn_id: TxnID | None = None
         # Messages that the broker has confirmed. Counted by CommandEndTxn.
         self.confirmed_count = 0
-        # Transactions of this producer here that ended while none of them followed another; their
-        # ends may be under way (order, k). The newest is the last one.
-        self.follows: tuple[TxnID, ...] = plain.follows if plain is not None else ()
+        # What the producer's plain sends here come after (order, k).
+        self._following: FollowedTransactions = (
+            plain._following if plain is not None else FollowedTransactions()
+        )
+        # What a transaction's sends come after: the same in all of them.
+        self._followed = self._following.now()
         self._name = name
         self._runtime = runtime
         self._route = route
@@ -93,19 +95,22 @@ class BatchDelivery:
         self._txn_proof = txn_proof
         self._in_flight.open()
 
-    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """Name this transaction in sends until the broker has acknowledged such a send (order, k).
+    def lead_plain_sends(self) -> None:
+        """Put the producer's later sends behind this transaction, which has begun (order, k).
 
-        Args:
-            txn_id: the transaction.
-            in_place_of: the transactions that it follows itself.
+        They name it, in place of those that it follows itself, until the broker has acknowledged
+        such a send.
         """
-        self.follow_no_more((txn_id, *in_place_of))
-        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]
+        assert self.txn_id is not None
+        self._following.forget(self._followed)
+        self._following.append(self.txn_id)
 
-    def follow_no_more(self, txn_ids: Collection[TxnID]) -> None:
-        """Stop naming transactions whose ends are known to have reached the broker."""
-        self.follows = tuple(one for one in self.follows if one not in txn_ids)
+    def pass_on(self) -> None:
+        """Let those lead whom this transaction followed, if nobody does: it was aborted."""
+        assert self.txn_id is not None
+        if not self._following:
+            for txn_id in self._followed.txn_ids or (self.txn_id,):
+                self._following.append(txn_id)
 
     def send(self, batch: ClosedBatch, *, timeout_ms: float) -> None:
         """Number a batch, and send it behind all batches that were sent before."""
@@ -158,31 +163,30 @@ class BatchDelivery:
 
     def build(self, batch: ClosedBatch) -> broker_pb2.CommandSend:
         """Return the command of a batch; called at each attempt."""
-        batch.follows = self.follows
-        # A broker of an earlier version knows of one only.
-        latest = batch.follows[-1] if batch.follows else None
-        batch.patient = latest is not None
-        return broker_pb2.CommandSend(
+        batch.followed = self._following.now() if self._plain is None else self._followed
+        batch.patient = bool(batch.followed.txn_ids)
+        command = broker_pb2.CommandSend(
             partition=self._name.to_wire(),
             producer_id=batch.producer_id,
             sequence_id=batch.sequence_id,
             num_messages=batch.count,
             txn_id=None if self.txn_id is None else self.txn_id.to_wire(),
-            follows_txn_id=None if latest is None else latest.to_wire(),
-            also_follows_txn_ids=[one.to_wire() for one in batch.follows[:-1]],
             batch=batch.payload,
             producer_epoch=self._producer_epoch,
             txn_proof=self._txn_proof,
         )
+        if batch.patient:
+            # A message for each of a hundred names takes twenty times as long.
+            command.MergeFromString(batch.followed.wire)
+        return command
 
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
         self.confirmed_count += batch.count
         if self._plain is None:
-            if batch.follows:
-                self.follow_no_more(batch.follows)
+            self._following.forget(batch.followed)
         elif reply.settled_txn_ids:
-            self._plain.follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])
+            self._following.forget_settled(batch.followed, reply.settled_txn_ids)
         self._budget.give_back(batch.size, batch.count)
         if batch.receipt is not None and not batch.receipt.done():
             batch.receipt.set_result(reply.message_id)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.link.in_flight import Item
+from magnetar.messaging.followed_transactions import NOBODY
 from magnetar_core.errors import MagnetarError, OutcomeUnknown
-from magnetar_core.ids import TxnID
 from magnetar_core.wire import broker_pb2, common_pb2
 
 Receipt = asyncio.Future[common_pb2.MessageIdData]
@@ -18,7 +18,7 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
     __slots__ = (
         "awaited",
         "count",
-        "follows",
+        "followed",
         "payload",
         "producer_id",
         "receipt",
@@ -38,7 +38,8 @@ class ClosedBatch(Item[broker_pb2.CommandSendResponse]):
         self.awaited = awaited
         self.producer_id = 0
         self.sequence_id = 0
-        self.follows: tuple[TxnID, ...] = ()
+        # What the last attempt named as coming before it (order, k).
+        self.followed = NOBODY
 
 
 def new_receipt(loop: asyncio.AbstractEventLoop) -> Receipt:

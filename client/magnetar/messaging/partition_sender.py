@@ -7,7 +7,7 @@ producer and partition. A batch gets its sequence when it is complete.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from magnetar.config import Batching, ProducerConfig
 from magnetar.link.in_flight import copy_error
@@ -102,11 +102,6 @@ class PartitionSender:
         """Messages that the broker has confirmed."""
         return self._delivery.confirmed_count
 
-    @property
-    def follows(self) -> tuple[TxnID, ...]:
-        """The transactions whose messages come before (order, k)."""
-        return self._delivery.follows
-
     def begin(
         self, txn_id: TxnID, producer_epoch: int | None = None, txn_proof: bytes = b""
     ) -> None:
@@ -125,14 +120,13 @@ class PartitionSender:
         """Whether no message waits, since the last message has completed its batch."""
         return self._open.count == 0
 
-    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """Name this transaction in plain sends until the broker has acknowledged one (order, k).
+    def lead_plain_sends(self) -> None:
+        """Put the producer's later sends behind this transaction, which has begun (order, k)."""
+        self._delivery.lead_plain_sends()
 
-        Args:
-            txn_id: the transaction.
-            in_place_of: the transactions that it follows itself.
-        """
-        self._delivery.follow(txn_id, in_place_of=in_place_of)
+    def pass_on(self) -> None:
+        """Let those lead whom this transaction followed, if nobody does: it was aborted."""
+        self._delivery.pass_on()
 
     def add_value(self, value: bytes) -> bool:
         """Append a value to the open batch, outside of transactions, if no more has to be done.

@@ -271,11 +271,9 @@ class Participants:
         """
         if self._leads:
             return
-        assert self._txn_id is not None
         self._leads = True
         for sender in self.senders:
-            if sender.plain is not None:
-                sender.plain.follow(self._txn_id, in_place_of=sender.follows)
+            sender.lead_plain_sends()
 
     def release(self, *, committed: bool) -> None:
         """Tell producers and consumers that the transaction has ended, and forget them."""
@@ -287,9 +285,7 @@ class Participants:
             elif not self._leads:
                 # Nothing of it becomes visible: whatever the producer followed before still leads.
                 for sender in self.senders:
-                    if sender.plain is not None and not sender.plain.follows:
-                        for followed in sender.follows or (self._txn_id,):
-                            sender.plain.follow(followed)
+                    sender.pass_on()
         for acks in self.acks:
             acks.on_ended(committed)
         for forget in self._forget_senders:

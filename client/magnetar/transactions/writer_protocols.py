@@ -6,7 +6,7 @@ Producers and consumers know transactions. A transaction knows of them only thes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from magnetar_core.errors import MagnetarError
@@ -57,15 +57,6 @@ class Writer(Protocol):
 class PlainSender(Protocol):
     """A producer's sends to the same partition outside of transactions."""
 
-    @property
-    def follows(self) -> tuple[TxnID, ...]:
-        """The transactions whose messages come before."""
-        ...
-
-    def follow(self, txn_id: TxnID, *, in_place_of: Collection[TxnID] = ()) -> None:
-        """Put later messages behind a transaction's messages (order, k)."""
-        ...
-
     def close_batch(self) -> None:
         """Send the collected messages."""
         ...
@@ -88,7 +79,6 @@ class Sender(Writer, Protocol):
 
     Attributes:
         plain: the same producer's sends to this partition outside of transactions.
-        follows: the transactions whose messages come before.
     """
 
     name: PartitionName
@@ -101,11 +91,6 @@ class Sender(Writer, Protocol):
     @property
     def plain(self) -> PlainSender | None:
         """The same producer's sends to this partition outside of transactions."""
-        ...
-
-    @property
-    def follows(self) -> tuple[TxnID, ...]:
-        """The transactions whose messages come before."""
         ...
 
     @property
@@ -130,6 +115,14 @@ class Sender(Writer, Protocol):
 
     def take_open_batch(self) -> Any:
         """Take the collected messages away, to send them in another way."""
+        ...
+
+    def lead_plain_sends(self) -> None:
+        """Put the producer's later sends behind the transaction's messages (order, k)."""
+        ...
+
+    def pass_on(self) -> None:
+        """Let those lead whom the aborted transaction followed, if nobody does."""
         ...
 
 

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.client.fakes import FakeCluster, run
+from tests.playbook import HOLD
 
 from magnetar import Client
-from magnetar.messaging.batch_delivery import FOLLOWED_MAX
+from magnetar.messaging.followed_transactions import FOLLOWED_MAX
 from magnetar_core.ids import TxnID
+
+
+def names(cluster: FakeCluster) -> list[set[TxnID]]:
+    """The transactions that each send named as coming before it."""
+    return [
+        {
+            TxnID.from_wire(named)
+            for named in (one.follows_txn_id, *one.also_follows_txn_ids)
+            if one.HasField("follows_txn_id")
+        }
+        for one in cluster.play.commands("send")
+    ]
 
 
 def test_what_comes_after_transactions_that_overlapped_follows_all_of_them() -> None:
@@ -15,16 +30,6 @@ def test_what_comes_after_transactions_that_overlapped_follows_all_of_them() -> 
     async def test(cluster: FakeCluster, client: Client) -> None:
         cluster.topic("flights")
         producer = await client.create_producer("flights", batch_messages_max=1)
-
-        def names() -> list[set[TxnID]]:
-            return [
-                {
-                    TxnID.from_wire(named)
-                    for named in (one.follows_txn_id, *one.also_follows_txn_ids)
-                    if one.HasField("follows_txn_id")
-                }
-                for one in cluster.play.commands("send")
-            ]
 
         first, second = [await client.begin_transaction() for _ in range(2)]
         for txn in (first, second):
@@ -41,7 +46,7 @@ def test_what_comes_after_transactions_that_overlapped_follows_all_of_them() -> 
         await producer.send(b"z")
         await late.commit()
         both = {first.txn_id, second.txn_id}
-        assert names() == [set(), set(), both, both, both, {third.txn_id}]
+        assert names(cluster) == [set(), set(), both, both, both, {third.txn_id}]
 
     run(test)
 
@@ -79,5 +84,58 @@ def test_a_send_names_no_more_than_a_broker_takes() -> None:
         last = cluster.play.commands("send")[-1]
         assert TxnID.from_wire(last.follows_txn_id) == overlapping[-1].txn_id
         assert len(last.also_follows_txn_ids) == FOLLOWED_MAX - 1
+
+    run(test)
+
+
+def test_a_plain_send_that_is_repeated_names_whom_it_follows_by_then() -> None:
+    """What has ended since the first attempt comes before it too; a transaction's names stay."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        first, second, third = [await client.begin_transaction() for _ in range(3)]
+        for txn in (first, second):
+            await producer.send(b"x", txn=txn)
+        await first.commit()
+        cluster.play.received.clear()
+        cluster.play.when("end_txn", "send").always(HOLD)
+        commit = asyncio.ensure_future(second.commit())
+        await cluster.play.holds(1)
+        sends = [asyncio.ensure_future(producer.send(b"y", txn=txn)) for txn in (None, third)]
+        await cluster.play.holds(3)
+        cluster.play.forget()
+        del cluster.play.held[1:]
+        cluster.play.release()
+        await commit
+        cluster.net.break_links()
+        await asyncio.gather(*sends)
+        one, both = {first.txn_id}, {first.txn_id, second.txn_id}
+        assert sorted(names(cluster), key=len) == [one, one, one, both]
+
+    run(test)
+
+
+def test_after_an_abort_whatever_came_before_it_still_does() -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        alone, first, second = [await client.begin_transaction() for _ in range(3)]
+        await producer.send(b"x", txn=alone)
+        await alone.abort()
+        await producer.send(b"plain")
+        for txn in (first, second):
+            await producer.send(b"x", txn=txn)
+        for txn in (first, second):
+            await txn.commit()
+        third = await client.begin_transaction()
+        await producer.send(b"y", txn=third)
+        # The first of these is acknowledged: nobody is named in the second.
+        for _ in range(2):
+            await producer.send(b"plain")
+        await third.abort()
+        await producer.send(b"plain")
+        both = {first.txn_id, second.txn_id}
+        assert names(cluster) == [set(), {alone.txn_id}, set(), set(), both, both, set(), both]
 
     run(test)

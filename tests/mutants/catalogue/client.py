@@ -11,6 +11,7 @@ _CLOSED_BATCH = "client/magnetar/messaging/closed_batch.py"
 _WHOLE_BATCH = "client/magnetar/transactions/whole_batch.py"
 _SENDER = "client/magnetar/messaging/partition_sender.py"
 _DELIVERY = "client/magnetar/messaging/batch_delivery.py"
+_FOLLOWED = "client/magnetar/messaging/followed_transactions.py"
 _PIPELINE = "client/magnetar/link/in_flight.py"
 _PRODUCER = "client/magnetar/transactions/transactional_producer.py"
 
@@ -55,45 +56,76 @@ MUTANTS = (
     ),
     Mutant(
         name="abort-leads-nobody",
-        file=_PARTICIPANTS,
-        old="                    if sender.plain is not None and not sender.plain.follows:",
-        new="                    if sender.plain is None and not sender.follows:",
+        file=_DELIVERY,
+        old="        if not self._following:\n",
+        new="        if not self._following and self._plain is None:\n",
         mistake="After an abort, whatever the transaction followed does not lead any more.",
     ),
     Mutant(
         name="follow-dropped-by-any-confirmation",
         file=_DELIVERY,
-        old="                self.follow_no_more(batch.follows)\n",
-        new="                self.follows = ()\n",
+        old="        if self._plain is None:\n            self._following.forget(batch.followed)\n",
+        new=(
+            "        if self._plain is None:\n"
+            "            self._following.forget(self._following.now())\n"
+        ),
         mistake="Any confirmation drops whom plain sends follow, also one of an earlier send.",
     ),
     Mutant(
         name="newest-leads-alone",
         file=_DELIVERY,
-        old="        self.follows = (*self.follows, txn_id)[-FOLLOWED_MAX:]",
-        new="        self.follows = (txn_id,)",
+        old="        self._following.forget(self._followed)\n",
+        new="        self._following.forget(self._following.now())\n",
         mistake="Of transactions that overlapped, what comes after them names the last one only.",
     ),
     Mutant(
         name="unsettled-followed-no-more",
         file=_DELIVERY,
-        old="self._plain.follow_no_more([TxnID.from_wire(one) for one in reply.settled_txn_ids])",
-        new="self._plain.follow_no_more(batch.follows)",
+        old="self._following.forget_settled(batch.followed, reply.settled_txn_ids)",
+        new="self._following.forget(batch.followed)",
         mistake="Who has named several that it follows makes later ones name none of them.",
     ),
     Mutant(
         name="transaction-follows-nobody",
         file=_DELIVERY,
-        old="plain.follows if plain is not None else ()\n        self._name",
-        new="()\n        self._name",
+        old="        self._followed = self._following.now()\n",
+        new="        self._followed = FollowedTransactions().now()\n",
         mistake="The next transaction of a producer does not name the one that it follows.",
     ),
     Mutant(
         name="repeat-names-no-leader",
         file=_DELIVERY,
-        old="        batch.follows = self.follows\n",
-        new="        batch.follows = self.follows if not batch.attempts else ()\n",
+        old="        batch.patient = bool(batch.followed.txn_ids)\n",
+        new="        batch.patient = bool(batch.followed.txn_ids) and not batch.attempts\n",
         mistake="A send that is repeated names nobody whom it follows.",
+    ),
+    Mutant(
+        name="newest-left-out",
+        file=_FOLLOWED,
+        old="            self._drop([next(iter(self._numbers))])\n",
+        new="            self._drop([next(reversed(self._numbers))])\n",
+        mistake="Of too many transactions to name, the one that has ended last is left out.",
+    ),
+    Mutant(
+        name="names-not-renewed",
+        file=_FOLLOWED,
+        old="            self._drop([next(iter(self._numbers))])\n        self._seen = None\n",
+        new="            self._drop([next(iter(self._numbers))])\n",
+        mistake="Sends name those that earlier ones have named, and not who has ended since.",
+    ),
+    Mutant(
+        name="settled-taken-by-their-number",
+        file=_FOLLOWED,
+        old="        if left and len(settled) < len(seen.txn_ids):",
+        new="        if left and len(settled) < len(left):",
+        mistake="An answer that names as many as are left is taken to name those that are left.",
+    ),
+    Mutant(
+        name="later-ones-forgotten",
+        file=_FOLLOWED,
+        old="            if number > seen.last_number:",
+        new="            if number > seen.last_number + 1:",
+        mistake="An answer also settles the transaction that has ended after its send had left.",
     ),
     Mutant(
         name="resent-after-gap",

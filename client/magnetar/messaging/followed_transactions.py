@@ -1,0 +1,134 @@
+"""The transactions that a producer's next sends to a partition come after (order, k). Pure.
+
+With many transactions at once the list is long, and every send names all of it. So the bytes that
+name it are put together once for all sends between two changes, and what most sends need takes no
+step for each transaction that they name.
+
+Each transaction gets a number when it enters the list, and numbers only rise. So what is left of a
+list that was seen earlier is the beginning of the present one.
+Source: docs/design/0001-protocol.md, Order (k).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from magnetar_core.ids import TxnID
+from magnetar_core.wire import broker_pb2, common_pb2
+
+# What one send can come after, as brokers have it. Older ones are left out.
+FOLLOWED_MAX = 100
+
+
+def _tag(field: str) -> bytes:
+    """Return what comes before the bytes of a message in this field of a CommandSend."""
+    length_delimited = 2
+    return bytes(
+        [broker_pb2.CommandSend.DESCRIPTOR.fields_by_name[field].number << 3 | length_delimited]
+    )
+
+
+_LATEST = _tag("follows_txn_id")
+_ALSO = _tag("also_follows_txn_ids")
+
+
+class Followed(NamedTuple):
+    """The list at a moment.
+
+    Attributes:
+        txn_ids: the newest is the last one.
+        last_number: the number of the newest.
+        wire: the bytes of a CommandSend that names them, and of which nothing else is set.
+    """
+
+    txn_ids: tuple[TxnID, ...]
+    last_number: int
+    wire: bytes
+
+
+NOBODY = Followed((), 0, b"")
+
+
+class FollowedTransactions:
+    """Transactions of a producer that have ended, and whose ends may be under way to a partition.
+
+    None of them followed another.
+    """
+
+    __slots__ = ("_count", "_names", "_numbers", "_seen")
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Both in the order of the numbers. A name is what comes after the tag of its field.
+        self._numbers: dict[TxnID, int] = {}
+        self._names: dict[TxnID, bytes] = {}
+        # What now() returns, until something changes.
+        self._seen: Followed | None = NOBODY
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def check(self) -> None:
+        """Check the invariants."""
+        assert list(self._names) == list(self._numbers)
+        assert list(self._numbers.values()) == sorted(set(self._numbers.values()))
+        assert len(self._numbers) <= FOLLOWED_MAX
+
+    def now(self) -> Followed:
+        """Return the list as it is."""
+        if self._seen is None:
+            self._seen = self._look()
+        return self._seen
+
+    def _look(self) -> Followed:
+        if not self._numbers:
+            return NOBODY
+        txn_ids = tuple(self._numbers)
+        *others, latest = self._names.values()
+        # A broker of an earlier version knows of one only.
+        wire = _LATEST + latest + _ALSO.join((b"", *others))
+        return Followed(txn_ids, self._numbers[txn_ids[-1]], wire)
+
+    def append(self, txn_id: TxnID) -> None:
+        """Name a transaction as the newest; the oldest is left out if there are too many."""
+        self._drop([txn_id])
+        self._count += 1
+        self._numbers[txn_id] = self._count
+        name = txn_id.to_wire().SerializeToString()
+        self._names[txn_id] = bytes((len(name),)) + name
+        if len(self._numbers) > FOLLOWED_MAX:
+            self._drop([next(iter(self._numbers))])
+        self._seen = None
+
+    def forget(self, seen: Followed) -> None:
+        """Name no more what is left of an earlier list."""
+        self._drop(self._left_of(seen))
+
+    def forget_settled(self, seen: Followed, settled: Collection[common_pb2.TxnId]) -> None:
+        """Name those no more whose ends have reached the broker.
+
+        Args:
+            seen: the list that a send named.
+            settled: those of it that the broker calls settled.
+        """
+        left = self._left_of(seen)
+        # Most answers say what another one has said before, and then none is left to look for.
+        if left and len(settled) < len(seen.txn_ids):
+            named = {(one.most_bits, one.least_bits) for one in settled}
+            left = [one for one in left if one in named]
+        self._drop(left)
+
+    def _left_of(self, seen: Followed) -> list[TxnID]:
+        left = []
+        for txn_id, number in self._numbers.items():
+            if number > seen.last_number:
+                break
+            left.append(txn_id)
+        return left
+
+    def _drop(self, txn_ids: list[TxnID]) -> None:
+        for txn_id in txn_ids:
+            if self._numbers.pop(txn_id, None) is not None:
+                del self._names[txn_id]
+                self._seen = None
