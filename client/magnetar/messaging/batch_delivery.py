@@ -15,7 +15,7 @@ from magnetar.link.shard_connection import ShardConnection
 from magnetar.link.topic_route import TopicRoute
 from magnetar.messaging.backpressure import PendingBudget
 from magnetar.messaging.closed_batch import ClosedBatch
-from magnetar.messaging.followed_transactions import FollowedTransactions
+from magnetar.messaging.followed_transactions import NOBODY, FollowedTransactions
 from magnetar_core.errors import MagnetarError, SequenceGap
 from magnetar_core.ids import PartitionName, TxnID
 from magnetar_core.wire import broker_pb2
@@ -72,8 +72,8 @@ class BatchDelivery:
         self._following: FollowedTransactions = (
             plain._following if plain is not None else FollowedTransactions()
         )
-        # What a transaction's sends come after: the same in all of them.
-        self._followed = self._following.now()
+        # What a transaction's sends come after: as of its beginning, and the same in all of them.
+        self._followed = NOBODY
         self._name = name
         self._runtime = runtime
         self._route = route
@@ -93,6 +93,8 @@ class BatchDelivery:
         self.txn_id = txn_id
         self._producer_epoch = producer_epoch
         self._txn_proof = txn_proof
+        # Not earlier: what was settled while it began is not named any more.
+        self._followed = self._following.now()
         self._in_flight.open()
 
     def lead_plain_sends(self) -> None:

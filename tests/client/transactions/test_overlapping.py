@@ -88,6 +88,36 @@ def test_a_send_names_no_more_than_a_broker_takes() -> None:
     run(test)
 
 
+def test_a_transaction_comes_after_those_that_had_ended_when_it_began() -> None:
+    """Its first message was there before: what is settled since then need not be named."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        first, second, third, other = [await client.begin_transaction() for _ in range(4)]
+        for txn in (first, second, third):
+            await producer.send(b"x", txn=txn)
+        for txn in (first, second):
+            await txn.commit()
+        cluster.play.received.clear()
+        cluster.play.when("new_txn").always(HOLD)
+        late = await client.begin_transaction(lazy=True)
+        send = asyncio.ensure_future(producer.send(b"y", txn=late))
+        await cluster.play.holds(1)
+        cluster.play.forget()
+        cluster.settled = [first.txn_id]
+        await producer.send(b"z", txn=other)
+        await third.commit()
+        cluster.play.release()
+        await send
+        assert names(cluster) == [
+            {first.txn_id, second.txn_id},
+            {second.txn_id, third.txn_id},
+        ]
+
+    run(test)
+
+
 def test_a_plain_send_that_is_repeated_names_whom_it_follows_by_then() -> None:
     """What has ended since the first attempt comes before it too; a transaction's names stay."""
 
