@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, KeysView
+from collections.abc import Callable, Iterable, KeysView, Sequence
 
 from magnetar_broker.transaction_index import End, EndPlan, OpenTransaction, TransactionIndex
 from magnetar_core.errors import InvalidArgument
@@ -72,6 +72,18 @@ class Order:
         """Those of them that are not settled here, in their order."""
         opened, passing = self._index.open, self._passing
         return [one for one in txn_ids if one in opened or one in passing]
+
+    def unsettled_of(self, named: Sequence[tuple[int, int]]) -> list[TxnID]:
+        """Those that are not settled here, in their order.
+
+        Args:
+            named: most and least bits of TxnIDs. A send may name a hundred.
+        """
+        opened, passing = self._index.open, self._passing
+        # Mostly it is none of them, which takes no step of Python for each to find out.
+        if opened.keys().isdisjoint(named) and passing.keys().isdisjoint(named):
+            return []
+        return [TxnID(*one) for one in named if one in opened or one in passing]
 
     @property
     def passing(self) -> KeysView[TxnID]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 
 from magnetar_broker.environment import Environment
-from magnetar_broker.index_rows import followed_by
+from magnetar_broker.index_rows import followed_by, name
 from magnetar_broker.open_bytes import Accounts
 from magnetar_broker.partition import Partition
 from magnetar_broker.replies import Replies
@@ -67,14 +67,15 @@ class SendCommands:
             raise InvalidArgument(
                 f"num_messages is {command.num_messages}, but the batch has {count} messages"
             )
-        unsettled = partition.order.unsettled(follows)
+        unsettled = partition.order.unsettled_of(follows)
         if not transactional and unsettled:
             self._park(partition, unsettled[0], command, reply)
             return
-        settled: Sequence[TxnID] = ()
+        settled: list[tuple[int, int]] = []
         if transactional:
             if len(follows) > 1:
-                settled = [one for one in follows if one not in unsettled] if unsettled else follows
+                others = frozenset(unsettled)
+                settled = [one for one in follows if one not in others] if others else follows
             accepted = partition.send_in(
                 TxnID.from_wire(command.txn_id),
                 command.producer_id,
@@ -96,9 +97,7 @@ class SendCommands:
         if accepted.message_id is not None:
             place = response.message_id
             place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
-        for one in settled:
-            named = response.settled_txn_ids.add()
-            named.most_bits, named.least_bits = one
+        name(response.settled_txn_ids, settled)
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
         self._answer_send(

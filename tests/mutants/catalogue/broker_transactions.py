@@ -106,8 +106,8 @@ MUTANTS = (
     Mutant(
         name="plain-send-not-parked",
         file=_SENDS,
-        old="partition.order.unsettled(follows)",
-        new="[one for one in follows if one in partition.order.passing]",
+        old="partition.order.unsettled_of(follows)",
+        new="[TxnID(*one) for one in follows if one in partition.order.passing]",
         mistake="A plain send overtakes the open transaction that it comes after (rule k).",
     ),
     Mutant(
@@ -133,6 +133,20 @@ MUTANTS = (
         mistake="What an aborted transaction followed is not inherited by those who follow it.",
     ),
     Mutant(
+        name="followers-ignore-passing",
+        file=_ORDER,
+        old=" and passing.keys().isdisjoint(named):",
+        new=":",
+        mistake="A send that names only transactions that pass on follows nobody.",
+    ),
+    Mutant(
+        name="any-settled-settles-all",
+        file=_SENDS,
+        old="[one for one in follows if one not in others] if others else follows",
+        new="follows",
+        mistake="A send that names several is told that all of them are settled.",
+    ),
+    Mutant(
         name="abort-inherits-nothing",
         file=_ORDER,
         old=("        unsettled = tuple(self.unsettled(followed))\n        if"),
@@ -149,7 +163,7 @@ MUTANTS = (
     Mutant(
         name="passing-not-stored",
         file=_ROWS,
-        old="        follows_txn_ids=[one.to_wire() for one in ended.follows],\n",
+        old="    name(row.follows_txn_ids, ended.follows)\n",
         new="",
         mistake="What an ended transaction passes on is kept in memory only.",
     ),
@@ -163,7 +177,7 @@ MUTANTS = (
     Mutant(
         name="also-follows-not-stored",
         file=_ROWS,
-        old="        also_follows_txn_ids=[one.to_wire() for one in writer.follows[1:]],\n",
+        old="    name(row.also_follows_txn_ids, writer.follows[1:])\n",
         new="",
         mistake="Of several that a writer follows, a restart forgets all but the first.",
     ),
