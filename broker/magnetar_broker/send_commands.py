@@ -71,11 +71,7 @@ class SendCommands:
         if not transactional and unsettled:
             self._park(partition, unsettled[0], command, reply)
             return
-        settled: list[tuple[int, int]] = []
         if transactional:
-            if len(follows) > 1:
-                others = frozenset(unsettled)
-                settled = [one for one in follows if one not in others] if others else follows
             accepted = partition.send_in(
                 TxnID.from_wire(command.txn_id),
                 command.producer_id,
@@ -97,7 +93,11 @@ class SendCommands:
         if accepted.message_id is not None:
             place = response.message_id
             place.ledger_id, place.entry_id, place.index, _ = accepted.message_id
-        name(response.settled_txn_ids, settled)
+        if transactional and command.reads_all_settled and follows and not unsettled:
+            response.all_settled = True
+        elif transactional and len(follows) > 1:
+            others = frozenset(unsettled)
+            name(response.settled_txn_ids, [one for one in follows if one not in others])
         # Its producer then no longer names what it follows (rule k): those ends must be durable.
         is_late = not transactional and not follows
         self._answer_send(

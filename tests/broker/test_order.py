@@ -16,6 +16,7 @@ from magnetar_broker.order import CALLS_IN_A_TURN_MAX, Order
 from magnetar_broker.send_commands import FOLLOWED_MAX
 from magnetar_broker.transaction_index import End, Outcome
 from magnetar_core.errors import InternalError, InvalidArgument, InvalidTxnState, QuotaExceeded
+from magnetar_core.ids import TxnID
 from magnetar_core.wire import common_pb2 as common
 from magnetar_core.wire import topic_pb2 as topic_wire
 
@@ -254,6 +255,38 @@ def test_a_transactions_send_is_told_which_of_several_are_settled() -> None:
         await world.client.ask(end(T1))
         for repeat in (third, send(b"4", in_txn=T4, follows=T0, also_follows=[T1])):
             assert (await world.client.ask(repeat)).settled_txn_ids == [T1.to_wire()]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [[T0], [T1, T0]])
+def test_a_client_that_reads_it_is_told_in_short_that_all_are_settled(named: list[TxnID]) -> None:
+    """One of an earlier version is told their names, or nothing about a single one."""
+
+    async def scenario(world: World) -> None:
+        for counter in range(2):
+            await world.client.ask(send(b"%d" % counter, in_txn=txn(counter)))
+        command = send(b"3", in_txn=T3, follows=named[0], also_follows=named[1:])
+        names = [one.to_wire() for one in named]
+        for ended in named:
+            command.reads_all_settled = True
+            answer = await world.client.ask(command)
+            assert not answer.all_settled
+            assert ended.to_wire() not in answer.settled_txn_ids
+            await world.client.ask(end(ended))
+        answer = await world.client.ask(command)
+        assert answer.all_settled
+        assert not answer.settled_txn_ids
+        command.reads_all_settled = False
+        answer = await world.client.ask(command)
+        assert not answer.all_settled
+        assert answer.settled_txn_ids == (names if len(names) > 1 else [])
+        plain = send(b"4", follows=named[0], also_follows=named[1:])
+        plain.reads_all_settled = True
+        assert not (await world.client.ask(plain)).all_settled
+        nobody = send(b"5", in_txn=T4)
+        nobody.reads_all_settled = True
+        assert not (await world.client.ask(nobody)).all_settled
 
     run(scenario)
 

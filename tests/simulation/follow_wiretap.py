@@ -142,6 +142,8 @@ class FollowWiretap:
         lane = self._sending.lane_of(asked.body)
         assert lane is not None
         over = {txn_of(one) for one in body.settled_txn_ids}
+        if body.all_settled:
+            over |= followed(asked.body)
         if lane.txn == NO_TXN:
             # And what those name, though the commit that says so was never heard.
             over |= self._led_by(lane, self._sending.confirmed_follows)

@@ -245,6 +245,20 @@ def test_a_transaction_does_not_follow_the_one_before_it() -> None:
         client.commits(SECOND)
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_transaction_is_told_that_all_it_names_are_settled(settled: bool) -> None:
+    client = Client()
+    client.commits(FIRST)
+    client.begins(SECOND)
+    request = client.sends(0, FIRST, txn=SECOND)
+    client.hears(request, broker_pb2.CommandSendResponse(all_settled=settled))
+    if settled:
+        client.sends(0)
+    else:
+        with pytest.raises(Seen, match=r"k: .* does not name"):
+            client.sends(0)
+
+
 def test_the_second_transaction_stands_for_the_first() -> None:
     client = Client()
     client.commits(FIRST)

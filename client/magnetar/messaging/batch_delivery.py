@@ -176,6 +176,7 @@ class BatchDelivery:
             batch=batch.payload,
             producer_epoch=self._producer_epoch,
             txn_proof=self._txn_proof,
+            reads_all_settled=batch.patient,
         )
         if batch.patient:
             # A message for each of a hundred names takes twenty times as long.
@@ -185,7 +186,7 @@ class BatchDelivery:
     def confirmed(self, batch: ClosedBatch, reply: broker_pb2.CommandSendResponse) -> None:
         """Note that the broker has stored a batch."""
         self.confirmed_count += batch.count
-        if self._plain is None:
+        if self._plain is None or reply.all_settled:
             self._following.forget(batch.followed)
         elif reply.settled_txn_ids:
             self._following.forget_settled(batch.followed, reply.settled_txn_ids)

@@ -28,7 +28,7 @@ LATEST: InitialPosition
 EARLIEST: InitialPosition
 
 class CommandSend(_requests.Request[CommandSendResponse]):
-    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids", "txn_proof")
+    __slots__ = ("partition", "producer_id", "sequence_id", "num_messages", "txn_id", "follows_txn_id", "batch", "producer_epoch", "also_follows_txn_ids", "txn_proof", "reads_all_settled")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class CommandSend(_requests.Request[CommandSendResponse]):
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     ALSO_FOLLOWS_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
     TXN_PROOF_FIELD_NUMBER: _ClassVar[int]
+    READS_ALL_SETTLED_FIELD_NUMBER: _ClassVar[int]
     partition: _common_pb2.Partition
     producer_id: int
     sequence_id: int
@@ -49,17 +50,20 @@ class CommandSend(_requests.Request[CommandSendResponse]):
     producer_epoch: int
     also_follows_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
     txn_proof: bytes
-    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., txn_proof: _Optional[bytes] = ...) -> None: ...
+    reads_all_settled: bool
+    def __init__(self, partition: _Optional[_Union[_common_pb2.Partition, _Mapping]] = ..., producer_id: _Optional[int] = ..., sequence_id: _Optional[int] = ..., num_messages: _Optional[int] = ..., txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., follows_txn_id: _Optional[_Union[_common_pb2.TxnId, _Mapping]] = ..., batch: _Optional[bytes] = ..., producer_epoch: _Optional[int] = ..., also_follows_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., txn_proof: _Optional[bytes] = ..., reads_all_settled: _Optional[bool] = ...) -> None: ...
 
 class CommandSendResponse(_message.Message):
-    __slots__ = ("message_id", "duplicate", "settled_txn_ids")
+    __slots__ = ("message_id", "duplicate", "settled_txn_ids", "all_settled")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     SETTLED_TXN_IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_SETTLED_FIELD_NUMBER: _ClassVar[int]
     message_id: _common_pb2.MessageIdData
     duplicate: bool
     settled_txn_ids: _containers.RepeatedCompositeFieldContainer[_common_pb2.TxnId]
-    def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ...) -> None: ...
+    all_settled: bool
+    def __init__(self, message_id: _Optional[_Union[_common_pb2.MessageIdData, _Mapping]] = ..., duplicate: _Optional[bool] = ..., settled_txn_ids: _Optional[_Iterable[_Union[_common_pb2.TxnId, _Mapping]]] = ..., all_settled: _Optional[bool] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("key", "value", "event_time_ms", "properties", "message_id", "append_time_ms", "txn_id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.client.fakes import FakeCluster, run
 from tests.playbook import HOLD
 
@@ -67,6 +68,59 @@ def test_those_that_a_broker_has_settled_are_not_named_again() -> None:
         named = cluster.play.commands("send")[-2:]
         assert [TxnID.from_wire(one.follows_txn_id) for one in named] == [third, second]
         assert [len(one.also_follows_txn_ids) for one in named] == [2, 0]
+
+    run(test)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("says_all_settled", [True, False])
+def test_when_all_are_settled_nobody_is_named_again(count: int, says_all_settled: bool) -> None:
+    """A broker of an earlier version tells the names, and says nothing of a single one."""
+
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        cluster.says_all_settled = says_all_settled
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        ended = [await client.begin_transaction() for _ in range(count)]
+        for txn in ended:
+            await producer.send(b"x", txn=txn)
+        for txn in ended:
+            await txn.commit()
+        cluster.settled = [one.txn_id for one in ended]
+        later = await client.begin_transaction()
+        await producer.send(b"y", txn=later)
+        await producer.send(b"y", txn=await client.begin_transaction())
+        # The same as with its first send: it still waits for whatever that named.
+        await producer.send(b"y", txn=later)
+        named = set(cluster.settled)
+        again = named if count == 1 and not says_all_settled else set()
+        assert names(cluster)[count:] == [named, again, named]
+
+    run(test)
+
+
+@pytest.mark.parametrize("all_settled", [True, False])
+def test_an_answer_settles_nobody_who_ended_after_its_send(all_settled: bool) -> None:
+    async def test(cluster: FakeCluster, client: Client) -> None:
+        cluster.topic("flights")
+        producer = await client.create_producer("flights", batch_messages_max=1)
+        first, second, third = [await client.begin_transaction() for _ in range(3)]
+        for txn in (first, second, third):
+            await producer.send(b"x", txn=txn)
+        for txn in (first, second):
+            await txn.commit()
+        cluster.settled = [first.txn_id, *([second.txn_id] if all_settled else [])]
+        cluster.play.received.clear()
+        cluster.play.when("send").always(HOLD)
+        send = asyncio.ensure_future(producer.send(b"y", txn=await client.begin_transaction()))
+        await cluster.play.holds(1)
+        cluster.play.forget()
+        await third.commit()
+        cluster.play.release()
+        await send
+        await producer.send(b"y", txn=await client.begin_transaction())
+        left = {third.txn_id} if all_settled else {second.txn_id, third.txn_id}
+        assert names(cluster) == [{first.txn_id, second.txn_id}, left]
 
     run(test)
 

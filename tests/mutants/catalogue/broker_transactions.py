@@ -142,9 +142,23 @@ MUTANTS = (
     Mutant(
         name="any-settled-settles-all",
         file=_SENDS,
-        old="[one for one in follows if one not in others] if others else follows",
+        old="[one for one in follows if one not in others]",
         new="follows",
         mistake="A send that names several is told that all of them are settled.",
+    ),
+    Mutant(
+        name="one-settled-settles-all",
+        file=_SENDS,
+        old="command.reads_all_settled and follows and not unsettled:",
+        new="command.reads_all_settled and follows and len(unsettled) < len(follows):",
+        mistake="A send of which one that it follows is settled is told that all are.",
+    ),
+    Mutant(
+        name="all-settled-unasked",
+        file=_SENDS,
+        old="transactional and command.reads_all_settled and follows",
+        new="transactional and follows",
+        mistake="A client of an earlier version is told in a field that it does not read.",
     ),
     Mutant(
         name="abort-inherits-nothing",

@@ -64,10 +64,15 @@ MUTANTS = (
     Mutant(
         name="follow-dropped-by-any-confirmation",
         file=_DELIVERY,
-        old="        if self._plain is None:\n            self._following.forget(batch.followed)\n",
+        old=(
+            "        if self._plain is None or reply.all_settled:\n"
+            "            self._following.forget(batch.followed)\n"
+        ),
         new=(
             "        if self._plain is None:\n"
             "            self._following.forget(self._following.now())\n"
+            "        elif reply.all_settled:\n"
+            "            self._following.forget(batch.followed)\n"
         ),
         mistake="Any confirmation drops whom plain sends follow, also one of an earlier send.",
     ),
@@ -98,6 +103,21 @@ MUTANTS = (
         old="        batch.patient = bool(batch.followed.txn_ids)\n",
         new="        batch.patient = bool(batch.followed.txn_ids) and not batch.attempts\n",
         mistake="A send that is repeated names nobody whom it follows.",
+    ),
+    Mutant(
+        name="all-settled-taken-for-now",
+        file=_DELIVERY,
+        old=(
+            "        if self._plain is None or reply.all_settled:\n"
+            "            self._following.forget(batch.followed)\n"
+        ),
+        new=(
+            "        if self._plain is None:\n"
+            "            self._following.forget(batch.followed)\n"
+            "        elif reply.all_settled:\n"
+            "            self._following.forget(self._following.now())\n"
+        ),
+        mistake="The answer to a send also settles transactions that have ended since it left.",
     ),
     Mutant(
         name="newest-left-out",
