@@ -25,6 +25,7 @@ from magnetar_broker.environment import Environment
 from magnetar_broker.groups import Groups
 from magnetar_broker.incarnations import Incarnations
 from magnetar_broker.issued import Issued
+from magnetar_broker.memory import Memory
 from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.orphan_candidates import OrphanCandidates
@@ -33,7 +34,6 @@ from magnetar_broker.recent_messages import SHARE, RecentMessages
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
-from magnetar_broker.tails import Tails
 from magnetar_broker.topics import Topics
 from magnetar_broker.views import overview
 from magnetar_broker.watermark import Watermarks
@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 
 # A smaller difference between the clocks counts as drift, or as a correction.
 CLOCK_JUMP_MS_MIN = 1_000
+MEMORY_LOOK_INTERVAL_MS = 250
 # How much of its producers' idle time a killed broker forgets.
 RUN_TIME_PERSIST_INTERVAL_MS = 60_000
 
@@ -72,6 +73,7 @@ class Broker:
         on_fatal: called once when the store failed: nothing may be answered any more (rule b). The
             process ends, or the broker is abandoned.
         addresses: where the cluster's servers are now; None: where the list of members has them.
+        memory: shared with the other brokers of the process; None: its own, which nobody watches.
     """
 
     def __init__(
@@ -84,14 +86,19 @@ class Broker:
         on_fatal: Callable[[BaseException], None],
         registry: CollectorRegistry | None = None,
         addresses: AddressBook | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self._on_fatal = on_fatal
         self._is_fatal = False
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._retention_timer: asyncio.TimerHandle | None = None
+        self._memory_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._noted_run_time_ms = 0
         self._noted_jumps: tuple[Jump, ...] = ()
+        self._memory = memory or Memory(
+            memory_bytes=config.memory_bytes, tails_bytes_max=config.tails_bytes_max
+        )
         self.metrics = BrokerMetrics(registry)
         self._store = store = CountedReads(store, self.metrics.reads)
         commits = self._commits_of(config, store)
@@ -120,7 +127,7 @@ class Broker:
                 total_max=config.open_txn_bytes_max,
                 session_max=config.session_open_txn_bytes_max,
             ),
-            tails=Tails(config.tails_bytes_max),
+            tails=self._memory.tails,
             recent_messages=RecentMessages(config.tails_bytes_max // SHARE),
             # Run time begins at 1: rows of an earlier version have 0.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
@@ -188,6 +195,7 @@ class Broker:
         self.groups.start()
         self.directory.start()
         self._schedule_retention()
+        self._watch_memory()
 
     async def _recover(self) -> None:
         config = self.environment.config
@@ -241,6 +249,7 @@ class Broker:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
         await self.environment.commits.close()
+        self._forget_tails()
 
     def abandon(self) -> None:
         """Drop everything at once, as a crash would; the store must not be used any more."""
@@ -250,6 +259,7 @@ class Broker:
         for task in list(self._tasks):
             task.cancel()
         self.environment.commits.abandon()
+        self._forget_tails()
 
     def check(self) -> None:
         """Check the invariants of every part; for tests."""
@@ -309,8 +319,22 @@ class Broker:
 
     def _stop_timers(self) -> None:
         self.groups.stop()
-        if self._retention_timer is not None:
-            self._retention_timer.cancel()
+        for timer in (self._retention_timer, self._memory_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _watch_memory(self) -> None:
+        if self._closing or not self._memory.is_watched:
+            return
+        self._memory.look()
+        self._memory_timer = asyncio.get_running_loop().call_later(
+            MEMORY_LOOK_INTERVAL_MS / 1000, self._watch_memory
+        )
+
+    def _forget_tails(self) -> None:
+        """Leave the memory of the process to its other brokers."""
+        for partition in self.topics.partitions():
+            partition.log.forget_tail()
 
     def _schedule_retention(self) -> None:
         if not self._closing:
@@ -330,6 +354,7 @@ class Broker:
             lags_shown_max=config.group_lag_gauges_max,
         )
         self.metrics.directory_current.set(self.directory.is_current)
+        self.metrics.tails_bytes.set(self.environment.tails.byte_count)
         self.metrics.unsynced_seconds.set(self.environment.commits.seconds_unsynced())
         self.metrics.show(shown, free_bytes=self.environment.disk_reserve.look())
 

@@ -11,6 +11,9 @@ from magnetar_core.placement import SHARDS_MAX
 
 SYNCED = "synced"
 OS = "os"
+# The interpreter and its libraries take 70 MiB of it before the first message, and a store that is
+# busy about 100.
+MEMORY_BYTES_MIN = 256 << 20
 DURABILITIES = (SYNCED, OS)
 
 
@@ -98,11 +101,16 @@ class BrokerConfig:
     # connections: the rest stays for other clients.
     session_parked_send_bytes_max: int = 16 << 20
 
+    # Memory that the process may have. RocksDB gets a quarter of it for memtables and blocks, and
+    # tails what all else leaves, up to tails_bytes_max: what transactions, partitions and clients
+    # need comes first. It is no limit for those, which have limits of their own. Higher: more is
+    # read from memory. Lower: more brokers fit into a machine.
+    memory_bytes: int = 512 * 1024 * 1024
     # Newest entries of each partition that stay in memory, so that consumers at the tail cost no
     # read.
     tail_bytes_max: int = 4 * 1024 * 1024
-    # The same for all partitions together. Beyond that, the least recently written partitions keep
-    # less. Messages of small open transactions take up to a quarter of it besides.
+    # The same for all partitions of the process together. Beyond that, the least recently written
+    # partitions keep less. Messages of small open transactions take up to a quarter of it besides.
     tails_bytes_max: int = 256 * 1024 * 1024
     # Bytes that are read from the log at once for a subscription.
     dispatch_bytes_max: int = 1024 * 1024
@@ -144,6 +152,11 @@ class BrokerConfig:
         if self.durability not in DURABILITIES:
             raise InvalidConfig(
                 f"durability is {self.durability!r}, but must be one of {', '.join(DURABILITIES)}"
+            )
+        if self.memory_bytes < MEMORY_BYTES_MIN:
+            raise InvalidConfig(
+                f"memory_bytes must be at least {MEMORY_BYTES_MIN}, with which a busy broker and"
+                " its store get by"
             )
         if self.batch_bytes_max > FRAME_BYTES_MAX // 2:
             raise InvalidConfig(

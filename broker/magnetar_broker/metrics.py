@@ -141,6 +141,12 @@ class BrokerMetrics:
             "recovery_seconds",
             "What reading the store took at the start, its own log replayed before.",
         )
+        self.tails_bytes = gauge(
+            "tails_bytes",
+            "What the newest entries of all partitions take of memory_bytes, over all brokers of"
+            " the process. Near 0 for long: other things need the memory, and readers read from"
+            " the store.",
+        )
         self.unsynced_seconds = gauge(
             "unsynced_seconds",
             "How long the oldest write has waited for a sync, with durability os: plain messages"

@@ -19,7 +19,7 @@ class Tail(Protocol):
 
 
 class Tails:
-    """Keeps the tails of all partitions of a broker below a limit.
+    """Keeps the tails of all partitions of a process below a limit.
 
     Args:
         bytes_max: limit of all tails together.
@@ -42,8 +42,12 @@ class Tails:
         self._sizes[tail] = self._sizes.get(tail, 0) + byte_count
         self._sizes.move_to_end(tail)
         self.byte_count += byte_count
-        while self.byte_count > self._bytes_max:
-            next(iter(self._sizes)).drop_oldest()
+        self._make_room()
+
+    def limit(self, bytes_max: int) -> None:
+        """Change the limit; what is above it is dropped."""
+        self._bytes_max = bytes_max
+        self._make_room()
 
     def shrank(self, tail: Tail, byte_count: int) -> None:
         """Note that a tail has shrunk."""
@@ -57,3 +61,7 @@ class Tails:
     def forget(self, tail: Tail) -> None:
         """Forget a tail: its partition was deleted."""
         self.byte_count -= self._sizes.pop(tail, 0)
+
+    def _make_room(self) -> None:
+        while self.byte_count > self._bytes_max:
+            next(iter(self._sizes)).drop_oldest()

@@ -26,6 +26,7 @@ from magnetar_storage.directory_check import check_directory
 from magnetar_storage.lost_changes import give_up_tail, sync_files
 from magnetar_storage.rocks_background import Background
 from magnetar_storage.rocks_options import (
+    MEMTABLES_BYTES,
     database_options,
     payload_family_options,
     row_family_options,
@@ -88,6 +89,7 @@ class RocksStore:
         *,
         payload_families: Collection[str] = (),
         block_cache_bytes: int = 32 << 20,
+        memtables_bytes: int = MEMTABLES_BYTES,
         late_syncs: bool = False,
     ) -> RocksStore:
         """Open or create a data directory. Blocks while the write-ahead log is replayed.
@@ -97,6 +99,7 @@ class RocksStore:
             families: the families that this process uses; missing families are created.
             payload_families: those of them whose large values go to blob files.
             block_cache_bytes: memory for blocks of all families.
+            memtables_bytes: memory for rows of all families that are not in tables yet.
             late_syncs: whether the server answers before it syncs: what a machine that goes down
                 took with it is then noticed and counted at the next start.
         Raises:
@@ -140,7 +143,9 @@ class RocksStore:
                 else row_family_options(cache)
                 for name in sorted(names)
             }
-            database = rocksdict.Rdict(directory, database_options(), options)
+            database = rocksdict.Rdict(
+                directory, database_options(memtables_bytes=memtables_bytes), options
+            )
         except Exception as error:
             if "LOCK:" in str(error) or "lock file" in str(error):
                 raise StoreInUse(_in_use(directory)) from error

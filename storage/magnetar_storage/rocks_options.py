@@ -1,7 +1,7 @@
 """Options of RocksDB for Magnetar: two cores shared with the server, and little memory.
 
 A server has about ten families and most are small, so memory is bounded over all of them: memtables
-by `MEMTABLES_BYTES_MAX`, blocks, indexes and filters by the block cache that the caller gives.
+by a number of bytes that the caller gives, blocks, indexes and filters by its block cache.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from magnetar_storage.blob_garbage import AGE_CUTOFF_LEAVING
 # Idle families pin the write-ahead log, and replay runs at about 200 MB/s.
 WAL_BYTES_MAX: Final = 128 << 20
 
-MEMTABLES_BYTES_MAX: Final = 96 << 20
+# Of all families together, unless the caller says otherwise.
+MEMTABLES_BYTES: Final = 96 << 20
+# Larger ones make the replay of the log longer, and bring nothing.
 ROW_MEMTABLE_BYTES: Final = 8 << 20
 # A payload's memtable holds whole values until its flush moves them to a blob file.
 PAYLOAD_MEMTABLE_BYTES: Final = 32 << 20
@@ -48,17 +50,20 @@ def _tracking_options() -> rocksdict.Options:
     return options
 
 
-def database_options(*, tracking: bool = True) -> rocksdict.Options:
+def database_options(
+    *, memtables_bytes: int = MEMTABLES_BYTES, tracking: bool = True
+) -> rocksdict.Options:
     """Return the options of a database.
 
     Args:
+        memtables_bytes: beyond it, the largest memtable is flushed.
         tracking: whether each synced write-ahead log must exist.
     """
     options = _tracking_options() if tracking else rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_max_total_wal_size(WAL_BYTES_MAX)
-    options.set_db_write_buffer_size(MEMTABLES_BYTES_MAX)
+    options.set_db_write_buffer_size(memtables_bytes)
     options.set_max_background_jobs(2)
     # A crash leaves a torn tail, which holds only rows that were never synced. `directory_check`
     # finds all other damage of the logs before.

@@ -46,7 +46,14 @@ if __name__ == "__main__":
     run(
         ServerProcess(
             service="Broker",
-            rows=Rows(kind="broker", name="fake", data_dir=directory / "data", families=("rows",)),
+            rows=Rows(
+                kind="broker",
+                name="fake",
+                data_dir=directory / "data",
+                families=("rows",),
+                block_cache_bytes=1 << 20,
+                memtables_bytes=8 << 20,
+            ),
             listen=ListenConfig(metrics_port=0),
             access=AccessConfig(),
             links=PLAIN,

@@ -20,6 +20,8 @@ def rows_of(directory: Path, store: str = "", *, kind: str = "broker", name: str
         name=name,
         data_dir=directory,
         families=("rows",),
+        block_cache_bytes=1 << 20,
+        memtables_bytes=8 << 20,
         config=StoreConfig(store=store),
     )
 

@@ -106,6 +106,8 @@ class Process:
             data_dir=self._directory / "none",
             families=FAMILIES,
             payload_families=PAYLOAD_FAMILIES,
+            block_cache_bytes=1 << 20,
+            memtables_bytes=8 << 20,
             config=StoreConfig(store=f"file://{self._directory}/objects"),
         )
 

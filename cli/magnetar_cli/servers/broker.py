@@ -30,6 +30,7 @@ from magnetar_cli.servers.owner_options import (
 
 if TYPE_CHECKING:
     from magnetar_broker.config import BrokerConfig
+    from magnetar_broker.memory import Memory
     from magnetar_cli.servers.member_process import Place
     from magnetar_cli.servers.open_store import Rows
     from magnetar_cli.servers.server_process import Component, World
@@ -126,12 +127,12 @@ def _run_one(options: dict[str, Any], membership: Membership | None, sources: So
         config = resolved.settings
         if resolved.origins["address"] == "default":
             config = replace(config, address=world.address)
-        return _build(config, world)
+        return _build(config, world, _memory(config))
 
     run(
         ServerProcess(
             service=SERVICE,
-            rows=_rows(options, store, name, late_syncs=resolved.settings.late_syncs),
+            rows=_rows(options, resolved.settings, store, name),
             listen=listen,
             access=access_config(options, "broker", sources),
             links=links_of("broker", sources, listen),
@@ -160,12 +161,13 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     ).settings
     _check_frames(config, owner.listen)
     _check_durability(config, owner.store)
+    memory = _memory(config)
 
     def kind_of(place: Place) -> ShardKind:
         return ShardKind(
-            rows=lambda shard: _rows(options, owner.store, str(shard)),
+            rows=lambda shard: _rows(options, config, owner.store, str(shard)),
             build=lambda shard, world: _build(
-                replace(place.broker, name=str(shard)), world, place.book
+                replace(place.broker, name=str(shard)), world, memory, place.book
             ),
         )
 
@@ -184,7 +186,23 @@ def _run_member(options: dict[str, Any], sources: Sources, owner: Owning) -> Non
     )
 
 
-def _build(config: BrokerConfig, world: World, book: AddressBook | None = None) -> Component:
+def _memory(config: BrokerConfig) -> Memory:
+    """Return the memory of this process, for all of its brokers."""
+    from magnetar_broker.memory import Memory
+    from magnetar_core.process_memory import ProcessMemory
+
+    process = ProcessMemory()
+    return Memory(
+        memory_bytes=config.memory_bytes,
+        tails_bytes_max=config.tails_bytes_max,
+        resident_bytes=process.resident_bytes,
+        give_back=process.give_back,
+    )
+
+
+def _build(
+    config: BrokerConfig, world: World, memory: Memory, book: AddressBook | None = None
+) -> Component:
     from magnetar_broker.broker import Broker
 
     component: Component = Broker(
@@ -196,23 +214,26 @@ def _build(config: BrokerConfig, world: World, book: AddressBook | None = None) 
         world.on_fatal,
         world.registry,
         book,
+        memory,
     )
     return component
 
 
-def _rows(
-    options: dict[str, Any], config: StoreConfig, name: str, *, late_syncs: bool = False
-) -> Rows:
+def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, name: str) -> Rows:
     from magnetar_broker.keys import FAMILIES, PAYLOAD_FAMILIES
+    from magnetar_broker.memory import store_shares
     from magnetar_cli.servers.open_store import Rows
 
+    shares = store_shares(settings.memory_bytes)
     return Rows(
         kind="broker",
         name=name,
         data_dir=options["data_dir"],
         families=FAMILIES,
         payload_families=PAYLOAD_FAMILIES,
-        late_syncs=late_syncs,
+        block_cache_bytes=shares.block_cache_bytes,
+        memtables_bytes=shares.memtables_bytes,
+        late_syncs=settings.late_syncs,
         config=config,
     )
 

@@ -191,5 +191,6 @@ def _rows(options: dict[str, Any], config: StoreConfig, name: str) -> Rows:
         families=FAMILIES,
         # It reads old outcomes only, and rarely: a larger one only takes long to fill.
         block_cache_bytes=4 << 20,
+        memtables_bytes=96 << 20,
         config=config,
     )

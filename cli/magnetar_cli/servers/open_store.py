@@ -33,6 +33,7 @@ class Rows:
         name: its name in the cluster.
         data_dir: the directory of RocksDB; not used with an object store.
         block_cache_bytes: memory for blocks of RocksDB.
+        memtables_bytes: memory for what RocksDB has not in tables yet.
         late_syncs: as for RocksStore.open().
     """
 
@@ -40,8 +41,9 @@ class Rows:
     name: str
     data_dir: Path
     families: tuple[str, ...]
+    block_cache_bytes: int
+    memtables_bytes: int
     payload_families: tuple[str, ...] = ()
-    block_cache_bytes: int = 32 << 20
     late_syncs: bool = False
     config: StoreConfig = field(default_factory=StoreConfig)
 
@@ -120,6 +122,7 @@ async def _open_rocksdb(rows: Rows) -> Store:
             rows.families,
             payload_families=rows.payload_families,
             block_cache_bytes=rows.block_cache_bytes,
+            memtables_bytes=rows.memtables_bytes,
             late_syncs=rows.late_syncs,
         )
     )
