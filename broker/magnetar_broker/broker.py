@@ -30,7 +30,7 @@ from magnetar_broker.metrics import BrokerMetrics
 from magnetar_broker.open_bytes import OpenBytes
 from magnetar_broker.orphan_candidates import OrphanCandidates
 from magnetar_broker.orphan_resolver import OrphanResolver
-from magnetar_broker.recent_messages import SHARE, RecentMessages
+from magnetar_broker.recent_messages import RecentMessages
 from magnetar_broker.recovery import Recovery
 from magnetar_broker.retention import trim_partition
 from magnetar_broker.service import BrokerServer
@@ -61,7 +61,6 @@ log = logging.getLogger(__name__)
 
 # A smaller difference between the clocks counts as drift, or as a correction.
 CLOCK_JUMP_MS_MIN = 1_000
-MEMORY_LOOK_INTERVAL_MS = 250
 # How much of its producers' idle time a killed broker forgets.
 RUN_TIME_PERSIST_INTERVAL_MS = 60_000
 
@@ -128,7 +127,7 @@ class Broker:
                 session_max=config.session_open_txn_bytes_max,
             ),
             tails=self._memory.tails,
-            recent_messages=RecentMessages(config.tails_bytes_max // SHARE),
+            recent_messages=RecentMessages(self._memory.tails),
             # Run time begins at 1: rows of an earlier version have 0.
             run_time=RunTime(clock, start_ms=1, jump_ms_min=CLOCK_JUMP_MS_MIN),
             ages=Ages(clock, jump_ms_min=CLOCK_JUMP_MS_MIN),
@@ -242,14 +241,16 @@ class Broker:
         """Make everything durable and stop. The store stays open."""
         self._closing = True
         self._stop_timers()
-        await self._backup.close()
-        await self.directory.close()
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
-        await self.environment.commits.close()
-        self._forget_tails()
+        try:
+            await self._backup.close()
+            await self.directory.close()
+            for task in list(self._tasks):
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(list(self._tasks))
+            await self.environment.commits.close()
+        finally:
+            self._forget_tails()
 
     def abandon(self) -> None:
         """Drop everything at once, as a crash would; the store must not be used any more."""
@@ -326,10 +327,10 @@ class Broker:
     def _watch_memory(self) -> None:
         if self._closing or not self._memory.is_watched:
             return
-        self._memory.look()
-        self._memory_timer = asyncio.get_running_loop().call_later(
-            MEMORY_LOOK_INTERVAL_MS / 1000, self._watch_memory
-        )
+        loop = asyncio.get_running_loop()
+        delay_s = self._memory.look(loop.time())
+        self.metrics.resident_bytes.set(self._memory.resident_bytes)
+        self._memory_timer = loop.call_later(delay_s, self._watch_memory)
 
     def _forget_tails(self) -> None:
         """Leave the memory of the process to its other brokers."""

@@ -101,10 +101,10 @@ class BrokerConfig:
     # connections: the rest stays for other clients.
     session_parked_send_bytes_max: int = 16 << 20
 
-    # Memory that the process may have. RocksDB gets a quarter of it for memtables and blocks, and
-    # tails what all else leaves, up to tails_bytes_max: what transactions, partitions and clients
-    # need comes first. It is no limit for those, which have limits of their own. Higher: more is
-    # read from memory. Lower: more brokers fit into a machine.
+    # Memory that the process may have. The store gets up to a quarter of it for memtables and
+    # blocks, and tails what all else leaves, up to tails_bytes_max: what transactions, partitions
+    # and clients need comes first. It is no limit for those, which have limits of their own.
+    # Higher: more is read from memory. Lower: more brokers fit into a machine.
     memory_bytes: int = 512 * 1024 * 1024
     # Newest entries of each partition that stay in memory, so that consumers at the tail cost no
     # read.

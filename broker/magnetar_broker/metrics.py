@@ -141,6 +141,11 @@ class BrokerMetrics:
             "recovery_seconds",
             "What reading the store took at the start, its own log replayed before.",
         )
+        self.resident_bytes = gauge(
+            "resident_bytes",
+            "Memory that the process has, with all of its brokers: at most memory_bytes, if tails"
+            " can give way.",
+        )
         self.tails_bytes = gauge(
             "tails_bytes",
             "What the newest entries of all partitions take of memory_bytes, over all brokers of"

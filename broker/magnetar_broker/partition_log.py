@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from typing import Final
 
-from magnetar_broker.entries import Entry, MarkerEntry
+from magnetar_broker.entries import DataEntry, Entry, MarkerEntry
 from magnetar_broker.offset_set import OffsetSet, Range
 from magnetar_broker.tails import Tails
 from magnetar_core.invariants import BrokenInvariant
@@ -17,6 +18,8 @@ from magnetar_core.invariants import BrokenInvariant
 # Measured memory of an entry, besides the batch's own bytes.
 DATA_BYTES = 200
 MARKER_BYTES = 450
+# In place of an entry that the tail has dropped.
+_DROPPED: Final = DataEntry(0, 1, 0, b"")
 
 
 class PartitionLog:
@@ -72,19 +75,30 @@ class PartitionLog:
         while self._tail_bytes > self._tail_bytes_max:
             self.drop_oldest()
 
+    @property
+    def oldest_ms(self) -> int:
+        """When the tail's oldest entry was appended; the tail is not empty."""
+        return self._tail[self._tail_start].append_time_ms
+
     def drop_oldest(self) -> None:
         """Drop the tail's oldest entry from memory; the tail is not empty."""
         cost = self._tail_cost(self._tail[self._tail_start])
         self._tail_bytes -= cost
         self._tails.shrank(self, cost)
+        # Places stay in the list for some time, but what was in them goes.
+        self._tail[self._tail_start] = _DROPPED
         self._tail_start += 1
-        # Dropped entries stay in the list until then: at most a third of the kept entries.
         if self._tail_start * 4 > len(self._tail):
             del self._tail[: self._tail_start]
             self._tail_start = 0
 
     def forget_tail(self) -> None:
-        """Drop the tail: the partition was deleted."""
+        """Drop the tail, and keep none from now on.
+
+        The partition was deleted, or its broker has ended: what it still does takes no memory of
+        the process.
+        """
+        self._tail_bytes_max = 0
         self._tails.forget(self)
         self._tail.clear()
         self._tail_start = self._tail_bytes = 0

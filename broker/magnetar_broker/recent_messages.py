@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from magnetar_broker.tails import Tails
     from magnetar_broker.transaction_index import KeptWriter, Writer
 
 # Of a writer in a transaction. A larger part is read with few scans, whatever they cost each.
 WRITER_BYTES_MAX: Final = 64 << 10
-# Of the memory for tails, what messages of open transactions may take.
+# Of the memory for tails, as much as that is now, what messages of open transactions may take.
 SHARE: Final = 4
 
 
@@ -33,11 +34,11 @@ class RecentMessages:
     """Batches of open transactions in memory.
 
     Args:
-        bytes_max: beyond it, the messages of further transactions are not kept.
+        tails: beyond a share of their limit, the messages of further transactions are not kept.
     """
 
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, tails: Tails) -> None:
+        self._tails = tails
         self.byte_count = 0
 
     def check(self, writers: Iterable[Writer]) -> None:
@@ -48,7 +49,6 @@ class RecentMessages:
         """
         kept = [writer for writer in writers if writer.recent is not None]
         assert self.byte_count == sum(len(one) for writer in kept for one in writer.recent or ())
-        assert self.byte_count <= self._bytes_max
         assert all(len(one.recent or ()) == len(one.batch_starts) for one in kept)
 
     def keep(self, writer: Writer, batch: bytes) -> None:
@@ -60,7 +60,7 @@ class RecentMessages:
             return
         size = len(batch)
         is_small = writer.stored_bytes + size <= WRITER_BYTES_MAX
-        if is_small and self.byte_count + size <= self._bytes_max:
+        if is_small and self.byte_count + size <= self._tails.bytes_max // SHARE:
             writer.recent.append(batch)
             self.byte_count += size
         else:

@@ -1,17 +1,23 @@
 """Tails of all partitions: the newest entries share a budget, so many busy tails are shorter.
 
-The tail of the partition with the oldest append shrinks first, from its oldest entry on: its
-readers then read from the store.
+After an append the tail of the partition with the oldest append shrinks first, from its oldest
+entry on: its readers then read from the store. A lower limit takes the oldest entries of all.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from heapq import heapify, heappop, heapreplace
 from typing import Protocol
 
 
 class Tail(Protocol):
     """The newest entries of a partition."""
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the oldest entry was appended; the tail is not empty."""
+        ...
 
     def drop_oldest(self) -> None:
         """Drop an entry, and call shrank(); the tail is not empty."""
@@ -22,11 +28,11 @@ class Tails:
     """Keeps the tails of all partitions of a process below a limit.
 
     Args:
-        bytes_max: limit of all tails together.
+        bytes_max: limit of all tails together; limit() changes it.
     """
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self.byte_count = 0
         # The size of each tail; the tail with the latest append comes last.
         self._sizes: OrderedDict[Tail, int] = OrderedDict()
@@ -34,7 +40,7 @@ class Tails:
     def check(self) -> None:
         """Check the invariants."""
         assert self.byte_count == sum(self._sizes.values())
-        assert self.byte_count <= self._bytes_max
+        assert self.byte_count <= self.bytes_max
         assert all(size > 0 for size in self._sizes.values())
 
     def grew(self, tail: Tail, byte_count: int) -> None:
@@ -45,9 +51,23 @@ class Tails:
         self._make_room()
 
     def limit(self, bytes_max: int) -> None:
-        """Change the limit; what is above it is dropped."""
-        self._bytes_max = bytes_max
-        self._make_room()
+        """Change the limit; of what is above it, the oldest entries are dropped.
+
+        They lie together in memory: if whole tails were dropped instead, each page would keep
+        entries of others, and none could be given back.
+        """
+        self.bytes_max = bytes_max
+        if self.byte_count <= bytes_max:
+            return
+        oldest = [(tail.oldest_ms, number, tail) for number, tail in enumerate(self._sizes)]
+        heapify(oldest)
+        while self.byte_count > bytes_max:
+            _, number, tail = oldest[0]
+            tail.drop_oldest()
+            if tail in self._sizes:
+                heapreplace(oldest, (tail.oldest_ms, number, tail))
+            else:
+                heappop(oldest)
 
     def shrank(self, tail: Tail, byte_count: int) -> None:
         """Note that a tail has shrunk."""
@@ -59,9 +79,9 @@ class Tails:
             del self._sizes[tail]
 
     def forget(self, tail: Tail) -> None:
-        """Forget a tail: its partition was deleted."""
+        """Forget a tail: its partition was deleted, or its broker has ended."""
         self.byte_count -= self._sizes.pop(tail, 0)
 
     def _make_room(self) -> None:
-        while self.byte_count > self._bytes_max:
+        while self.byte_count > self.bytes_max:
             next(iter(self._sizes)).drop_oldest()

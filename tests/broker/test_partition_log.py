@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,20 @@ def test_an_entry_goes_where_the_log_ends() -> None:
     log = PartitionLog(end_offset=3, tail_bytes_max=100)
     with pytest.raises(AssertionError):
         log.append(DataEntry(4, 1, 0, b""))
+
+
+def test_what_the_tail_drops_is_freed_at_once() -> None:
+    """The broker counts on it when its memory is short."""
+    batches = [b"%03d" % number * 1_000 for number in range(100)]
+    log = PartitionLog(tail_bytes_max=1 << 20)
+    for batch in batches:
+        log.append(DataEntry(log.end_offset, 1, 0, batch))
+    log.advance(log.end_offset)
+    assert sys.getrefcount(batches[0]) == sys.getrefcount(batches[1])
+    log.drop_oldest()
+    assert sys.getrefcount(batches[0]) == sys.getrefcount(batches[1]) - 1
+    assert log.tail_from(0, entries_max=1) == []
+    assert log.tail_from(1, entries_max=1) == [DataEntry(1, 1, 0, batches[1])]
 
 
 def test_pins_hold_the_lowest_offset_that_is_read() -> None:
