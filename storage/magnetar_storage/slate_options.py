@@ -17,6 +17,8 @@ from magnetar_storage.store_config import StoreConfig
 _TABLE_BYTES: Final = 32 << 20
 _UNFLUSHED_BYTES_MAX: Final = 256 << 20
 _CACHE_SHARDS: Final = 4
+# Unless the settings say otherwise.
+_CACHE_BYTES: Final = 64 << 20
 # How often an owner asks whether there is another one: a get each time.
 POLL_SECONDS: Final = 1.0
 # With a cache of its own any number will do.
@@ -107,6 +109,8 @@ def reader_builder_of(url: ObjectStoreUrl, options: Any) -> Any:
 def new_cache(config: StoreConfig) -> Any:
     """Return a cache whose larger part is for rows, the other for indexes and filters."""
     byte_count = config.store_memory_cache_bytes
+    if byte_count is None:
+        byte_count = _CACHE_BYTES
     small = max(1 << 20, byte_count // 4)
     large = max(1 << 20, byte_count - small)
     new = uniffi.DbCache.new_foyer_cache

@@ -21,8 +21,9 @@ class StoreConfig:
             directory. A file:///DIRECTORY is for tests: it does not survive the loss of power.
             Credentials come from the environment alone, as AWS tools read them.
         store_memory_cache_bytes: memory for blocks of the object store, of which a half more is
-            used in fact. Shards that one server has by etcd share it. Higher: fewer requests for
-            what is read again.
+            used in fact. Unset: an eighth of memory_bytes for a broker, 64 MiB for a coordinator.
+            Shards that one server has by etcd share it. Higher: fewer requests for what is read
+            again.
         store_disk_cache_directory: a directory for copies of objects that were read; it may be
             lost at any time. Empty: no such copies.
         store_disk_cache_bytes: size of these copies. Higher: fewer requests, and more disk.
@@ -32,7 +33,7 @@ class StoreConfig:
     """
 
     store: str = ""
-    store_memory_cache_bytes: int = 64 << 20
+    store_memory_cache_bytes: int | None = None
     store_disk_cache_directory: str = ""
     store_disk_cache_bytes: int = 4 << 30
     store_unflushed_groups_max: int = 300

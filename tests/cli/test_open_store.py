@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from magnetar_broker.config import BrokerConfig
+from magnetar_cli.servers import broker
 from magnetar_cli.servers.open_store import Rows, open_store, place_of
 from magnetar_core.config import InvalidConfig
 from magnetar_storage.store import StoreFailed, WriteBatch
@@ -71,3 +73,25 @@ def test_a_directory_with_rows_is_not_passed_over(tmp_path: Path) -> None:
 def test_a_name_that_no_object_store_keeps_as_it_is_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="cannot be part of a store's address"):
         write_or_read(rows_of(tmp_path, f"file://{tmp_path}/objects", name="my broker"))
+
+
+@pytest.mark.parametrize(("given_bytes", "cache_bytes"), [(None, 32 << 20), (7 << 20, 7 << 20)])
+def test_a_broker_gives_its_store_a_part_of_its_memory(
+    tmp_path: Path, given_bytes: int | None, cache_bytes: int
+) -> None:
+    rows = broker._rows(
+        {"data_dir": tmp_path},
+        BrokerConfig(memory_bytes=256 << 20),
+        StoreConfig(store="s3://bucket/prefix", store_memory_cache_bytes=given_bytes),
+        "b-0",
+    )
+    assert rows.config.store_memory_cache_bytes == cache_bytes
+    assert rows.config.store == "s3://bucket/prefix"
+    assert rows.memtables_bytes == 48 << 20
+    assert rows.block_cache_bytes == 16 << 20
+
+
+def test_rocksdb_has_the_memory_that_it_was_given(tmp_path: Path) -> None:
+    write_or_read(rows_of(tmp_path), b"value")
+    newest = max(tmp_path.glob("OPTIONS-*"))
+    assert f"  db_write_buffer_size={8 << 20}\n" in newest.read_text()

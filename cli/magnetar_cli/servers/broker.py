@@ -71,7 +71,7 @@ def broker(**options: Any) -> None:
     """Run a broker.
 
     With --etcd it takes shards of the cluster while it runs, and others take them when it ends.
-    Limits of memory are for each shard then.
+    All of its shards share memory_bytes.
 
     Settings also come from variables MAGNETAR_... and from a file: see `magnetar config show`.
     """
@@ -225,6 +225,8 @@ def _rows(options: dict[str, Any], settings: BrokerConfig, config: StoreConfig, 
     from magnetar_cli.servers.open_store import Rows
 
     shares = store_shares(settings.memory_bytes)
+    if config.store_memory_cache_bytes is None:
+        config = replace(config, store_memory_cache_bytes=shares.object_cache_bytes)
     return Rows(
         kind="broker",
         name=name,

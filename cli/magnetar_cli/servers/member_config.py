@@ -24,7 +24,8 @@ class MemberConfig:
     Attributes:
         etcd: addresses of etcd's members, HOST:PORT, several with commas between them. Empty: the
             server keeps its shard for good, and needs no etcd. With it, limits of memory are for
-            each shard of the server, except for store_memory_cache_bytes.
+            each shard of the server, except for memory_bytes, tails_bytes_max and
+            store_memory_cache_bytes.
         etcd_ca_file: PEM file of the authorities that etcd's certificates are checked against.
             Empty: etcd is talked to in plain text, which is for trusted networks.
         etcd_certificate_file, etcd_key_file: PEM files, if etcd asks for a certificate; both or
