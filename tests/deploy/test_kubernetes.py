@@ -179,6 +179,26 @@ def test_pods_are_restricted(manifests: list[Manifest], kind: str) -> None:
     assert "memory" in container(manifests, kind)["resources"]["limits"]
 
 
+def test_a_broker_fits_into_its_container(manifests: list[Manifest]) -> None:
+    """The limit is a quarter higher than memory_bytes: design/0016, Not promised."""
+    memory_bytes = int(environment(manifests, "broker")["MAGNETAR_MEMORY_BYTES"])
+    resources = container(manifests, "broker")["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    in_memory = [one["emptyDir"] for one in pod(manifests, "broker")["volumes"]]
+    needed_bytes = memory_bytes * 5 // 4 + sum(
+        _quantity(one["sizeLimit"]) for one in in_memory if one.get("medium") == "Memory"
+    )
+    assert needed_bytes <= _quantity(resources["limits"]["memory"])
+    # And no more than that is left unused.
+    assert needed_bytes * 5 // 4 > _quantity(resources["limits"]["memory"])
+
+
+def _quantity(text: str) -> int:
+    """Bytes of a quantity."""
+    number, unit = re.fullmatch(r"(\d+)(Mi|Gi)", text).groups()  # type: ignore[union-attr]
+    return int(number) << {"Mi": 20, "Gi": 30}[unit]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_selectors_select_the_pods(manifests: list[Manifest], kind: str) -> None:
     template = named(manifests, "StatefulSet", kind)["spec"]["template"]
