@@ -237,11 +237,12 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
 def _main() -> None:
     for name in IMPORTED_EARLY:
         importlib.import_module(name)
+    # What is forked shares these objects until its end: were they looked at for cycles, as at every
+    # end of an interpreter, they would all be copied. That is half of what a command takes.
     gc.collect()
     gc.freeze()
     command = _serve(socket.socket(fileno=int(sys.argv[1])))
     if command:
-        gc.unfreeze()
         module, *sys.argv[1:] = command
         runpy.run_module(module, run_name="__main__", alter_sys=True)
 
