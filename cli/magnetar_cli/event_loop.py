@@ -7,6 +7,7 @@ of the process: one that comes late, for a loop that is closed, ends in a traceb
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -25,6 +26,9 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     context = click.get_current_context().find_root()
     runner: asyncio.Runner | None = context.meta.get(_KEY)
     if runner is None:
+        # Modules stay to the end, when Python looks through all that is left for cycles. To leave
+        # them out saves a quarter of a short command's processor time.
+        gc.freeze()
         runner = context.meta[_KEY] = asyncio.Runner()
         # Not later: when the interpreter ends, the loop can no longer wait for its threads.
         context.call_on_close(runner.close)

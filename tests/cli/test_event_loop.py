@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -41,6 +42,17 @@ def test_the_loop_ends_with_the_command() -> None:
     assert loop.is_closed()
     with click.Context(click.Command("magnetar")):
         assert event_loop.run(running()) is not loop
+
+
+def test_what_was_there_before_is_not_looked_through_for_cycles(command: click.Context) -> None:
+    imported: list[object] = []
+    imported.append(imported)
+
+    async def looked_through() -> bool:
+        return any(one is imported for one in gc.get_objects())
+
+    assert any(one is imported for one in gc.get_objects())
+    assert not event_loop.run(looked_through())
 
 
 def test_an_interrupt_ends_a_conversation_and_the_next_one_works(command: click.Context) -> None:
