@@ -12,4 +12,9 @@ def collect_seldom() -> None:
     """Look for cycles less often, and never at what is there now: modules and collected tests."""
     gc.collect()
     gc.freeze()
+    look_seldom()
+
+
+def look_seldom() -> None:
+    """Let many more objects come before the next look, while modules or tests are made."""
     gc.set_threshold(YOUNGEST_MAX, 20, 20)
