@@ -44,7 +44,9 @@ IMPORTED_EARLY = (
     "magnetar_cli.servers.shard_servers",
     "magnetar_cli.session",
     "magnetar_coordinator.coordinator",
+    "magnetar_core.settings",
     "magnetar_storage.rocks",
+    "rich.table",
 )
 REQUEST_BYTES_MAX = 1 << 20
 PR_SET_CHILD_SUBREAPER = 36
