@@ -46,6 +46,8 @@ IMPORTED_EARLY = (
     "magnetar_coordinator.coordinator",
     "magnetar_core.settings",
     "magnetar_storage.rocks",
+    # Which settings are read with, if there are any.
+    "pydantic.type_adapter",
     "rich.table",
 )
 REQUEST_BYTES_MAX = 1 << 20

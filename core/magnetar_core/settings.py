@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
 from magnetar_core.config import PREFIX, InvalidConfig
 
 FILE_VARIABLE = f"{PREFIX}CONFIG_FILE"
 
 SettingsT = TypeVar("SettingsT")
 _SCALARS = (str, bool, int, float)
+# A server asks for the settings of each class again with those of each other one.
+_scalar_types: dict[type[Any], Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +112,17 @@ def resolve(
             )
     values = {name: value for name, value in flags.items() if value is not None}
     origins = dict.fromkeys(values, "flag")
-    annotations = typing.get_type_hints(kind)
-    for name in names_of(kind):
+    for name, annotation in _scalar_types_of(kind).items():
         variable = PREFIX + name.upper()
         if name in values:
             continue
         if variable in sources.environ:
             text = sources.environ[variable].strip()
-            reader = TypeAdapter(annotations[name])
-            values[name] = _read(reader.validate_strings, text, variable)
+            values[name] = _read(annotation, text, variable, strings=True)
             origins[name] = "environment"
         elif name in table:
             where = f"{name} in [{section}] of {sources.file_name}"
-            reader = TypeAdapter(annotations[name])
-            values[name] = _read(reader.validate_python, table[name], where)
+            values[name] = _read(annotation, table[name], where)
             origins[name] = "file"
         else:
             origins[name] = "default"
@@ -134,9 +131,7 @@ def resolve(
 
 def names_of(kind: type[Any]) -> list[str]:
     """Return the names of settings that text can express: scalars, and optional scalars."""
-    annotations = typing.get_type_hints(kind)
-    names = (field.name for field in dataclasses.fields(kind))
-    return [name for name in names if _is_scalar(annotations[name])]
+    return list(_scalar_types_of(kind))
 
 
 def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) -> list[str]:
@@ -151,6 +146,17 @@ def unknown_variables(kinds: Iterable[type[Any]], environ: Mapping[str, str]) ->
     ]
 
 
+def _scalar_types_of(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the type of each setting that text can express, by its name."""
+    found = _scalar_types.get(kind)
+    if found is None:
+        annotations = typing.get_type_hints(kind)
+        names = (field.name for field in dataclasses.fields(kind))
+        found = {name: annotations[name] for name in names if _is_scalar(annotations[name])}
+        _scalar_types[kind] = found
+    return found
+
+
 def _is_scalar(annotation: Any) -> bool:
     parts = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
     return all(part in _SCALARS or part is type(None) for part in parts)
@@ -160,9 +166,13 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _read(reader: Any, value: object, where: str) -> Any:
+def _read(annotation: Any, value: object, where: str, *, strings: bool = False) -> Any:
+    # A fifth of a server's start, which most settings do without: they have their defaults.
+    from pydantic import TypeAdapter, ValidationError
+
+    reader: TypeAdapter[Any] = TypeAdapter(annotation)
     try:
-        return reader(value)
+        return reader.validate_strings(value) if strings else reader.validate_python(value)
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise InvalidConfig(f"{where} is {value!r}: {reason}; correct or remove it") from None
