@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +29,8 @@ LONG_FOLDERS = ("namespaces", "spark", "cluster", "system", "cli", "simulation")
 SHARING_FOLDERS = ("cluster", "cli", "deploy")
 # One worker has them for all tests: three members of etcd are never idle.
 OUTSIDE_SERVERS = {"etcd_server", "object_server"}
+OUTSIDE = "outside"
+_outside_running: list[Any] = []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif not OUTSIDE_SERVERS.isdisjoint(fixtures):
-            item.add_marker(pytest.mark.xdist_group("outside"))
+            item.add_marker(pytest.mark.xdist_group(OUTSIDE))
         elif folder in SHARING_FOLDERS:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
     ranks = {folder: rank for rank, folder in enumerate(LONG_FOLDERS)}
@@ -56,6 +59,23 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         marked = [one for one in session.items if one.get_closest_marker("xdist_group")]
         if any("@" not in one.nodeid for one in marked):
             raise pytest.UsageError("this pytest-xdist does not group tests under this pytest")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the servers outside after the last test of their group.
+
+    Members of etcd take a thirtieth of a core, also when nobody asks them for anything.
+    """
+    in_group = item.config.getoption("loadgroup", False) and _is_outside(item)
+    if in_group and not (nextitem is not None and _is_outside(nextitem)):
+        for server in _outside_running:
+            server.kill()
+        _outside_running.clear()
+
+
+def _is_outside(item: pytest.Item) -> bool:
+    return item.nodeid.endswith(f"@{OUTSIDE}")
 
 
 def _folder(item: pytest.Item) -> str:
@@ -79,7 +99,9 @@ def _started(directory: Path) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """An S3 server that many tests share."""
-    yield from _started(tmp_path_factory.mktemp("object-server"))
+    for server in _started(tmp_path_factory.mktemp("object-server")):
+        _outside_running.append(server)
+        yield server
 
 
 @pytest.fixture
@@ -93,4 +115,6 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """Three members of etcd that many tests share."""
     from tests.etcd_server import started
 
-    yield from started(tmp_path_factory.mktemp("etcd"))
+    for server in started(tmp_path_factory.mktemp("etcd")):
+        _outside_running.append(server)
+        yield server
