@@ -1,0 +1,98 @@
+"""Hybrid logical clock of a coordinator: the stamps of commits. Pure.
+
+A stamp has milliseconds in its upper 48 bits, and a counter in the lower 16; the counter overflows
+into the milliseconds. Stamps rise with each decision, and above everything that the clock has heard
+of. A stored bound lies ahead of them: after a start they continue there, so that no stamp is given
+twice, whatever the wall clock says by then.
+Source: docs/design/0015-cuts.md, Stamps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magnetar_core.errors import InvalidArgument
+from magnetar_core.invariants import BrokenInvariant
+
+# The stamp of what was committed by a version that gave none: below every cut.
+NO_STAMP: Final = 0
+COUNTER_BITS: Final = 16
+# How far a stamp that somebody tells may lie ahead of the time here: a century. So no client can
+# use the stamps up, and hardly any clock is so wrong that the stamps of its coordinator are
+# refused.
+TOLD_AHEAD: Final = 100 * 366 * 86_400_000 << COUNTER_BITS
+# How far a new bound lies ahead: a second, in which it need not be stored again.
+BOUND_AHEAD: Final = 1_000 << COUNTER_BITS
+# Half of the times that fit: stamps are left, even if a clock shows nonsense.
+_TIME_MS_MAX: Final = (1 << 47) - 1
+
+
+def stamp_at(time_ms: int) -> int:
+    """Return the first stamp of a time, in milliseconds since the Unix epoch."""
+    return min(max(time_ms, 0), _TIME_MS_MAX) << COUNTER_BITS
+
+
+def time_ms_of(stamp: int) -> int:
+    """Return the time that a stamp shows, in milliseconds since the Unix epoch."""
+    return stamp >> COUNTER_BITS
+
+
+def bound_above(bound: int, stamp: int) -> int:
+    """Return a bound above a stamp: the present bound, if it is."""
+    return bound if stamp < bound else stamp + BOUND_AHEAD
+
+
+class HybridClock:
+    """Clock of a coordinator, in one life.
+
+    Args:
+        bound: above the stamps of the lives before; 0: there were none.
+    Attributes:
+        last: the highest stamp that was given, or heard of.
+    """
+
+    __slots__ = ("last",)
+
+    def __init__(self, bound: int = 0) -> None:
+        self.last = max(bound - 1, NO_STAMP)
+
+    def next(self, time_ms: int) -> int:
+        """Return the stamp of the next decision; it is given when `advance` is told.
+
+        Args:
+            time_ms: the wall clock here, since the Unix epoch. It may be wrong.
+        """
+        return max(self.last + 1, stamp_at(time_ms))
+
+    def advance(self, stamp: int) -> None:
+        """Note that a stamp is given, here or by whoever decided the same before."""
+        self.last = max(self.last, stamp)
+
+    def hear(self, stamp: int, time_ms: int) -> None:
+        """Give only higher stamps from now on.
+
+        Args:
+            stamp: what somebody tells.
+            time_ms: as for next().
+        Raises:
+            InvalidArgument: it lies too far in the future. No effect.
+        """
+        if stamp > self.last and stamp > stamp_at(time_ms) + TOLD_AHEAD:
+            raise InvalidArgument(
+                f"the stamp {stamp} lies more than a century ahead of this coordinator's clock"
+            )
+        self.advance(stamp)
+
+    def now(self, time_ms: int) -> int:
+        """Return a stamp that no stamp so far exceeds, and that all later ones do.
+
+        Args:
+            time_ms: as for next().
+        """
+        self.advance(stamp_at(time_ms))
+        return self.last
+
+    def check(self, bound: int) -> None:
+        """Check that stamps lie below the bound, which is stored no later than what they do."""
+        if self.last >= max(bound, 1):
+            raise BrokenInvariant(f"the stamp {self.last} is not below the bound {bound}")
